@@ -1,0 +1,44 @@
+"""The states of a driver's slots: forward only, with the instant and the reason of the last step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from drivers.api import SlotState, SlotStatus
+
+
+class SlotLedger:
+    """States by slot id; steps backwards are dropped as late news."""
+
+    def __init__(self) -> None:
+        self._status: dict[str, SlotStatus] = {}
+
+    def __contains__(self, slot: str) -> bool:
+        return slot in self._status
+
+    def move(self, slot: str, state: SlotState, at_s: float, reason: str = "") -> bool:
+        """Record a step; False where the slot has ended or is already further."""
+        known = self._status.get(slot)
+        if known is not None and (known.state.ended or state <= known.state):
+            return False
+        self._status[slot] = SlotStatus(id=slot, state=state, since_s=at_s, reason=reason)
+        return True
+
+    def state(self, slot: str) -> SlotState | None:
+        """The state of a slot, None if it was never seen."""
+        known = self._status.get(slot)
+        return known.state if known else None
+
+    def status(self, slots: Sequence[str], now_s: float) -> list[SlotStatus]:
+        """The status of each; an unknown id has failed."""
+        lost = SlotState.FAILED
+        return [
+            self._status.get(
+                s, SlotStatus(id=s, state=lost, since_s=now_s, reason="unknown to the site")
+            )
+            for s in slots
+        ]
+
+    def open_slots(self) -> list[str]:
+        """Slots that have not ended."""
+        return [slot for slot, status in self._status.items() if not status.state.ended]

@@ -1,0 +1,1 @@
+"""Make it happen, in order, and survive: the one place that acts."""

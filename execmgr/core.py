@@ -1,0 +1,272 @@
+"""The core of execution: ``step(book, state, event) → (state, commands)``, pure.
+
+A copy starts when its slot is ready, everything planned before it there has started or been given
+up, its inputs are at the site, processors are free, and the slot lives and the deadline lies far
+enough ahead. What can no longer happen is given up with a reason, so no pending queue stays stuck:
+slots and the deadline end, and with them everything that still waits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from immutables import Map
+
+from drivers.api import SlotState
+from execmgr.book import Book
+from execmgr.states import (
+    CancelCopy,
+    CloseSlot,
+    Command,
+    CopyEnded,
+    CopyRecord,
+    CopyState,
+    Delivery,
+    Event,
+    OpenSlot,
+    RunState,
+    SlotNews,
+    SlotRecord,
+    StartCopy,
+)
+from planner.snapshot import CopyKey, TaskKey
+
+_SLACK_S = 1.0  # plans are met to the second; rounding must not cost a task its turn
+
+
+def begin(book: Book) -> RunState:
+    """The state before anything happened."""
+    return RunState(
+        slots=Map({slot: SlotRecord() for slot in book.uses}),
+        copies=Map({key: CopyRecord() for key in book.placements}),
+        done=Map(),
+        lost=Map(),
+    )
+
+
+def step(book: Book, state: RunState, event: Event) -> tuple[RunState, list[Command]]:
+    """What an event changes and what is to be done about it. O(slots + copies touched)."""
+    turn = _Turn(book, state, max(event.at_s, state.now_s))
+    if isinstance(event, SlotNews):
+        turn.slot_news(event)
+    elif isinstance(event, CopyEnded):
+        turn.copy_ended(event)
+    turn.settle()
+    return turn.freeze(), turn.commands
+
+
+def over(state: RunState) -> bool:
+    """True when no copy waits or runs and every slot has ended or was never asked for."""
+    return all(record.state is not None and record.state.ended for record in state.slots.values())
+
+
+def workflows_done(book: Book, state: RunState) -> dict[str, float]:
+    """Workflow → when its last task was done, for those that are done as a whole."""
+    found = {}
+    for workflow in book.snapshot.wanted.workflows:
+        ends = [state.done.get((workflow.name, task_id)) for task_id in workflow.tasks]
+        if all(end is not None for end in ends):
+            found[workflow.name] = max(end.at_s for end in ends if end is not None)
+    return found
+
+
+class _Turn:
+    """One step in the making: maps under change, commands to give."""
+
+    def __init__(self, book: Book, state: RunState, now_s: float) -> None:
+        self.book, self.now_s = book, now_s
+        self.slots, self.copies, self.done, self.lost = (
+            state.slots,
+            state.copies,
+            state.done,
+            state.lost,
+        )
+        self.commands: list[Command] = []
+        self.wake_s = float("inf")
+
+    def freeze(self) -> RunState:
+        return RunState(
+            now_s=self.now_s,
+            slots=self.slots,
+            copies=self.copies,
+            done=self.done,
+            lost=self.lost,
+            wake_s=self.wake_s,
+        )
+
+    # what came in
+
+    def slot_news(self, news: SlotNews) -> None:
+        record = self.slots[news.slot]
+        if record.state is not None and (record.state.ended or news.state <= record.state):
+            return  # late news
+        ready_s = news.at_s if news.state == SlotState.READY else record.ready_s
+        record = replace(record, state=news.state, ready_s=ready_s, reason=news.reason)
+        if news.state.ended:
+            record = replace(record, ended_s=news.at_s)
+        self.slots = self.slots.set(news.slot, record)
+        if news.state.ended:
+            self._lose_slot(news.slot, news.reason or news.state.name.lower())
+
+    def _lose_slot(self, slot: str, reason: str) -> None:
+        for key in self.book.order[slot]:
+            state = self.copies[key].state
+            if state == CopyState.RUNNING:
+                self.commands.append(CancelCopy(key))
+                self._end_copy(key, CopyState.FAILED, f"slot lost: {reason}")
+            elif state == CopyState.WAITING:
+                self._end_copy(key, CopyState.SKIPPED, f"slot lost: {reason}")
+
+    def copy_ended(self, event: CopyEnded) -> None:
+        if self.copies[event.key].state != CopyState.RUNNING:
+            return  # late news
+        self._end_copy(event.key, CopyState.DONE if event.ok else CopyState.FAILED, event.reason)
+        task: TaskKey = event.key[:2]
+        if not event.ok or task in self.done:
+            return
+        self.done = self.done.set(
+            task, Delivery(site=self.book.site_of(event.key), at_s=self.now_s)
+        )
+        for twin in self.book.copies[task]:
+            if self.copies[twin].state == CopyState.RUNNING:
+                self.commands.append(CancelCopy(twin))
+                self._end_copy(twin, CopyState.CANCELLED, "another copy was first")
+
+    # what follows
+
+    def settle(self) -> None:
+        """Open slots that are due, start what may start, give up what cannot, until nothing changes."""
+        changed = True
+        while changed:
+            changed = False
+            for slot in self.slots:
+                changed |= self._tend(slot)
+        for slot in self.slots:
+            self._plan_wake(slot)
+
+    def _tend(self, slot: str) -> bool:
+        record = self.slots[slot]
+        if record.closing or (record.state is not None and record.state.ended):
+            return False
+        changed = self._walk(slot)
+        record = self.slots[slot]
+        if record.next >= len(self.book.order[slot]) and record.used == 0:
+            return self._close(slot)
+        if record.state is None and self.now_s >= self.book.uses[slot].submit_s:
+            self.slots = self.slots.set(slot, replace(record, state=SlotState.REQUESTED))
+            self.commands.append(OpenSlot(slot))
+            return True
+        return changed
+
+    def _walk(self, slot: str) -> bool:
+        """Go along the slot's order as far as copies are settled, start, or are given up."""
+        order, moved = self.book.order[slot], False
+        while self.slots[slot].next < len(order):
+            key = order[self.slots[slot].next]
+            if self.copies[key].state == CopyState.WAITING and not self._start_or_give_up(key):
+                break
+            record = self.slots[slot]
+            self.slots = self.slots.set(slot, replace(record, next=record.next + 1))
+            moved = True
+        return moved
+
+    def _start_or_give_up(self, key: CopyKey) -> bool:
+        """True when the copy is out of the way of those behind it."""
+        reason = self._hopeless(key)
+        if reason:
+            self._end_copy(key, CopyState.SKIPPED, reason)
+            return True
+        slot = self.book.slot_of(key)
+        record, procs = self.slots[slot], self.book.placements[key].procs
+        room = self.book.uses[slot].slot.procs - record.used
+        if (
+            record.state != SlotState.READY
+            or procs > room
+            or self._inputs_at(key) > self.now_s + 1e-9
+        ):
+            return False
+        self.slots = self.slots.set(slot, replace(record, used=record.used + procs))
+        self.copies = self.copies.set(key, CopyRecord(state=CopyState.RUNNING, start_s=self.now_s))
+        self.commands.append(StartCopy(key))
+        return True
+
+    def _hopeless(self, key: CopyKey) -> str:
+        """Why a waiting copy need not or cannot run any more; empty if it can."""
+        if key[:2] in self.done:
+            return "another copy was first"
+        for parent in self.book.workflow(key).tasks[key[1]].parents:
+            if (key[0], parent) in self.lost:
+                return f"its input from '{parent}' will never come"
+        if self._latest_start(key) < self.now_s:
+            return "too late to end in time"
+        return ""
+
+    def _latest_start(self, key: CopyKey) -> float:
+        """Last instant at which the copy can start and end before its slot and the deadline."""
+        slot = self.book.slot_of(key)
+        record, end_s = self.slots[slot], self.book.plan.deadline_s
+        if record.ready_s is not None:
+            end_s = min(
+                end_s,
+                record.ready_s + self.book.uses[slot].slot.end_s - self.book.uses[slot].submit_s,
+            )
+        return end_s - self.book.duration_s(key) + _SLACK_S
+
+    def _inputs_at(self, key: CopyKey) -> float:
+        """When the outputs of all parents are at the copy's site; ``inf`` while one is not done."""
+        workflow, site, latest_s = self.book.workflow(key), self.book.site_of(key), 0.0
+        for parent in workflow.tasks[key[1]].parents:
+            delivery = self.done.get((key[0], parent))
+            if delivery is None:
+                return float("inf")
+            transfer_s = self.book.snapshot.transfer_s(
+                workflow, parent, key[1], (delivery.site, site)
+            )
+            latest_s = max(latest_s, delivery.at_s + transfer_s)
+        return latest_s
+
+    def _end_copy(self, key: CopyKey, state: CopyState, reason: str) -> None:
+        before = self.copies[key]
+        if before.state == CopyState.RUNNING:
+            slot = self.book.slot_of(key)
+            record = self.slots[slot]
+            self.slots = self.slots.set(
+                slot, replace(record, used=record.used - self.book.placements[key].procs)
+            )
+        self.copies = self.copies.set(
+            key, replace(before, state=state, end_s=self.now_s, reason=reason)
+        )
+        task: TaskKey = key[:2]
+        if task not in self.done and state != CopyState.DONE and self._all_settled(task):
+            self.lost = self.lost.set(task, reason)
+
+    def _all_settled(self, task: TaskKey) -> bool:
+        return all(self.copies[copy].state.settled for copy in self.book.copies[task])
+
+    def _close(self, slot: str) -> bool:
+        record = self.slots[slot]
+        if record.state is None:  # never asked for, nothing to give back
+            ended = replace(
+                record, state=SlotState.RELEASED, ended_s=self.now_s, reason="not needed"
+            )
+            self.slots = self.slots.set(slot, ended)
+            return True
+        self.slots = self.slots.set(slot, replace(record, closing=True))
+        self.commands.append(CloseSlot(slot))
+        return True
+
+    def _plan_wake(self, slot: str) -> None:
+        """When this slot needs another look even if nothing is reported."""
+        record = self.slots[slot]
+        if record.closing or (record.state is not None and record.state.ended):
+            return
+        if record.state is None:
+            self._wake_at(self.book.uses[slot].submit_s)
+        if record.next < len(self.book.order[slot]):
+            key = self.book.order[slot][record.next]
+            self._wake_at(self._inputs_at(key))
+            self._wake_at(self._latest_start(key) + _SLACK_S / 2)
+
+    def _wake_at(self, instant_s: float) -> None:
+        if instant_s > self.now_s:
+            self.wake_s = min(self.wake_s, instant_s)

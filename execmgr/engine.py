@@ -1,0 +1,45 @@
+"""What runs tasks inside slots that are there: the protocol of engines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from execmgr.states import CopyEnded
+from planner.snapshot import CopyKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskOrder:
+    """One copy to run: in which slot, what, with which files, for about how long."""
+
+    key: CopyKey
+    slot: str
+    procs: int
+    command: str
+    runtime_s: float
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+
+
+class Engine(Protocol):
+    """Takes orders in bundles, tells of ends; never decides anything."""
+
+    def start(self, orders: Sequence[TaskOrder]) -> None:
+        """Start these copies now."""
+
+    def cancel(self, key: CopyKey) -> None:
+        """Stop a copy; one that has ended is no error and brings no news."""
+
+    def poll(self) -> list[CopyEnded]:
+        """Copies that ended since the last call."""
+
+    def wake_at(self) -> float:
+        """When news is due in virtual time; ``inf`` where that cannot be known."""
+
+    def wait(self, timeout_s: float) -> None:
+        """Return after ``timeout_s`` of real time, or sooner when there is news."""
+
+    def close(self) -> None:
+        """Stop everything that still runs."""

@@ -1,0 +1,131 @@
+"""Events that come in, commands that go out, and what a run has come to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from immutables import Map
+
+from drivers.api import SlotState
+from planner.snapshot import CopyKey, TaskKey
+
+
+class CopyState(StrEnum):
+    """How a copy stands. All but the first two are final."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"  # another copy was first
+    SKIPPED = "skipped"  # given up before it started
+
+    @property
+    def settled(self) -> bool:
+        """True where nothing more will happen to it."""
+        return self not in (CopyState.WAITING, CopyState.RUNNING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotNews:
+    """A slot moved on."""
+
+    at_s: float
+    slot: str
+    state: SlotState
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyEnded:
+    """A running copy came to its end."""
+
+    at_s: float
+    key: CopyKey
+    ok: bool
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tick:
+    """Time passed."""
+
+    at_s: float
+
+
+Event = SlotNews | CopyEnded | Tick
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSlot:
+    """Ask for a slot."""
+
+    slot: str
+
+
+@dataclass(frozen=True, slots=True)
+class CloseSlot:
+    """Give a slot back: nothing is left for it."""
+
+    slot: str
+
+
+@dataclass(frozen=True, slots=True)
+class StartCopy:
+    """Start a copy in its slot."""
+
+    key: CopyKey
+
+
+@dataclass(frozen=True, slots=True)
+class CancelCopy:
+    """Stop a running copy."""
+
+    key: CopyKey
+
+
+Command = OpenSlot | CloseSlot | StartCopy | CancelCopy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotRecord:
+    """A slot of the run; ``next`` is the position of the next copy in its planned order."""
+
+    state: SlotState | None = None  # None: not asked for yet
+    ready_s: float | None = None
+    ended_s: float | None = None
+    reason: str = ""
+    used: int = 0
+    next: int = 0
+    closing: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyRecord:
+    """A copy of the run."""
+
+    state: CopyState = CopyState.WAITING
+    start_s: float = 0.0
+    end_s: float = 0.0
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """Where and when a task was first done."""
+
+    site: str
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunState:
+    """Everything that a run has come to; the fold of its events."""
+
+    now_s: float = 0.0
+    slots: Map[str, SlotRecord]
+    copies: Map[CopyKey, CopyRecord]
+    done: Map[TaskKey, Delivery]
+    lost: Map[TaskKey, str]
+    wake_s: float = float("inf")

@@ -1,0 +1,53 @@
+"""Time, injected. Nothing above this file reads the machine's clock by itself.
+
+A run's clock counts seconds from the run's own zero (the instant of planning).
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """What a loop needs of time."""
+
+    @property
+    def virtual(self) -> bool:
+        """True where waiting costs nothing (:class:`SimClock`)."""
+
+    def now(self) -> float:
+        """Seconds since the run's zero."""
+
+    def advance_to(self, instant_s: float) -> None:
+        """Let time pass until ``instant_s``; returns at once if that is past."""
+
+
+class SimClock:
+    """Virtual time: jumps, never sleeps, never goes back."""
+
+    virtual = True
+
+    def __init__(self, start_s: float = 0.0) -> None:
+        self._now = start_s
+
+    def now(self) -> float:
+        return self._now
+
+    def advance_to(self, instant_s: float) -> None:
+        self._now = max(self._now, instant_s)
+
+
+class WallClock:
+    """Real time on the monotonic clock, so that a changed system time does not matter."""
+
+    virtual = False
+
+    def __init__(self, elapsed_s: float = 0.0) -> None:
+        self._zero = time.monotonic() - elapsed_s
+
+    def now(self) -> float:
+        return time.monotonic() - self._zero
+
+    def advance_to(self, instant_s: float) -> None:
+        time.sleep(max(0.0, instant_s - self.now()))

@@ -1,0 +1,76 @@
+"""What can go wrong, as a tree.
+
+::
+
+    VgradsError            exit  transient
+    ├── InputError           2   no     a file, field, line or option is wrong
+    ├── InfeasibleError      3   no     the request is well formed and cannot be promised
+    └── SiteError            4   maybe  a site or service did not do what it was asked
+
+Each error carries the culprit as data (``where``) and what to do about it (``fix``), prints as
+one line, and survives pickling, so that it can cross a process boundary.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class VgradsError(Exception):
+    """Root of all errors that a user may see; ``exit_code`` is the command's exit status."""
+
+    exit_code = 1
+    transient = False
+
+    def __init__(self, what: str, *, where: str = "", fix: str = "") -> None:
+        super().__init__(what)
+        self.what, self.where, self.fix = what, where, fix
+
+    def __str__(self) -> str:
+        place = f"{self.where}: " if self.where else ""
+        advice = f" ({self.fix})" if self.fix else ""
+        return f"{place}{self.what}{advice}"
+
+    def within(self, place: str) -> VgradsError:
+        """Say in which file or field this happened, keeping what was already known."""
+        self.where = f"{place}: {self.where}" if self.where else place
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.__dict__.copy())
+
+
+def _rebuild(kind: type[VgradsError], state: dict[str, Any]) -> VgradsError:
+    error = kind.__new__(kind)
+    Exception.__init__(error, state["what"])
+    error.__dict__.update(state)
+    return error
+
+
+class InputError(VgradsError):
+    """Bad input: a file, a line of it, a field, an option."""
+
+    exit_code = 2
+
+
+class InfeasibleError(VgradsError):
+    """No plan can do what was asked; ``lacking`` says what would be needed."""
+
+    exit_code = 3
+
+    def __init__(self, what: str, *, lacking: str = "", where: str = "") -> None:
+        super().__init__(what, where=where)
+        self.lacking = lacking
+
+    def __str__(self) -> str:
+        return super().__str__() + (f"; lacking: {self.lacking}" if self.lacking else "")
+
+
+class SiteError(VgradsError):
+    """A site could not be reached or refused; ``transient`` says whether asking again may help."""
+
+    exit_code = 4
+
+    def __init__(self, what: str, *, site: str, transient: bool, fix: str = "") -> None:
+        super().__init__(what, where=f"site {site}", fix=fix)
+        self.site, self.transient = site, transient

@@ -1,0 +1,29 @@
+"""Text files at the border: plain, gzip or xz, with errors that name them."""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import zlib
+from pathlib import Path
+
+from kernel.errors import InputError
+
+
+def read_text(path: Path, errors: str = "strict") -> str:
+    """UTF-8 text of a plain, gzip or xz file; ``errors`` as in ``bytes.decode``."""
+    try:
+        raw = path.read_bytes()
+        if raw[:2] == b"\x1f\x8b":
+            raw = gzip.decompress(raw)
+        elif raw[:6] == b"\xfd7zXZ\x00":
+            raw = lzma.decompress(raw)
+        return raw.decode("utf-8", errors)
+    except FileNotFoundError as error:
+        raise InputError("no such file", where=str(path)) from error
+    except UnicodeDecodeError as error:
+        raise InputError("is not UTF-8 text", where=str(path)) from error
+    except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError) as error:
+        raise InputError("the compressed file is cut off or damaged", where=str(path)) from error
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from error

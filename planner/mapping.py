@@ -1,0 +1,123 @@
+"""Where could this task run? All mappings in its window, the most probable first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from planner.deadlines import latest_finishes
+from planner.draft import Draft
+from planner.plan import Placement
+from planner.snapshot import TaskKey
+from vgrid.slot import Slot
+
+_LEVELS = (0.5, 0.75, 0.9, 0.97, 1.0)  # shares of a slot's best start probability that are tried
+_EQUAL = 0.005  # probabilities closer than this count as equal: the earlier end decides
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A possible placement and the probability that counts for choosing it."""
+
+    placement: Placement
+    probability: float
+
+
+def candidates(
+    draft: Draft, key: TaskKey, slots: Iterable[Slot], latest_end_s: float
+) -> Iterator[Candidate]:
+    """Every slot, early or waiting for surer starts; probability joint with the task's parents."""
+    workflow, task_id = key
+    outcome = draft.outcome(workflow)
+    task = draft.snapshot.task(key)
+    taken = {p.slot for p in draft.copies.get(workflow, {}).get(task_id, ())}
+    copy = len(taken)
+    tried: set[tuple[str, float, int]] = set()
+    for slot in slots:
+        calendar = draft.calendars[slot.id]
+        twin = (slot.shared if slot.shared != slot.id else slot.site, slot.up, slot.procs)
+        if slot.id in taken or task.procs > slot.procs or (calendar.empty and twin in tried):
+            continue
+        if calendar.empty:
+            tried.add(twin)  # its empty twins would give the same answers
+        ready_s = _ready(draft, key, slot.site)
+        duration_s = task.runtime_s / slot.speed
+        for start_s in _starts(draft, slot, ready_s, duration_s, task.procs, latest_end_s):
+            placement = Placement(
+                workflow=workflow, task=task_id, copy=copy, slot=slot.id,
+                start_s=start_s, end_s=start_s + duration_s, procs=task.procs,
+            )  # fmt: skip
+            yield Candidate(placement, draft.scenarios.share(outcome.success(placement)))
+
+
+def _ready(draft: Draft, key: TaskKey, site: str) -> float:
+    """When the first copies of all parents can have delivered to ``site``."""
+    workflow = draft.snapshot.workflow_by_name[key[0]]
+    placed = draft.copies.get(key[0], {})
+    ready_s = 0.0
+    for parent in workflow.tasks[key[1]].parents:
+        arrivals = [
+            p.end_s
+            + draft.snapshot.transfer_s(
+                workflow, parent, key[1], (draft.snapshot.slot_by_id[p.slot].site, site)
+            )
+            for p in placed.get(parent, ())
+        ]
+        ready_s = max(ready_s, min(arrivals, default=float("inf")))
+    return ready_s
+
+
+def _starts(
+    draft: Draft, slot: Slot, ready_s: float, duration_s: float, procs: int, latest_end_s: float
+) -> list[float]:
+    """Starts worth trying: as early as possible, and where the slot has become surer."""
+    calendar = draft.calendars[slot.id]
+    found = []
+    for earliest_s in [ready_s, *(t for t in slot.curve.instants(_LEVELS) if t > ready_s)]:
+        start_s = calendar.earliest_fit(earliest_s, duration_s, procs, latest_end_s)
+        if start_s is not None and start_s not in found:
+            found.append(start_s)
+    return found
+
+
+def most_probable(options: Iterable[Candidate]) -> Candidate | None:
+    """The most probable; among equals the one that ends first."""
+    best: Candidate | None = None
+    for option in options:
+        if (
+            best is None
+            or option.probability > best.probability + _EQUAL
+            or (
+                option.probability > best.probability - _EQUAL
+                and option.placement.end_s < best.placement.end_s
+            )
+        ):
+            best = option
+    return best
+
+
+def earliest(options: Iterable[Candidate]) -> Candidate | None:
+    """The one that ends first, among those that can succeed at all."""
+    possible = [option for option in options if option.probability > 0]
+    return min(possible, key=lambda o: (o.placement.end_s, -o.probability), default=None)
+
+
+def place_workflow(draft: Draft, name: str, slots: tuple[Slot, ...]) -> bool:
+    """Place all tasks of a workflow by deadline, most probable first; if that fails, earliest first."""
+    workflow = draft.snapshot.workflow_by_name[name]
+    latest = latest_finishes(workflow, draft.snapshot)
+    position = {task_id: index for index, task_id in enumerate(workflow.order)}
+    order = sorted(workflow.order, key=lambda t: (latest[t], position[t]))
+    for choose in (most_probable, earliest):
+        mark = draft.mark()
+        for task_id in order:
+            limit = latest[task_id] if choose is most_probable else draft.snapshot.wanted.deadline_s
+            best = choose(candidates(draft, (name, task_id), slots, limit))
+            if best is None or best.probability <= 0:
+                break
+            draft.place(best.placement)
+        else:
+            draft.settle(name)
+            return True
+        draft.back_to(mark)
+    return False

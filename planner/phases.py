@@ -1,0 +1,216 @@
+"""The four phases (SC'09 §3.2): minimum, trade-off, additional, paid cloud. Each says what it did.
+
+Where the free sites cannot hold the minimum, the cloud phase may still complete it within the
+budget; the paper gives up there. Decision 0004 has the reasons.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from planner.draft import Draft
+from planner.mapping import place_workflow
+from planner.plan import PhaseReport, Placement
+from planner.replicate import add_copy, add_twin_workflow
+from planner.snapshot import TaskKey
+from vgrid.slot import Slot
+
+Steps = list[Mapping[str, Any]]
+_MOST_STEPS = 1000  # of one phase: keeps planning of large sets bounded
+_TRIED_WEAK = 4  # weakest workflows that each cloud step looks at
+
+
+def minimal(draft: Draft) -> Steps:
+    """Place the needed number of workflows on sites that cost nothing."""
+    steps: Steps = []
+    for name in _by_length(draft):
+        if len(draft.scheduled) >= draft.snapshot.wanted.needed:
+            break
+        placed = place_workflow(draft, name, _free_slots(draft))
+        steps.append({"workflow": name, "placed": placed, "promise": draft.promise})
+        if not placed and len(steps) >= _MOST_STEPS:
+            break
+    return steps
+
+
+def trade_off(draft: Draft) -> Steps:
+    """Another workflow or a copy of the weakest task: whichever raises the promise more, repeatedly."""
+    steps: Steps = []
+    checked: set[TaskKey] = set()
+    while draft.promise < 1.0 and len(steps) < _MOST_STEPS and draft.scheduled:
+        before = draft.promise
+        more, with_more = _try(draft, lambda: _add_next_workflow(draft))
+        copy, with_copy = _try(draft, lambda: _copy_weakest(draft, checked))
+        if max(more, copy) <= before:
+            if copy < 0:
+                break
+            continue  # this task was checked and did not help; the next weakest may
+        draft.replay(with_more if more > copy else with_copy)
+        chosen = "workflow" if more > copy else "copy"
+        steps.append({"chosen": chosen, "before": before, "with_workflow": more, "with_copy": copy})
+    return steps
+
+
+def additional(draft: Draft) -> Steps:
+    """Use the space left: the other workflows, then copies of tasks that still gain by one."""
+    steps: Steps = []
+    for name in _by_length(draft):
+        if name not in draft.copies and place_workflow(draft, name, _free_slots(draft)):
+            steps.append({"workflow": name, "promise": draft.promise})
+    for key in _weakest_first(draft)[:_MOST_STEPS]:
+        if len(draft.copies[key[0]][key[1]]) > 1 or draft.task_probability(key) >= 0.999:
+            continue
+        copy = add_copy(draft, key, _free_slots(draft))
+        if copy is not None:
+            steps.append({"copy_of": list(key), "slot": copy.slot, "promise": draft.promise})
+    return steps
+
+
+def cloud(draft: Draft) -> Steps:
+    """Paid slots for the risk that is left, most promise per dollar first, within the budget.
+
+    Stops when the promise is as sure as asked; the last step says what more would have cost.
+    """
+    steps: Steps = []
+    wanted = draft.snapshot.wanted
+    budget = float("inf") if wanted.budget_usd is None else wanted.budget_usd
+    while draft.promise < wanted.probability and len(steps) < _MOST_STEPS:
+        options = _cloud_options(draft)
+        affordable = [o for o in options if o[1] <= budget + 1e-9]
+        best = max(affordable, key=lambda o: _gain_per_usd(draft, o), default=None)
+        if best is None:
+            steps += _refused_by_budget(options, budget)
+            break
+        draft.replay(best[2])
+        steps.append(
+            {"promise": draft.promise, "cost_usd": round(draft.cost_usd, 2), "placed": len(best[2])}
+        )
+    return steps
+
+
+Option = tuple[float, float, list[Placement]]  # promise, cost of the whole draft, what to place
+
+
+def _cloud_options(draft: Draft) -> list[Option]:
+    """Trials that raise the promise (or, short of the minimum, the number of workflows)."""
+    paid = tuple(slot for slot in draft.snapshot.slots if slot.paid)
+    every = draft.snapshot.slots
+    trials: list[Callable[[], object]] = []
+    if paid:
+        trials.append(lambda: _add_next_workflow(draft, paid) or _add_next_workflow(draft, every))
+        for name in _weakest_workflows(draft)[:_TRIED_WEAK]:
+            trials.append(lambda name=name: add_twin_workflow(draft, name, paid))  # type: ignore[misc]
+            weakest = [key for key in _weakest_first(draft) if key[0] == name][:2]
+            trials += [lambda key=key: add_copy(draft, key, paid) for key in weakest]  # type: ignore[misc]
+    found: list[Option] = []
+    scheduled, promise = len(draft.scheduled), draft.promise
+    for trial in trials:
+        with draft.trial() as mark:
+            if trial():
+                short = scheduled < draft.snapshot.wanted.needed
+                if draft.promise > promise or (short and len(draft.scheduled) > scheduled):
+                    found.append((draft.promise, draft.cost_usd, draft.since(mark)))
+    return found
+
+
+def _gain_per_usd(draft: Draft, option: Option) -> float:
+    gain = option[0] - draft.promise + 1e-6
+    return gain / max(option[1] - draft.cost_usd, 0.01)
+
+
+def _refused_by_budget(options: list[Option], budget: float) -> Steps:
+    if not options:
+        return []
+    best = min(options, key=lambda o: o[1])
+    return [
+        {
+            "refused": "budget",
+            "budget_usd": budget,
+            "would_cost_usd": best[1],
+            "would_promise": best[0],
+        }
+    ]
+
+
+def _free_slots(draft: Draft) -> tuple[Slot, ...]:
+    return tuple(slot for slot in draft.snapshot.slots if not slot.paid)
+
+
+def _by_length(draft: Draft) -> list[str]:
+    """Workflows by critical path, shortest first: the easiest to keep a promise with."""
+    workflows = draft.snapshot.wanted.workflows
+    lengths: dict[int, float] = {}
+    for w in workflows:  # equal workflows share their tasks: reckon each shape once
+        lengths.setdefault(id(w.tasks), w.critical_path_s())
+    return [w.name for w in sorted(workflows, key=lambda w: lengths[id(w.tasks)])]
+
+
+def _add_next_workflow(draft: Draft, slots: tuple[Slot, ...] | None = None) -> bool:
+    for name in _by_length(draft):
+        if name not in draft.copies:
+            return place_workflow(draft, name, slots or _free_slots(draft))
+    return False
+
+
+def _try(draft: Draft, act: Callable[[], object]) -> tuple[float, list[Placement]]:
+    """The promise after an act and what it placed; −1 where it could place nothing."""
+    with draft.trial() as mark:
+        if not act():
+            return -1.0, []
+        return draft.promise, draft.since(mark)
+
+
+def _copy_weakest(draft: Draft, checked: set[TaskKey]) -> bool:
+    """A copy of the weakest task not yet checked that can have one."""
+    for key in _weakest_first(draft):
+        if key not in checked:
+            checked.add(key)
+            if add_copy(draft, key, _free_slots(draft)) is not None:
+                return True
+    return False
+
+
+def _weakest_first(draft: Draft) -> list[TaskKey]:
+    """Tasks of scheduled workflows by probability; among equals the longest first."""
+    keys = [(name, task_id) for name in draft.scheduled for task_id in draft.copies[name]]
+    rank = {
+        key: (round(draft.task_probability(key), 4), -draft.snapshot.task(key).runtime_s)
+        for key in keys
+    }
+    return sorted(keys, key=lambda key: rank[key])
+
+
+def _weakest_workflows(draft: Draft) -> list[str]:
+    return sorted(draft.scheduled, key=lambda name: draft.scenarios.share(draft.done[name]))
+
+
+Phase = Callable[[Draft], Steps]
+PIPELINE: tuple[tuple[str, Phase], ...] = (
+    ("minimal", minimal),
+    ("trade-off", trade_off),
+    ("additional", additional),
+    ("cloud", cloud),
+)
+
+
+def run_phases(
+    draft: Draft, pipeline: Iterable[tuple[str, Phase]] = PIPELINE
+) -> tuple[PhaseReport, ...]:
+    """Run the phases in order and report what each changed."""
+    reports = []
+    for name, phase in pipeline:
+        begin, before, placed = time.perf_counter(), draft.promise, draft.mark()
+        steps = phase(draft)
+        reports.append(
+            PhaseReport(
+                name=name,
+                seconds=time.perf_counter() - begin,
+                placed=draft.mark() - placed,
+                probability_before=before,
+                probability_after=draft.promise,
+                steps=tuple(steps),
+            )
+        )
+    return tuple(reports)

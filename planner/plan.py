@@ -1,0 +1,191 @@
+"""A plan: which copy of which task runs where and when, what is promised, and why."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from planner.snapshot import CopyKey, Snapshot, TaskKey
+from vgrid.slot import Slot
+
+_TOLERANCE_S = 1e-6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """One copy of one task, in a slot, from ``start_s`` to ``end_s`` on ``procs`` processors."""
+
+    workflow: str
+    task: str
+    copy: int
+    slot: str
+    start_s: float
+    end_s: float
+    procs: int
+    probability: float = 0.0
+
+    @property
+    def key(self) -> CopyKey:
+        return self.workflow, self.task, self.copy
+
+    @property
+    def task_key(self) -> TaskKey:
+        return self.workflow, self.task
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promise:
+    """Probability that at least the needed number of workflows is done by the deadline."""
+
+    probability: float
+    standard_error: float
+    by_workflow: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseReport:
+    """What a phase did, with the numbers that decided."""
+
+    name: str
+    seconds: float
+    placed: int
+    probability_before: float
+    probability_after: float
+    steps: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotUse:
+    """A slot that the plan uses: when to ask for it, from when to when, how sure, at what cost."""
+
+    slot: Slot
+    submit_s: float
+    start_s: float
+    end_s: float
+    probability: float
+    cost_usd: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """The decision for a whole set. ``lacking`` says why a plan that is not feasible is not."""
+
+    set_name: str
+    deadline_s: float
+    needed: int
+    asked_probability: float
+    feasible: bool
+    lacking: str
+    promise: Promise
+    placements: tuple[Placement, ...]
+    uses: tuple[SlotUse, ...]
+    phases: tuple[PhaseReport, ...]
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def scheduled(self) -> int:
+        """Workflows that stand in the plan as a whole."""
+        return len({placement.workflow for placement in self.placements})
+
+    @property
+    def cost_usd(self) -> float:
+        return round(sum(use.cost_usd for use in self.uses), 2)
+
+    @property
+    def kept_as_asked(self) -> bool:
+        """True where the promise is at least as sure as was asked."""
+        return self.feasible and self.promise.probability >= self.asked_probability
+
+    def check(self, snapshot: Snapshot) -> None:
+        """Precedence with transfers, capacity, slot bounds, twins apart, deadline, budget."""
+        for problem in self.problems(snapshot):
+            raise AssertionError(problem)
+
+    def problems(self, snapshot: Snapshot) -> list[str]:
+        """Everything that :meth:`check` would complain of."""
+        return [
+            *_whole_workflows(self, snapshot),
+            *_bounds(self, snapshot),
+            *_twins(self),
+            *_capacity(self, snapshot),
+            *_precedence(self, snapshot),
+            *_budget(self, snapshot),
+        ]
+
+
+def _whole_workflows(plan: Plan, snapshot: Snapshot) -> list[str]:
+    placed = {p.task_key for p in plan.placements}
+    names = {workflow for workflow, _ in placed}
+    wanted = {(name, task) for name in names for task in snapshot.workflow_by_name[name].tasks}
+    return [
+        f"task {key} of a scheduled workflow is placed nowhere" for key in sorted(wanted - placed)
+    ]
+
+
+def _bounds(plan: Plan, snapshot: Snapshot) -> list[str]:
+    found = []
+    for p in plan.placements:
+        slot, task = snapshot.slot_by_id[p.slot], snapshot.task(p.task_key)
+        if p.start_s < -_TOLERANCE_S or p.end_s > min(slot.end_s, plan.deadline_s) + _TOLERANCE_S:
+            found.append(f"{p.key} runs {p.start_s}–{p.end_s}, beyond its slot or the deadline")
+        if (
+            abs(p.end_s - p.start_s - task.runtime_s / slot.speed) > _TOLERANCE_S
+            or p.procs != task.procs
+        ):
+            found.append(f"{p.key} is planned for another run time or width than its task has")
+    return found
+
+
+def _twins(plan: Plan) -> list[str]:
+    seen = set()
+    found = []
+    for p in plan.placements:
+        if (p.task_key, p.slot) in seen:
+            found.append(f"two copies of {p.task_key} in slot {p.slot}")
+        seen.add((p.task_key, p.slot))
+    return found
+
+
+def _capacity(plan: Plan, snapshot: Snapshot) -> list[str]:
+    steps: dict[str, list[tuple[float, int]]] = defaultdict(list)
+    for p in plan.placements:
+        if p.end_s > p.start_s:
+            steps[p.slot] += [(p.start_s + _TOLERANCE_S, p.procs), (p.end_s, -p.procs)]
+    found = []
+    for slot_id, changes in steps.items():
+        used = 0
+        for instant_s, change in sorted(changes):
+            used += change
+            if used > snapshot.slot_by_id[slot_id].procs:
+                found.append(f"slot {slot_id} holds {used} processors at {instant_s:.1f} s")
+                break
+    return found
+
+
+def _precedence(plan: Plan, snapshot: Snapshot) -> list[str]:
+    copies: dict[TaskKey, list[Placement]] = defaultdict(list)
+    for p in plan.placements:
+        copies[p.task_key].append(p)
+    found = []
+    for p in plan.placements:
+        workflow, site = snapshot.workflow_by_name[p.workflow], snapshot.slot_by_id[p.slot].site
+        for parent in workflow.tasks[p.task].parents:
+            arrivals = [
+                q.end_s
+                + snapshot.transfer_s(
+                    workflow, parent, p.task, (snapshot.slot_by_id[q.slot].site, site)
+                )
+                for q in copies[p.workflow, parent]
+            ]
+            if not arrivals or min(arrivals) > p.start_s + _TOLERANCE_S:
+                found.append(f"{p.key} starts before the data of {parent} can be there")
+    return found
+
+
+def _budget(plan: Plan, snapshot: Snapshot) -> list[str]:
+    budget = snapshot.wanted.budget_usd
+    if budget is not None and plan.cost_usd > budget + 1e-9:
+        return [f"the plan costs {plan.cost_usd} of a budget of {budget}"]
+    return []

@@ -1,0 +1,138 @@
+"""How sure is it? Joint probabilities by Monte Carlo over what may happen to the slots.
+
+The paper multiplies along edges and takes minima (SC'09 §3.2.2). But tasks in one slot share its
+fate, and slots of one queue are delayed together. Here a scenario draws, once for all tasks, when
+each slot is ready (one uniform number per queue: its slots come early or late together) and when it
+breaks. A copy succeeds where its slot is ready by its start, lives to its end, and the data of every
+parent is there from some copy that succeeded in time. All scenarios are worked on at once, a bit
+each. A task that starts late may still be done in time, so this is a cautious estimate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernel.streams import stream
+from planner.plan import Placement
+from planner.snapshot import Snapshot
+from vgrid.slot import Slot
+from workflows.dag import Workflow
+
+Bits = NDArray[np.uint8]
+
+
+class Scenarios:
+    """Fates of all slots: common random numbers for every plan over one snapshot."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self.count = snapshot.scenarios
+        self.all = np.packbits(np.ones(self.count, dtype=bool))
+        self.none = np.zeros_like(self.all)
+        self._fates: dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
+
+    def alive(self, slot: Slot, start_s: float, end_s: float) -> Bits:
+        """Scenarios in which the slot is ready by ``start_s`` and not broken before ``end_s``."""
+        ready, broken = self._fate(slot)
+        return np.packbits((ready <= start_s) & (broken >= end_s))
+
+    def _fate(self, slot: Slot) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        if slot.id not in self._fates:
+            seed, count = self.snapshot.seed, self.count
+            ready = slot.curve.ready_at(1.0 - stream(seed, "ready", slot.shared).random(count))
+            draws = stream(seed, "broken", slot.id).random((2, count))
+            with np.errstate(
+                invalid="ignore"
+            ):  # a slot that is never ready has no life to break in
+                breaks = ready + draws[1] * np.maximum(slot.end_s - ready, 0.0)
+            self._fates[slot.id] = ready, np.where(draws[0] < slot.up, np.inf, breaks)
+        return self._fates[slot.id]
+
+    def share(self, bits: Bits) -> float:
+        """Share of scenarios in a bit set."""
+        return int(np.bitwise_count(bits).sum()) / self.count
+
+    def unpack(self, bits: Bits) -> NDArray[np.int16]:
+        """0 or 1 for each scenario."""
+        return np.unpackbits(bits, count=self.count).astype(np.int16)
+
+
+class WorkflowOutcome:
+    """In which scenarios the copies of one workflow's tasks succeed."""
+
+    def __init__(self, workflow: Workflow, scenarios: Scenarios) -> None:
+        self.workflow, self._scenarios = workflow, scenarios
+        self.copies: dict[str, list[tuple[Placement, Bits]]] = {}
+
+    def inputs(self, task_id: str, site: str, start_s: float) -> Bits:
+        """Scenarios in which all the task's inputs are at ``site`` by ``start_s``."""
+        bits = self._scenarios.all
+        for parent in self.workflow.tasks[task_id].parents:
+            bits = bits & self._arrived(parent, task_id, site, start_s)
+        return bits
+
+    def _arrived(self, parent: str, task_id: str, site: str, start_s: float) -> Bits:
+        snapshot = self._scenarios.snapshot
+        bits = self._scenarios.none
+        for placement, done in self.copies.get(parent, ()):
+            source = snapshot.slot_by_id[placement.slot].site
+            arrival_s = placement.end_s + snapshot.transfer_s(
+                self.workflow, parent, task_id, (source, site)
+            )
+            if arrival_s <= start_s + 1e-9:
+                bits = bits | done
+        return bits
+
+    def success(self, placement: Placement) -> Bits:
+        """Scenarios in which this copy succeeds, given the copies of its parents."""
+        slot = self._scenarios.snapshot.slot_by_id[placement.slot]
+        alive = self._scenarios.alive(slot, placement.start_s, placement.end_s)
+        return alive & self.inputs(placement.task, slot.site, placement.start_s)
+
+    def task_done(self, task_id: str) -> Bits:
+        """Scenarios in which some copy of the task succeeds."""
+        bits = self._scenarios.none
+        for _, done in self.copies.get(task_id, ()):
+            bits = bits | done
+        return bits
+
+    def recompute(self, placements: Mapping[str, Sequence[Placement]]) -> Bits:
+        """Work through the DAG; returns the scenarios in which the whole workflow is done."""
+        self.copies = {}
+        whole = self._scenarios.all
+        for task_id in self.workflow.order:
+            self.copies[task_id] = [(p, self.success(p)) for p in placements.get(task_id, ())]
+            if not self.workflow.children[task_id]:
+                whole = whole & self.task_done(task_id)
+        return whole
+
+
+def standard_error(probability: float, count: int) -> float:
+    """Of a share among ``count`` independent scenarios; the rule of succession keeps it above 0."""
+    shrunk = (probability * count + 1) / (count + 2)
+    return float(np.sqrt(shrunk * (1 - shrunk) / count))
+
+
+def paper_probability(
+    workflow: Workflow, placements: Iterable[Placement], slots: Mapping[str, Slot]
+) -> float:
+    """The paper's own rule, for comparison: products over independent slots, minima within one.
+
+    A task in the slot of all its parents is as sure as its weakest parent; otherwise its own slot's
+    probability is multiplied by its parents'. A workflow is as sure as its least sure tail.
+    """
+    first = {p.task: p for p in placements if p.copy == 0}
+    sure: dict[str, float] = {}
+    for task_id in workflow.order:
+        p, parents = first[task_id], workflow.tasks[task_id].parents
+        own = slots[p.slot].curve.by(p.start_s) * slots[p.slot].up
+        if parents and all(first[q].slot == p.slot for q in parents):
+            sure[task_id] = min(sure[q] for q in parents)
+        else:
+            sure[task_id] = own * float(
+                np.prod([sure[q] for q in parents if first[q].slot != p.slot])
+            )
+    return min(sure[task_id] for task_id in workflow.order if not workflow.children[task_id])

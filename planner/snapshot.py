@@ -1,0 +1,49 @@
+"""What the planner is given: the set, the slots that could be had, the network between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from vgrid.catalog import Link
+from vgrid.slot import Slot
+from workflows.dag import Task, Workflow
+from workflows.sets import WorkflowSet
+
+TaskKey = tuple[str, str]
+"""(workflow, task)"""
+CopyKey = tuple[str, str, int]
+"""(workflow, task, copy); copy 0 is the first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """Frozen input of a plan; same snapshot, same plan."""
+
+    wanted: WorkflowSet
+    slots: tuple[Slot, ...]
+    links: Mapping[frozenset[str], Link] = field(default_factory=dict)
+    seed: int = 0
+    scenarios: int = 4096
+
+    @cached_property
+    def slot_by_id(self) -> Mapping[str, Slot]:
+        return {slot.id: slot for slot in self.slots}
+
+    @cached_property
+    def workflow_by_name(self) -> Mapping[str, Workflow]:
+        return {workflow.name: workflow for workflow in self.wanted.workflows}
+
+    def task(self, key: TaskKey) -> Task:
+        """The task behind a key."""
+        return self.workflow_by_name[key[0]].tasks[key[1]]
+
+    def transfer_s(
+        self, workflow: Workflow, parent: str, child: str, sites: tuple[str, str]
+    ) -> float:
+        """Seconds to move what ``child`` reads of ``parent`` between two sites; 0 within one."""
+        if sites[0] == sites[1]:
+            return 0.0
+        link = self.links.get(frozenset(sites), Link())
+        return link.latency_s + workflow.transfer_mib(parent, child) / link.bandwidth_mib_s

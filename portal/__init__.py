@@ -1,0 +1,1 @@
+"""Let people and programs ask: commands, HTTP, database, pages."""

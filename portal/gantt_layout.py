@@ -1,0 +1,96 @@
+"""Where the rectangles of a Gantt chart go: a lane per slot, processors upwards, time to the right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A task's rectangle in units of time and processors; ``row`` is its lowest processor."""
+
+    slot: str
+    row: int
+    procs: int
+    start_s: float
+    end_s: float
+    item: Json
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A slot's background."""
+
+    slot: Json
+    procs: int
+    start_s: float
+    end_s: float
+
+
+def planned_bars(gantt: Json) -> list[Bar]:
+    """Every placement where the plan has it."""
+    return _stack(gantt, ((p, p["start_s"], p["end_s"]) for p in gantt["placements"]))
+
+
+def actual_bars(gantt: Json) -> list[Bar]:
+    """Every copy that ran, where and when it did; one still running ends now."""
+    ran = (p for p in gantt["placements"] if p.get("actual"))
+    now_s = gantt.get("now_s") or 0.0
+    spans = ((p, p["actual"]["start_s"], p["actual"]["end_s"]) for p in ran)
+    return _stack(gantt, ((p, start, now_s if end is None else end) for p, start, end in spans))
+
+
+def planned_lanes(gantt: Json) -> list[Lane]:
+    """Slots as planned."""
+    return [Lane(s, s["procs"], s["start_s"], s["end_s"]) for s in gantt["slots"]]
+
+
+def actual_lanes(gantt: Json) -> list[Lane]:
+    """Slots as they came; one that never did has no background (start = end)."""
+    lanes = []
+    for slot in gantt["slots"]:
+        actual = slot.get("actual") or {}
+        ready_s = actual.get("ready_s")
+        ended_s = actual.get("ended_s")
+        if ready_s is None:
+            at_s = ended_s or slot["submit_s"]
+            lanes.append(Lane(slot, slot["procs"], at_s, at_s))
+        else:
+            lanes.append(
+                Lane(
+                    slot,
+                    slot["procs"],
+                    ready_s,
+                    gantt.get("now_s") or 0.0 if ended_s is None else ended_s,
+                )
+            )
+    return lanes
+
+
+def _stack(gantt: Json, spans: Iterable[tuple[Json, float, float]]) -> list[Bar]:
+    """Give every bar processors of its slot that are free for its whole time, lowest first."""
+    heights = {slot["id"]: slot["procs"] for slot in gantt["slots"]}
+    free_at: dict[str, list[float]] = {
+        slot: [float("-inf")] * procs for slot, procs in heights.items()
+    }
+    bars = []
+    for item, start_s, end_s in sorted(spans, key=lambda span: (span[1], span[2])):
+        column, procs = free_at[item["slot"]], item["procs"]
+        row = _lowest_room(column, procs, start_s)
+        column[row : row + procs] = [end_s] * procs
+        bars.append(Bar(item["slot"], row, procs, start_s, end_s, item))
+    return bars
+
+
+def _lowest_room(free_at: list[float], procs: int, start_s: float) -> int:
+    """Lowest run of processors that are free; where only scattered ones are, the bottom."""
+    run = 0
+    for index, busy_until in enumerate(free_at):
+        run = run + 1 if busy_until <= start_s + 1e-6 else 0
+        if run == procs:
+            return index - procs + 1
+    return 0

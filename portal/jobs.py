@@ -1,0 +1,177 @@
+"""Planning and running from the command line: files in, progress on the terminal, charts and rows out."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from rich.console import Console
+from rich.table import Table
+
+from execmgr.book import make_book
+from kernel.errors import InfeasibleError, InputError
+from kernel.units import parse_duration
+from portal.config import embedded_data, home
+from portal.gantt_view import render_html, render_svg
+from portal.operations import Instant, Outcome, Planned, RunOptions, open_grid, plan_set, run_plan
+from portal.progress import RunReporter, outcome_sentence, print_plan, print_warnings
+from portal.schema import outcome_json, plan_json, planned_gantt, run_gantt
+from portal.tables import Store
+from vgrid.catalog import load_catalog
+from workflows.sets import load_set
+
+
+@dataclass(frozen=True, kw_only=True)
+class HowToRun:
+    """Options of a run from the command line."""
+
+    speed: float | None
+    seed: int
+    gantt: Path | None
+    folder: Path | None
+    as_json: bool
+
+
+def plan_file(set_file: Path, sites: Path | None, at: Instant, seed: int) -> Planned:
+    """Plan the set in a file against the sites given, named by the set, or embedded."""
+    wanted, named = load_set(set_file)
+    catalog = load_catalog(sites or (Path(named) if named else embedded_data() / "sites.toml"))
+    console = Console(stderr=True)
+    with console.status("planning") as status:
+        grid = open_grid(catalog, at, notify=status.update)
+        status.update("planning")
+        planned = plan_set(wanted, grid, seed)
+    print_warnings(console, [w for log in grid.logs.values() for w in log.warnings])
+    return planned
+
+
+def refuse(planned: Planned, set_file: Path) -> NoReturn:
+    """Exit 3 with what is lacking."""
+    plan = planned.plan
+    raise InfeasibleError(
+        f"no plan finishes {plan.needed} workflows within {plan.deadline_s:.0f} s",
+        lacking=plan.lacking, where=str(set_file),
+    )  # fmt: skip
+
+
+def parse_speed(text: str) -> float | None:
+    """``max`` → None, else virtual seconds a real second."""
+    if text == "max":
+        return None
+    speed = parse_duration(text, "--speed")
+    if speed <= 0:
+        raise InputError("must be above 0, or 'max'", where="--speed")
+    return speed
+
+
+def run_here(planned: Planned, how: HowToRun) -> bool:
+    """Execute a plan in this process, keep it in the database, say how it ended."""
+    console = Console(stderr=how.as_json)
+    print_plan(console, planned.plan)
+    store = Store()
+    set_id = store.add_set(
+        planned.wanted.name,
+        {"name": planned.wanted.name},
+        plan_json(planned.plan),
+        planned_gantt(planned),
+    )
+    run_id = store.add_run(set_id)
+    options = RunOptions(
+        run_id=run_id, folder=how.folder or home() / "runs" / run_id, speed=how.speed, seed=how.seed
+    )
+    reporter = RunReporter(console, make_book(planned.plan, planned.snapshot))
+    try:
+        outcome = run_plan(planned, options, store.journal(run_id), reporter)
+    except BaseException:
+        store.end_run(run_id, "interrupted", {}, planned_gantt(planned))
+        raise
+    finally:
+        store.close()
+    _conclude(outcome, options, how, console)
+    store.end_run(
+        run_id, "kept" if outcome.kept else "broken", outcome_json(outcome), run_gantt(outcome)
+    )
+    store.close()
+    return outcome.kept
+
+
+def _conclude(outcome: Outcome, options: RunOptions, how: HowToRun, console: Console) -> None:
+    sentence = outcome_sentence(outcome)
+    if how.gantt:
+        _write(how.gantt, render_html(run_gantt(outcome), sentence))
+        console.print(f"Gantt chart: {how.gantt}", highlight=False)
+    if (options.folder).is_dir():
+        console.print(f"Results: {options.folder}", highlight=False)
+    if how.as_json:
+        document = plan_json(outcome.book.plan) | {
+            "run": options.run_id,
+            "outcome": outcome_json(outcome),
+        }
+        sys.stdout.write(json.dumps(document, allow_nan=False) + "\n")
+    console.print(sentence, style="bold green" if outcome.kept else "bold red", highlight=False)
+
+
+def write_gantt(path: Path, planned: Planned) -> None:
+    """The chart of a plan."""
+    gantt = planned_gantt(planned)
+    _write(
+        path,
+        render_svg(gantt) if path.suffix == ".svg" else render_html(gantt, "Planned, not run."),
+    )
+
+
+def draw_run(run_id: str, path: Path) -> None:
+    """The chart of a run in the database."""
+    store = Store()
+    row = store.get_run(run_id)
+    store.close()
+    gantt = json.loads(row.gantt)
+    if not gantt:
+        raise InputError(f"'{run_id}' has no chart yet; it is {row.state}")
+    _write(
+        path,
+        render_svg(gantt)
+        if path.suffix == ".svg"
+        else render_html(gantt, f"The promise was {row.state}."),
+    )
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"cannot be written: {error.strerror}", where=str(path)) from error
+
+
+def run_summaries(run_id: str | None) -> list[dict[str, Any]]:
+    """One run, or the newest ones."""
+    store = Store()
+    rows = [store.get_run(run_id)] if run_id else store.list_runs()
+    store.close()
+    return [
+        {
+            "run": r.id,
+            "set": r.set_id,
+            "state": r.state,
+            "started": r.started.isoformat(),
+            "outcome": json.loads(r.outcome),
+        }
+        for r in rows
+    ]
+
+
+def print_runs(console: Console, rows: list[dict[str, Any]]) -> None:
+    """Runs as a table."""
+    table = Table()
+    for name in ("run", "state", "started", "in time"):
+        table.add_column(name)
+    for row in rows:
+        outcome = row["outcome"]
+        done = (
+            f"{outcome['in_time']} of {outcome['needed']} needed" if "in_time" in outcome else "–"
+        )
+        table.add_row(row["run"], row["state"], row["started"][:19], done)
+    console.print(table)

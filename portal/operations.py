@@ -1,0 +1,172 @@
+"""What can be asked of vgrads, free of terminal and HTTP: look into queues, plan, run."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import lru_cache
+from pathlib import Path
+
+from execmgr.book import Book, make_book
+from execmgr.core import workflows_done
+from execmgr.journal import Journal
+from execmgr.runner import Runner, Surroundings, Watcher
+from execmgr.states import RunState
+from kernel.errors import InputError
+from planner.make import make_plan
+from planner.plan import Plan
+from planner.snapshot import Snapshot
+from portal.wiring import Surrounding, all_simulated, make_clock, make_drivers, make_engine
+from qbets.forecast import QueueForecast, forecast
+from traces.history import read_history
+from traces.records import JobLog
+from vgrid.catalog import Catalog
+from vgrid.offers import OfferRequest, offer_slots
+from workflows.sets import WorkflowSet
+
+Instant = float | datetime | None
+QueueKey = tuple[str, str]
+Notify = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """The catalogue with what the histories of its queues say at one instant."""
+
+    catalog: Catalog
+    logs: Mapping[QueueKey, JobLog]
+    instants: Mapping[QueueKey, float]
+    forecasts: Mapping[QueueKey, QueueForecast]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planned:
+    """A plan with everything that it was made from."""
+
+    wanted: WorkflowSet
+    grid: Grid
+    snapshot: Snapshot
+    plan: Plan
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How a run ended: workflow → when it was done, and whether the promise held."""
+
+    book: Book
+    state: RunState
+    done: Mapping[str, float]
+
+    @property
+    def in_time(self) -> int:
+        """Workflows done by the deadline."""
+        deadline_s = self.book.plan.deadline_s
+        return sum(at_s <= deadline_s for at_s in self.done.values())
+
+    @property
+    def kept(self) -> bool:
+        return self.in_time >= self.book.plan.needed
+
+
+@lru_cache(maxsize=64)
+def _cached_log(path: str, _changed_ns: int, format_name: str | None) -> JobLog:
+    return read_history(path, format_name)
+
+
+def open_history(path: str | Path, format_name: str | None = None) -> JobLog:
+    """A history, read once as long as its file does not change."""
+    file = Path(path)
+    if not file.is_file():
+        raise InputError("no such file", where=str(path))
+    return _cached_log(str(file), file.stat().st_mtime_ns, format_name)
+
+
+@lru_cache(maxsize=256)
+def _cached_forecast(
+    path: str, _changed_ns: int, queue: str | int | None, at_s: float
+) -> QueueForecast:
+    return forecast(open_history(path).only_queue(queue), at_s)
+
+
+def open_grid(catalog: Catalog, at: Instant = None, notify: Notify = lambda _: None) -> Grid:
+    """Read the histories of all queues and learn from them what was known at ``at``."""
+    logs: dict[QueueKey, JobLog] = {}
+    instants: dict[QueueKey, float] = {}
+    forecasts: dict[QueueKey, QueueForecast] = {}
+    for site in catalog.sites:
+        for queue in site.queues:
+            if queue.history is None:
+                continue
+            key = (site.name, queue.name)
+            notify(f"reading the history of {site.name}/{queue.name}")
+            whole = open_history(queue.history)
+            logs[key], instants[key] = whole, whole.instant(at)
+            changed_ns = Path(queue.history).stat().st_mtime_ns
+            forecasts[key] = _cached_forecast(
+                queue.history, changed_ns, queue.log_queue, instants[key]
+            )
+    return Grid(catalog=catalog, logs=logs, instants=instants, forecasts=forecasts)
+
+
+def plan_set(wanted: WorkflowSet, grid: Grid, seed: int = 0) -> Planned:
+    """Ask all sites for slots, then run the four phases."""
+    begin = time.perf_counter()
+    slots = offer_slots(grid.catalog, grid.forecasts, _request(wanted))
+    procure_s = time.perf_counter() - begin
+    snapshot = Snapshot(wanted=wanted, slots=slots, links=grid.catalog.links, seed=seed)
+    plan = make_plan(snapshot)
+    plan = replace(plan, seconds={"procure": procure_s, **plan.seconds})
+    return Planned(wanted=wanted, grid=grid, snapshot=snapshot, plan=plan)
+
+
+def _request(wanted: WorkflowSet) -> OfferRequest:
+    """Slots wide enough for the widest task and for a whole workflow within the deadline."""
+    work = max(sum(t.procs * t.runtime_s for t in w.tasks.values()) for w in wanted.workflows)
+    procs = max(wanted.width, math.ceil(work / wanted.deadline_s))
+    return OfferRequest(procs=procs, count=2 * len(wanted.workflows), until_s=wanted.deadline_s)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """How to run: under which id, where files go, how fast virtual time passes, with which luck."""
+
+    run_id: str
+    folder: Path
+    speed: float | None = None
+    seed: int = 0
+
+
+def run_plan(
+    planned: Planned, options: RunOptions, journal: Journal, watch: Watcher | None = None
+) -> Outcome:
+    """Execute a plan to its end."""
+    plan, grid = planned.plan, planned.grid
+    names = sorted({use.slot.site for use in plan.uses})
+    simulated = all_simulated(grid.catalog.site(name) for name in names)
+    if not simulated:
+        _refuse_without_commands(planned)
+    clock = make_clock(simulated, options.speed)
+    around = Surrounding(
+        logs=grid.logs, instants=grid.instants, until_s=plan.deadline_s, seed=options.seed
+    )
+    surroundings = Surroundings(
+        drivers=make_drivers(grid.catalog, names, clock, around),
+        engine=make_engine(simulated, clock, options.folder, Path(planned.wanted.directory)),
+        clock=clock,
+        journal=journal,
+    )
+    book = make_book(plan, planned.snapshot)
+    state = Runner(options.run_id, book, surroundings, watch).run()
+    return Outcome(book=book, state=state, done=workflows_done(book, state))
+
+
+def _refuse_without_commands(planned: Planned) -> None:
+    for placement in planned.plan.placements:
+        if not planned.snapshot.task(placement.task_key).command:
+            raise InputError(
+                "has no command to run", where=f"task '{placement.task}' of {placement.workflow}",
+                fix="run it on simulated sites",
+            )  # fmt: skip

@@ -1,0 +1,183 @@
+"""The database: workflow sets, their plans, their runs and the journals of these."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Engine as SqlEngine
+from sqlalchemy import event as sql_event
+from sqlalchemy.exc import OperationalError
+from sqlmodel import Field, Session, SQLModel, create_engine, select
+
+from execmgr.journal import event_to_json
+from execmgr.states import Event
+from kernel.errors import InputError, SiteError
+from portal.config import database_url, home
+
+
+class SetRow(SQLModel, table=True):
+    """A workflow set that was handed over, as it was written, with its plan."""
+
+    __tablename__ = "workflow_set"
+    id: str = Field(primary_key=True)
+    name: str
+    created: datetime
+    document: str
+    plan: str
+    gantt: str
+
+
+class RunRow(SQLModel, table=True):
+    """A run of a set: running, kept, broken or interrupted."""
+
+    __tablename__ = "run"
+    id: str = Field(primary_key=True)
+    set_id: str = Field(foreign_key="workflow_set.id", index=True)
+    state: str
+    started: datetime
+    outcome: str = "{}"
+    gantt: str = "{}"
+
+
+class EventRow(SQLModel, table=True):
+    """One event of a run's journal."""
+
+    __tablename__ = "run_event"
+    run_id: str = Field(foreign_key="run.id", primary_key=True)
+    position: int = Field(primary_key=True)
+    body: str
+
+
+def new_id(prefix: str) -> str:
+    """A short id that is hard to guess."""
+    return f"{prefix}-{secrets.token_hex(5)}"
+
+
+class Store:
+    """Everything that is kept, behind a few verbs."""
+
+    def __init__(self, url: str | None = None) -> None:
+        chosen = url or database_url()
+        if url is None and chosen.startswith("sqlite:///"):
+            home().mkdir(parents=True, exist_ok=True)
+        try:
+            self._engine = _open(chosen)
+            SQLModel.metadata.create_all(self._engine)
+        except OperationalError as error:
+            raise SiteError(
+                f"cannot open the database: {error.orig}",
+                site="database",
+                transient=True,
+                fix="see VGRADS_DB",
+            ) from error
+
+    def add_set(
+        self, name: str, document: dict[str, Any], plan: dict[str, Any], gantt: dict[str, Any]
+    ) -> str:
+        """Keep a set with its plan; returns its id."""
+        row = SetRow(
+            id=new_id("set"), name=name, created=datetime.now(UTC), document=json.dumps(document, default=str),
+            plan=json.dumps(plan), gantt=json.dumps(gantt),
+        )  # fmt: skip
+        set_id = row.id
+        self._save(row)
+        return set_id
+
+    def get_set(self, set_id: str) -> SetRow | None:
+        """One set."""
+        with Session(self._engine) as session:
+            return session.get(SetRow, set_id)
+
+    def list_sets(self, limit: int = 100) -> list[SetRow]:
+        """Newest first."""
+        with Session(self._engine) as session:
+            return list(session.exec(select(SetRow).order_by(SetRow.created.desc()).limit(limit)))  # type: ignore[attr-defined]
+
+    def add_run(self, set_id: str) -> str:
+        """A run begins; returns its id."""
+        run_id = new_id("run")
+        self._save(RunRow(id=run_id, set_id=set_id, state="running", started=datetime.now(UTC)))
+        return run_id
+
+    def end_run(
+        self, run_id: str, state: str, outcome: dict[str, Any], gantt: dict[str, Any]
+    ) -> None:
+        """How a run ended."""
+        with Session(self._engine) as session:
+            row = session.get_one(RunRow, run_id)
+            row.state, row.outcome, row.gantt = state, json.dumps(outcome), json.dumps(gantt)
+            session.add(row)
+            session.commit()
+
+    def get_run(self, run_id: str) -> RunRow:
+        """One run; InputError if there is none."""
+        with Session(self._engine) as session:
+            row = session.get(RunRow, run_id)
+        if row is None:
+            raise InputError(f"no run '{run_id}'", fix="vgrads status lists them")
+        return row
+
+    def list_runs(self, set_id: str | None = None, limit: int = 50) -> list[RunRow]:
+        """Newest first."""
+        query = select(RunRow).order_by(RunRow.started.desc()).limit(limit)  # type: ignore[attr-defined]
+        if set_id is not None:
+            query = query.where(RunRow.set_id == set_id)
+        with Session(self._engine) as session:
+            return list(session.exec(query))
+
+    def journal(self, run_id: str) -> StoredJournal:
+        """The journal of a run, to be written to."""
+        return StoredJournal(self._engine, run_id)
+
+    def events(self, run_id: str) -> list[dict[str, Any]]:
+        """The journal of a run, in order."""
+        query = select(EventRow).where(EventRow.run_id == run_id).order_by(EventRow.position)  # type: ignore[arg-type]
+        with Session(self._engine) as session:
+            return [json.loads(row.body) for row in session.exec(query)]
+
+    def ready(self) -> bool:
+        """True where the database answers."""
+        with Session(self._engine) as session:
+            session.exec(select(SetRow.id).limit(1)).first()
+        return True
+
+    def _save(self, row: SQLModel) -> None:
+        with Session(self._engine) as session:
+            session.add(row)
+            session.commit()
+
+    def close(self) -> None:
+        """Give connections back."""
+        self._engine.dispose()
+
+
+class StoredJournal:
+    """Events in the database, committed in the groups in which they come."""
+
+    def __init__(self, engine: SqlEngine, run_id: str) -> None:
+        self._engine, self._run_id, self._position = engine, run_id, 0
+
+    def append(self, events: Iterable[Event]) -> None:
+        with Session(self._engine) as session:
+            for event in events:
+                body = json.dumps(event_to_json(event))
+                session.add(EventRow(run_id=self._run_id, position=self._position, body=body))
+                self._position += 1
+            session.commit()
+
+
+def _open(url: str) -> SqlEngine:
+    engine = create_engine(url)
+    if engine.dialect.name == "sqlite":
+        sql_event.listen(engine, "connect", _prepare_sqlite)
+    return engine
+
+
+def _prepare_sqlite(connection: Any, _: Any) -> None:
+    """Readers beside one writer; a commit is on disk before anything is done about it."""
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "busy_timeout=10000"):
+        connection.execute(f"PRAGMA {pragma}")

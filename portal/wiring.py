@@ -1,0 +1,104 @@
+"""The one place that knows concrete drivers, engines and clocks, and puts them together."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from drivers.api import Driver
+from drivers.local import LocalDriver
+from drivers.simulated import SimulatedBatch, SimulatedCloud, SiteBehaviour
+from execmgr.engine import Engine
+from execmgr.process_engine import ProcessEngine
+from execmgr.simulated_engine import SimulatedEngine
+from kernel.clock import Clock, SimClock, WallClock
+from kernel.errors import InputError
+from simulator.cloud import CloudRegion
+from simulator.cluster import BatchCluster
+from simulator.load import load_background
+from traces.records import JobLog
+from vgrid.catalog import Catalog, Site
+
+HORIZON_S = 3 * 86400.0  # background load that is laid out beyond the deadline
+
+
+@dataclass(frozen=True, kw_only=True)
+class Surrounding:
+    """What a simulated site starts from: histories, the instant on each one's clock, the seed."""
+
+    logs: Mapping[tuple[str, str], JobLog]
+    instants: Mapping[tuple[str, str], float]
+    until_s: float
+    seed: int
+
+
+def all_simulated(sites: Iterable[Site]) -> bool:
+    """True where no site is real; InputError where real and simulated ones are mixed."""
+    kinds = {site.driver == "simulated" for site in sites}
+    if len(kinds) > 1:
+        raise InputError("simulated and real sites cannot be mixed in one run", where="sites")
+    return kinds == {True}
+
+
+def make_clock(simulated: bool, speed: float | None) -> Clock:
+    """Virtual time for simulated sites (paced where a speed is given), wall time for real ones."""
+    if not simulated:
+        return WallClock()
+    return SimClock() if speed is None else PacedClock(speed)
+
+
+class PacedClock(SimClock):
+    """Virtual time that a person can watch: ``speed`` virtual seconds a real one."""
+
+    def __init__(self, speed: float) -> None:
+        super().__init__()
+        self._speed = speed
+
+    def advance_to(self, instant_s: float) -> None:
+        time.sleep(max(0.0, instant_s - self.now()) / self._speed)
+        super().advance_to(instant_s)
+
+
+def make_drivers(
+    catalog: Catalog, names: Iterable[str], clock: Clock, around: Surrounding
+) -> dict[str, Driver]:
+    """A driver for each of these sites."""
+    return {name: _driver(catalog.site(name), clock, around) for name in names}
+
+
+def _driver(site: Site, clock: Clock, around: Surrounding) -> Driver:
+    if site.driver == "local":
+        return LocalDriver(site.procs, clock)
+    if site.driver != "simulated":
+        raise InputError(
+            f"driver '{site.driver}' is not built yet",
+            where=f"site '{site.name}'",
+            fix="use simulated or local",
+        )
+    behaviour = SiteBehaviour(
+        slot_up=site.slot_up, slot_acquire=site.slot_acquire, boot_s=site.boot_s, boot_spread=site.boot_spread,
+        seed=around.seed,
+    )  # fmt: skip
+    if site.kind == "batch":
+        return SimulatedBatch(_cluster(site, around), clock, behaviour)
+    return SimulatedCloud(CloudRegion(site.procs), clock, behaviour)
+
+
+def _cluster(site: Site, around: Surrounding) -> BatchCluster:
+    cluster = BatchCluster(site.procs)
+    laid_out: set[str] = set()  # two queues may share one log: its jobs are there once
+    for queue in site.queues:
+        key = (site.name, queue.name)
+        if key in around.logs and around.logs[key].name not in laid_out:
+            laid_out.add(around.logs[key].name)
+            load_background(
+                cluster, around.logs[key], around.instants[key], around.until_s + HORIZON_S
+            )
+    return cluster
+
+
+def make_engine(simulated: bool, clock: Clock, folder: Path, set_folder: Path) -> Engine:
+    """Virtual tasks at simulated sites, processes of this machine otherwise."""
+    return SimulatedEngine(clock) if simulated else ProcessEngine(clock, folder, set_folder)

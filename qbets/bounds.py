@@ -1,0 +1,104 @@
+"""Binomial confidence bounds on quantiles of waits, exact for every number of observations.
+
+Of n past waits the count below the true q-quantile is Binomial(n, q). The k-th smallest (1-based)
+with the smallest k such that P(Bin(n, q) ≤ k−1) ≥ C is an upper confidence bound on that quantile;
+it exists only if 1 − qⁿ ≥ C. (Brevik, Nurmi, Wolski, "Predicting bounds on queuing delay for
+batch-scheduled parallel machines", PPoPP 2006, doi:10.1145/1122971.1122989.) The inverse, with how
+much probability a job waits at most d, is the lower Clopper–Pearson limit (Biometrika 1934,
+doi:10.1093/biomet/26.4.404).
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import betainc, betaincinv
+
+from kernel.units import parse_probability
+
+_SLACK = 1e-12  # rounding of the incomplete beta function; far below any difference between ranks
+
+
+def upper_rank(count: int, quantile: float, confidence: float) -> int | None:
+    """1-based rank of the upper bound among ``count`` sorted waits; None if there are too few.
+
+    >>> upper_rank(59, 0.95, 0.95), upper_rank(58, 0.95, 0.95), upper_rank(1000, 0.95, 0.95)
+    (59, None, 962)
+    """
+    rank = int(rank_table(quantile, confidence, count)[count])
+    return rank if rank <= count else None
+
+
+def lower_rank(count: int, quantile: float, confidence: float) -> int | None:
+    """1-based rank of the lower bound: the largest k with P(Bin(n, q) ≥ k) ≥ C; None if none.
+
+    Mirror image of the upper bound: the j-th smallest of n waits is the (n+1−j)-th largest.
+    """
+    mirrored = upper_rank(count, 1 - quantile, confidence)
+    return None if mirrored is None else count + 1 - mirrored
+
+
+def minimum_history(quantile: float, confidence: float) -> int:
+    """Fewest waits for which an upper bound exists: the smallest n with 1 − qⁿ ≥ C.
+
+    >>> [minimum_history(q, 0.95) for q in (0.5, 0.75, 0.9, 0.95, 0.99)]
+    [5, 11, 29, 59, 299]
+    """
+    parse_probability(quantile, "quantile")
+    parse_probability(confidence, "confidence")
+    estimate = max(1, int(np.log1p(-confidence) / np.log(quantile)) - 1)
+    while 1 - quantile**estimate < confidence - _SLACK:
+        estimate += 1
+    return estimate
+
+
+def rank_table(quantile: float, confidence: float, count: int) -> NDArray[np.int64]:
+    """Ranks for 0 … at least ``count`` waits (rank n + 1 means: none). Grown by doubling, cached."""
+    parse_probability(quantile, "quantile")
+    parse_probability(confidence, "confidence")
+    size = 1024
+    while size <= count:
+        size *= 2
+    return _rank_table(quantile, confidence, size)
+
+
+@lru_cache(maxsize=256)
+def _rank_table(quantile: float, confidence: float, size: int) -> NDArray[np.int64]:
+    """Bisection over k for all n at once: P(Bin(n, q) ≤ k−1) rises with k. O(size · log size)."""
+    counts = np.arange(size, dtype=np.int64)
+    low, high = np.ones(size, dtype=np.int64), counts + 1
+    while np.any(low < high):
+        middle = (low + high) // 2
+        enough = _binomial_cdf(middle - 1, counts, quantile) >= confidence - _SLACK
+        high = np.where(enough, middle, high)
+        low = np.where(enough, low, np.minimum(middle + 1, high))
+    lacking = counts < minimum_history(quantile, confidence)
+    ranks = np.where(lacking, counts + 1, low)
+    ranks.flags.writeable = False
+    return ranks
+
+
+def _binomial_cdf(
+    successes: NDArray[np.int64], trials: NDArray[np.int64], chance: float
+) -> NDArray[np.float64]:
+    """P(Bin(n, q) ≤ k) = I_{1−q}(n−k, k+1); 1 where k ≥ n."""
+    inside = successes < trials
+    k, n = np.where(inside, successes, 0), np.where(inside, trials, 1)
+    return np.where(inside, betainc(n - k, k + 1.0, 1 - chance), 1.0)
+
+
+def probability_within(known: ArrayLike, total: int, confidence: float) -> NDArray[np.float64]:
+    """Lower confidence limit on P(wait ≤ d) when ``known`` of ``total`` past waits were ≤ d.
+
+    GETPROB in closed form: Beta⁻¹(1−C; m, n−m+1), 0 where m = 0. Any shape; same shape back.
+    """
+    parse_probability(confidence, "confidence")
+    m = np.asarray(known, dtype=np.float64)
+    limit = (
+        betaincinv(np.maximum(m, 1), total - np.maximum(m, 1) + 1, 1 - confidence)
+        if total
+        else m * 0.0
+    )
+    return np.where(m > 0, limit, 0.0)

@@ -1,0 +1,130 @@
+"""A space-shared batch cluster in virtual time, with other people's load around our own jobs."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, insort
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from kernel.events import EventQueue
+from simulator.backfill import POLICIES, Job
+
+_END, _ARRIVE = 0, 1  # processors come free before the next job at that instant asks for them
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """Something that the cluster did with a job."""
+
+    time_s: float
+    kind: Literal["started", "ended"]
+    job: str
+
+
+@dataclass(slots=True)
+class _Run:
+    job: Job
+    expected_s: float
+    ticket: int
+
+
+class BatchCluster:
+    """Jobs arrive, wait, run and end; :meth:`advance` tells what happened meanwhile.
+
+    Waiting jobs are looked at when something arrives or ends; a step costs O(waiting + running).
+    """
+
+    def __init__(self, procs: int, policy: str = "easy") -> None:
+        self.procs = procs
+        self.now_s = -math.inf
+        self._choose = POLICIES[policy]
+        self._events: EventQueue[tuple[int, Job]] = EventQueue()
+        self._queue: list[Job] = []
+        self._running: dict[str, _Run] = {}
+        self._ends: list[tuple[float, int]] = []  # (expected end, processors), ascending
+        self._used = 0
+
+    def submit(self, job: Job, at_s: float) -> None:
+        """A job will arrive at ``at_s``; one wider than the cluster gets all of it."""
+        if job.procs > self.procs:
+            job = Job(job.id, self.procs, job.request_s, job.run_s)
+        self._events.push(at_s, (_ARRIVE, job), priority=_ARRIVE)
+
+    def place(self, job: Job, started_s: float) -> None:
+        """A job that was already running when the simulation begins."""
+        self._start(job, started_s)
+
+    def withdraw(self, job_id: str) -> bool:
+        """Take a job out, waiting or running; False if it is not there (any more)."""
+        for position, job in enumerate(self._queue):
+            if job.id == job_id:
+                del self._queue[position]
+                return True
+        run = self._running.get(job_id)
+        if run is None:
+            return False
+        self._events.cancel(run.ticket)
+        self._finish(run)
+        self._schedule(self.now_s)
+        return True
+
+    def next_time(self) -> float:
+        """When something happens next by itself; ``inf`` if never."""
+        return self._events.peek_time()
+
+    def advance(self, until_s: float) -> list[Happening]:
+        """Let time pass; what started and ended, in order."""
+        happened: list[Happening] = []
+        while len(self._events) and self._events.peek_time() <= until_s:
+            instant = self._events.peek_time()
+            for _, (kind, job) in self._events.pop_until(instant):
+                if kind == _ARRIVE:
+                    self._queue.append(job)
+                else:
+                    self._finish(self._running[job.id])
+                    happened.append(Happening(instant, "ended", job.id))
+            self.now_s = instant
+            happened += self._schedule(instant)
+        self.now_s = max(self.now_s, until_s)
+        return happened
+
+    def _schedule(self, now_s: float) -> list[Happening]:
+        if not self._queue or self._used >= self.procs:
+            return []
+        chosen = self._choose(self._queue, self.procs - self._used, self._ends, now_s)
+        if chosen:
+            taken = {job.id for job in chosen}
+            self._queue = [job for job in self._queue if job.id not in taken]
+        for job in chosen:
+            self._start(job, now_s)
+        return [Happening(now_s, "started", job.id) for job in chosen]
+
+    def _start(self, job: Job, at_s: float) -> None:
+        ticket = self._events.push(at_s + job.run_s, (_END, job), priority=_END)
+        expected = at_s + max(job.request_s, job.run_s)
+        self._running[job.id] = _Run(job, expected, ticket)
+        insort(self._ends, (expected, job.procs))
+        self._used += job.procs
+
+    def _finish(self, run: _Run) -> None:
+        del self._running[run.job.id]
+        del self._ends[bisect_left(self._ends, (run.expected_s, run.job.procs))]
+        self._used -= run.job.procs
+
+    @property
+    def waiting(self) -> Sequence[Job]:
+        """Jobs in the queue, head first."""
+        return tuple(self._queue)
+
+    def check(self) -> None:
+        """Processors are conserved, nothing is both waiting and running, the books agree."""
+        used = sum(run.job.procs for run in self._running.values())
+        ends = sorted((run.expected_s, run.job.procs) for run in self._running.values())
+        both = {job.id for job in self._queue} & set(self._running)
+        if used != self._used or ends != self._ends or both:
+            raise AssertionError(
+                f"used {self._used} against {used}; ends {self._ends} against {ends}; both {both}"
+            )
+        self._events.check()

@@ -1,0 +1,1 @@
+"""What did the queues do? Job records from accounting logs, as columns."""

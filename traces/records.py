@@ -1,0 +1,96 @@
+"""A queue history as columns: one row a job, seconds on the log's own clock."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from datetime import datetime
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernel.errors import InputError
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobLog:
+    """Columns of equal length, sorted by submission.
+
+    ``wait_s`` is the time in the queue: until the start where ``started``, else until the job was
+    withdrawn, a right-censored wait. Unknown numbers are −1; waits are never negative.
+    """
+
+    name: str
+    submit_s: Floats
+    wait_s: Floats
+    run_s: Floats
+    procs: Ints
+    request_s: Floats
+    user: Ints
+    queue: Ints
+    started: Bools
+    unix_start_s: float = 0.0
+    max_procs: int = 0
+    queue_names: Mapping[int, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.submit_s)
+
+    @property
+    def start_s(self) -> Floats:
+        """When each job left the queue (started or withdrawn)."""
+        return self.submit_s + self.wait_s
+
+    @property
+    def end_s(self) -> float:
+        """The last instant that the log tells of; 0 for an empty log."""
+        return float(self.start_s.max()) if len(self) else 0.0
+
+    def select(self, mask: Bools | Ints) -> JobLog:
+        """The same log with only these rows, in this order."""
+        columns = {name: getattr(self, name)[mask] for name in COLUMNS}
+        rest = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in COLUMNS}
+        return JobLog(**columns, **rest)
+
+    def queue_code(self, queue: str | int) -> int:
+        """The number under which this log keeps ``queue``; InputError lists those it has."""
+        names = {
+            self.queue_names.get(code, str(code)): code for code in map(int, np.unique(self.queue))
+        }
+        codes = {str(code): code for code in names.values()}
+        found = names.get(str(queue), codes.get(str(queue)))
+        if found is None:
+            raise InputError(
+                f"no queue '{queue}'",
+                where=self.name,
+                fix=f"it has: {', '.join(sorted(names)[:40])}",
+            )
+        return found
+
+    def only_queue(self, queue: str | int | None) -> JobLog:
+        """Jobs of one queue (by name or number); all of them for ``None``."""
+        return self if queue is None else self.select(self.queue == self.queue_code(queue))
+
+    def instant(self, at: float | datetime | None) -> float:
+        """An instant on this log's clock; the end of the log for ``None``."""
+        if at is None:
+            return self.end_s
+        return at.timestamp() - self.unix_start_s if isinstance(at, datetime) else at
+
+    def check(self) -> None:
+        """Equal lengths, sorted by submission, no negative wait, no NaN."""
+        lengths = {name: len(getattr(self, name)) for name in COLUMNS}
+        if len(set(lengths.values())) > 1:
+            raise AssertionError(f"columns differ in length: {lengths}")
+        if np.any(np.diff(self.submit_s) < 0) or np.any(self.wait_s < 0):
+            raise AssertionError(f"{self.name}: unsorted submissions or negative waits")
+        if any(np.isnan(getattr(self, name)).any() for name in ("submit_s", "wait_s", "run_s")):
+            raise AssertionError(f"{self.name}: NaN in a column")
+
+
+COLUMNS = ("submit_s", "wait_s", "run_s", "procs", "request_s", "user", "queue", "started")

@@ -1,0 +1,185 @@
+"""Standard Workload Format 2.2 (Feitelson, Parallel Workloads Archive): 18 columns a job.
+
+Departures: extra columns are ignored and missing trailing ones read as −1, because logs found in
+the wild have both. Header comments (``; Key: value``) give clock, size and queue names.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterable
+
+import numpy as np
+import pandas as pd
+
+from kernel.errors import InputError
+from traces.records import Bools, Floats, JobLog
+
+FIELDS = 18
+_NEEDED = 11  # up to the status; a shorter line says too little to be a job
+_HEADER = re.compile(r";\s*([A-Za-z]\w*)\s*:\s*(.*)")
+_QUEUE = re.compile(r"\s*(\d+)\s*(?:-\s*)?(\S*)")
+_CANCELLED = 5  # status of a job withdrawn before its end
+
+
+def read_swf(text: str, name: str, broken_share: float = 0.01) -> JobLog:
+    """Parse a whole log; lines that are no jobs are skipped up to ``broken_share``, then refused."""
+    header, body_start = _read_header(text)
+    table, broken = _parse(text[body_start:], name, first_line=text.count("\n", 0, body_start) + 1)
+    _refuse_broken(broken, len(table), name, broken_share)
+    return _to_log(table, header, name, _warnings(broken))
+
+
+def _read_header(text: str) -> tuple[dict[str, list[str]], int]:
+    header: dict[str, list[str]] = {}
+    position = 0
+    for line in io.StringIO(text):
+        if line.strip() and not line.lstrip().startswith(";"):
+            break
+        position += len(line)
+        found = _HEADER.match(line.strip())
+        if found:
+            header.setdefault(found[1], []).append(found[2].strip())
+    return header, position
+
+
+def _parse(body: str, name: str, first_line: int) -> tuple[Floats, list[int]]:
+    """Rows × 18 numbers and the numbers of the lines that could not be read."""
+    if not body.strip():
+        raise InputError("the history has no jobs", where=name)
+    _refuse_cut_off(body, name, first_line)
+    try:
+        frame = pd.read_csv(
+            io.StringIO(body), sep=r"\s+", header=None, comment=";", dtype=np.float64, engine="c",
+            names=list(range(FIELDS)), usecols=list(range(FIELDS)), index_col=False,
+        )  # fmt: skip
+        table = frame.to_numpy()
+    except (ValueError, pd.errors.ParserError):
+        return _parse_lines(body.splitlines(), first_line)
+    if np.isnan(table[:, :_NEEDED]).any() or not np.isfinite(table[:, :5]).all():
+        return _parse_lines(body.splitlines(), first_line)
+    return np.nan_to_num(table, nan=-1.0), []
+
+
+def _refuse_cut_off(body: str, name: str, first_line: int) -> None:
+    """The last line of a whole file ends with a newline or has as many fields as the first."""
+    if body.endswith("\n"):
+        return
+    last = body[body.rfind("\n") + 1 :]
+    if len(last.split()) < len(body[: body.find("\n")].split()):
+        raise InputError(
+            f"the file is cut off in line {first_line + body.count(chr(10))}",
+            where=name,
+            fix="fetch it again",
+        )
+
+
+def _parse_lines(lines: Iterable[str], first_line: int) -> tuple[Floats, list[int]]:
+    """The slow way, a line at a time, for logs with something wrong in them."""
+    rows: list[list[float]] = []
+    broken: list[int] = []
+    for number, line in enumerate(lines, first_line):
+        if not line.strip() or line.lstrip().startswith(";"):
+            continue
+        row = _parse_line(line)
+        broken.append(number) if row is None else rows.append(row)
+    return np.array(rows, dtype=np.float64).reshape(-1, FIELDS), broken
+
+
+def _parse_line(line: str) -> list[float] | None:
+    try:
+        row = [float(field) for field in line.split()[:FIELDS]]
+    except ValueError:
+        return None
+    if len(row) < _NEEDED or not np.isfinite(row).all():
+        return None
+    return row + [-1.0] * (FIELDS - len(row))
+
+
+def _refuse_broken(broken: list[int], rows: int, name: str, share: float) -> None:
+    if broken and len(broken) > share * (rows + len(broken)):
+        raise InputError(
+            f"{len(broken)} of {rows + len(broken)} lines are no SWF jobs, the first is line {broken[0]}",
+            where=name,
+            fix="give --format if it is another format",
+        )
+
+
+def _warnings(broken: list[int]) -> tuple[str, ...]:
+    if not broken:
+        return ()
+    lines = ", ".join(map(str, broken[:5])) + ("…" if len(broken) > 5 else "")
+    return (f"skipped {len(broken)} broken line(s): {lines}",)
+
+
+def _to_log(
+    table: Floats, header: dict[str, list[str]], name: str, warnings: tuple[str, ...]
+) -> JobLog:
+    table = table[table[:, 2] >= 0]  # a wait of −1 is unknown: neither a wait nor a censored one
+    if not len(table):
+        raise InputError("no job of the history has a known wait", where=name)
+    table = table[np.argsort(table[:, 1], kind="stable")]
+    procs = np.where(table[:, 7] > 0, table[:, 7], table[:, 4]).astype(np.int64)
+    queue, names = _queues(table, header)
+    return JobLog(
+        name=name, submit_s=table[:, 1].copy(), wait_s=table[:, 2].copy(), run_s=table[:, 3].copy(),
+        procs=procs, request_s=table[:, 8].copy(), user=table[:, 11].astype(np.int64), queue=queue,
+        started=_started(table), unix_start_s=_header_number(header, "UnixStartTime"),
+        max_procs=int(_header_number(header, "MaxProcs") or _header_number(header, "MaxNodes")),
+        queue_names=names, warnings=warnings,
+    )  # fmt: skip
+
+
+def _started(table: Floats) -> Bools:
+    """Run time −1, or cancelled without processors or run time: the job never left the queue alive."""
+    run, procs, status = table[:, 3], table[:, 4], table[:, 10]
+    never: Bools = (run < 0) | ((status == _CANCELLED) & ((run <= 0) | (procs == 0)))
+    return ~never
+
+
+def _queues(table: Floats, header: dict[str, list[str]]) -> tuple[np.ndarray, dict[int, str]]:
+    """The queue column (15), or the partition (16) where the log has one queue and many partitions."""
+    queues, partitions = table[:, 14].astype(np.int64), table[:, 15].astype(np.int64)
+    if len(np.unique(queues)) <= 1 < len(np.unique(partitions)):
+        return partitions, _names(header.get("Partition", []))
+    return queues, _names(header.get("Queue", []))
+
+
+def _names(lines: list[str]) -> dict[int, str]:
+    found = [_QUEUE.match(line) for line in lines]
+    return {int(m[1]): m[2].strip('"') for m in found if m and m[2]}
+
+
+def _header_number(header: dict[str, list[str]], key: str) -> float:
+    digits = re.match(r"-?\d+(\.\d+)?", header.get(key, [""])[0])
+    return float(digits[0]) if digits else 0.0
+
+
+def write_swf(log: JobLog, note: str = "") -> str:
+    """The log as SWF text; :func:`read_swf` gives the same columns back."""
+    head = [
+        "; Version: 2.2", f"; Computer: {log.name}", f"; MaxJobs: {len(log)}",
+        f"; UnixStartTime: {log.unix_start_s:.0f}", f"; MaxProcs: {log.max_procs}",
+    ]  # fmt: skip
+    head += [f"; Queue: {code} {title}" for code, title in sorted(log.queue_names.items())]
+    head += [f"; Note: {line}" for line in note.splitlines()]
+    rows = zip(
+        log.submit_s, log.wait_s, log.run_s, log.procs, log.request_s, log.user, log.queue, log.started,
+        strict=True,
+    )  # fmt: skip
+    lines = [_swf_line(number, *row) for number, row in enumerate(rows, 1)]
+    return "\n".join(head + lines) + "\n"
+
+
+def _swf_line(number: int, *row: float) -> str:
+    submit, wait, run, procs, request, user, queue, started = row
+    status = 1 if started else _CANCELLED
+    return (
+        f"{number} {_num(submit)} {_num(wait)} {_num(run)} {int(procs) if started else 0} -1 -1 "
+        f"{int(procs)} {_num(request)} -1 {status} {int(user)} -1 -1 {int(queue)} -1 -1 -1"
+    )
+
+
+def _num(value: float) -> str:
+    return f"{value:.0f}" if float(value).is_integer() else f"{float(value)!r}"

@@ -1,0 +1,90 @@
+"""A slot: processors at a site until an instant, and how surely they are there by any moment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class StartCurve:
+    """P(the slot is ready by t): a step function, right-continuous, never falling.
+
+    ``times_s`` ascending, ``probabilities`` ascending in [0, 1], of equal length; 0 before the first.
+    """
+
+    times_s: Floats
+    probabilities: Floats
+
+    def by(self, instant_s: float) -> float:
+        """P(ready by ``instant_s``)."""
+        position = int(np.searchsorted(self.times_s, instant_s, side="right"))
+        return float(self.probabilities[position - 1]) if position else 0.0
+
+    def ready_at(self, chances: ArrayLike) -> Floats:
+        """Inverse: for uniform draws, when the slot is ready; ``inf`` where it never is."""
+        position = np.searchsorted(
+            self.probabilities, np.asarray(chances, dtype=np.float64), side="left"
+        )
+        return np.append(self.times_s, np.inf)[position]
+
+    def instants(self, levels: tuple[float, ...]) -> list[float]:
+        """Times at which these shares of the best reachable probability are first met, ascending."""
+        if not len(self.times_s) or self.probabilities[-1] <= 0:
+            return []
+        wanted = np.array(levels) * self.probabilities[-1]
+        found = np.searchsorted(self.probabilities, wanted, side="left").clip(
+            max=len(self.times_s) - 1
+        )
+        return sorted({float(self.times_s[i]) for i in found})
+
+    def check(self) -> None:
+        """Ascending times, non-falling probabilities within [0, 1]."""
+        p = self.probabilities
+        if np.any(np.diff(self.times_s) < 0) or np.any(np.diff(p) < 0) or np.any((p < 0) | (p > 1)):
+            raise AssertionError(f"no start curve: {self.times_s}, {p}")
+
+
+def certain_from(instant_s: float, probability: float = 1.0) -> StartCurve:
+    """A slot that is ready at a known instant, if it is granted at all."""
+    return StartCurve(np.array([instant_s]), np.array([probability]))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Slot:
+    """An offer of processors from a site, on a clock whose zero is the instant of planning.
+
+    ``shared`` names what its start depends on together with others: slots of one queue are granted
+    or delayed together. ``up`` is the probability that it lives to its end once it is ready.
+    """
+
+    id: str
+    site: str
+    queue: str
+    kind: str
+    procs: int
+    curve: StartCurve
+    end_s: float
+    shared: str
+    submit_s: float = 0.0
+    up: float = 1.0
+    speed: float = 1.0
+    price_usd_per_hour: float = 0.0
+    billing_s: float = 3600.0
+    nodes: int = 1
+
+    @property
+    def paid(self) -> bool:
+        """True where the slot costs money."""
+        return self.price_usd_per_hour > 0
+
+    def cost_usd(self, held_s: float) -> float:
+        """Price of holding the slot this long: started billing units of every node, to the cent."""
+        if not self.paid or held_s <= 0:
+            return 0.0
+        units = int(np.ceil(held_s / self.billing_s - 1e-9)) * self.billing_s
+        return round(self.nodes * units / 3600.0 * self.price_usd_per_hour + 1e-9, 2)

@@ -1,0 +1,133 @@
+"""A workflow: tasks, what each needs of the others, how much data travels between them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import networkx as nx
+
+from kernel.errors import InputError
+
+_SAFE_NAME = re.compile(r"[^A-Za-z0-9_.#+-]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One command on ``procs`` cores for ``runtime_s`` seconds on a machine of speed 1."""
+
+    id: str
+    runtime_s: float
+    procs: int = 1
+    parents: tuple[str, ...] = ()
+    command: str = ""
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    memory_mib: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workflow:
+    """A directed acyclic graph of tasks; build it with :func:`make_workflow`, which checks it."""
+
+    name: str
+    tasks: Mapping[str, Task]
+    file_mib: Mapping[str, float] = field(default_factory=dict)
+
+    @cached_property
+    def children(self) -> Mapping[str, tuple[str, ...]]:
+        """Task id → ids of the tasks that need it."""
+        found: dict[str, list[str]] = {task_id: [] for task_id in self.tasks}
+        for task in self.tasks.values():
+            for parent in task.parents:
+                found[parent].append(task.id)
+        return {task_id: tuple(ids) for task_id, ids in found.items()}
+
+    @cached_property
+    def order(self) -> tuple[str, ...]:
+        """Task ids so that every parent stands before its children; O(V + E)."""
+        waiting = {task.id: len(task.parents) for task in self.tasks.values()}
+        ready = [task_id for task_id, count in waiting.items() if count == 0]
+        for task_id in ready:  # grows while it is walked
+            for child in self.children[task_id]:
+                waiting[child] -= 1
+                if waiting[child] == 0:
+                    ready.append(child)
+        return tuple(ready)
+
+    @cached_property
+    def _edge_mib(self) -> Mapping[tuple[str, str], float]:
+        outputs = {task.id: frozenset(task.outputs) for task in self.tasks.values()}
+        return {
+            (parent, task.id): sum(
+                self.file_mib.get(f, 0.0) for f in task.inputs if f in outputs[parent]
+            )
+            for task in self.tasks.values()
+            for parent in task.parents
+        }
+
+    def transfer_mib(self, parent: str, child: str) -> float:
+        """Data that ``child`` reads of ``parent``."""
+        return self._edge_mib[parent, child]
+
+    @cached_property
+    def width(self) -> int:
+        """Cores of the widest task."""
+        return max(task.procs for task in self.tasks.values())
+
+    def critical_path_s(self, bandwidth_mib_s: float = float("inf")) -> float:
+        """Longest chain of run times at speed 1, with transfers at this bandwidth between all tasks."""
+        ends: dict[str, float] = {}
+        for task_id in self.order:
+            task = self.tasks[task_id]
+            arrivals = [
+                ends[p] + self.transfer_mib(p, task_id) / bandwidth_mib_s for p in task.parents
+            ]
+            ends[task_id] = max(arrivals, default=0.0) + task.runtime_s
+        return max(ends.values())
+
+    def renamed(self, name: str) -> Workflow:
+        """The same workflow under another name."""
+        return replace(self, name=name)
+
+
+def make_workflow(
+    name: str, tasks: Iterable[Task], file_mib: Mapping[str, float] | None = None, where: str = ""
+) -> Workflow:
+    """A checked workflow; InputError names the task and the field that are wrong."""
+    by_id: dict[str, Task] = {}
+    for task in tasks:
+        if task.id in by_id:
+            raise InputError(f"two tasks have the id '{task.id}'", where=where)
+        by_id[task.id] = task
+    if not by_id:
+        raise InputError(f"workflow '{name}' has no tasks", where=where)
+    for task in by_id.values():
+        _check_task(task, by_id, where)
+    workflow = Workflow(name=_SAFE_NAME.sub("_", name), tasks=by_id, file_mib=dict(file_mib or {}))
+    if len(workflow.order) < len(by_id):
+        raise InputError(f"the tasks form a cycle: {_cycle(by_id)}", where=where)
+    return workflow
+
+
+def _check_task(task: Task, by_id: Mapping[str, Task], where: str) -> None:
+    place = f"{where}: task '{task.id}'" if where else f"task '{task.id}'"
+    if not 0 <= task.runtime_s < float("inf"):
+        raise InputError(
+            f"runtime_s is {task.runtime_s}", where=place, fix="give seconds, 0 or more"
+        )
+    if task.procs < 1:
+        raise InputError(f"procs is {task.procs}", where=place, fix="give 1 or more")
+    if len(set(task.parents)) < len(task.parents):
+        raise InputError("names a parent twice", where=place)
+    for parent in task.parents:
+        if parent not in by_id:
+            raise InputError(f"unknown parent '{parent}'", where=place)
+
+
+def _cycle(by_id: Mapping[str, Task]) -> str:
+    graph = nx.DiGraph((parent, task.id) for task in by_id.values() for parent in task.parents)
+    edges = nx.find_cycle(graph)
+    return " → ".join([edge[0] for edge in edges] + [edges[-1][1]])

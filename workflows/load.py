@@ -1,0 +1,24 @@
+"""Open a workflow file: find out its format and read it. One format a module beside this one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kernel.errors import InputError
+from kernel.files import read_text
+from workflows.dag import Workflow
+from workflows.wfformat import parse_json, read_wfformat
+
+
+def load_workflow(path: Path) -> Workflow:
+    """The workflow in a file (plain, gzip or xz); InputError names the file and what is wrong."""
+    where = str(path)
+    text = read_text(path)
+    if not text.strip():
+        raise InputError("the file is empty", where=where)
+    if not text.lstrip().startswith("{"):
+        raise InputError(
+            "unknown workflow format", where=where, fix="known: WfFormat 1.3 to 1.5 (JSON)"
+        )
+    document = parse_json(text, where)
+    return read_wfformat(document, where)

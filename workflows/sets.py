@@ -1,0 +1,200 @@
+"""Workflow sets: several workflows, a deadline, and how many of them must be done by then."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, field_validator, model_validator
+
+from kernel.documents import Document, load_mapping, validate
+from kernel.errors import InputError
+from kernel.units import parse_duration, parse_fraction
+from workflows.dag import Task, Workflow, make_workflow
+from workflows.load import load_workflow
+
+MAX_WORKFLOWS = 100_000
+
+
+class TaskDocument(Document):
+    """One task, written inline."""
+
+    id: Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f/]+$")]
+    runtime_s: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    procs: Annotated[int, Field(ge=1)] = 1
+    parents: tuple[str, ...] = ()
+    command: str = ""
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    memory_mib: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+
+
+class WorkflowDocument(Document):
+    """A workflow of the set: a ``file``, or ``tasks`` written inline; ``count`` equal ones."""
+
+    name: Annotated[str, Field(max_length=200)] = ""
+    count: Annotated[int, Field(ge=1, le=MAX_WORKFLOWS)] = 1
+    file: str | None = None
+    tasks: tuple[TaskDocument, ...] = ()
+    file_mib: Mapping[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = {}
+
+    @model_validator(mode="after")
+    def _one_source(self) -> WorkflowDocument:
+        if (self.file is None) == (not self.tasks):
+            raise ValueError("give either 'file' or 'tasks'")
+        if self.tasks and not self.name:
+            raise ValueError("an inline workflow needs a 'name'")
+        return self
+
+
+class SetDocument(Document):
+    """A workflow set as people and portals write it (``docs/sets.md`` has an example)."""
+
+    name: Annotated[str, Field(min_length=1, max_length=200)]
+    deadline: str | float | datetime
+    fraction: str | float | None = None
+    at_least: Annotated[int, Field(ge=1)] | None = None
+    probability: float = 0.9
+    budget_usd: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    workflows: Annotated[tuple[WorkflowDocument, ...], Field(min_length=1)]
+    sites: str | None = None
+
+    @field_validator("fraction")
+    @classmethod
+    def _fraction(cls, value: str | float | None) -> float | None:
+        return None if value is None else _as_value_error(lambda: parse_fraction(value, ""))
+
+    @field_validator("probability")
+    @classmethod
+    def _probability(cls, value: float) -> float:
+        if not 0 < value < 1:
+            raise ValueError(f"{value} is outside (0, 1)")
+        return value
+
+    @model_validator(mode="after")
+    def _one_requirement(self) -> SetDocument:
+        if self.fraction is not None and self.at_least is not None:
+            raise ValueError("give 'fraction' or 'at_least', not both")
+        return self
+
+
+def _as_value_error(parse: Callable[[], float]) -> float:
+    try:
+        return parse()
+    except InputError as error:
+        raise ValueError(str(error)) from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkflowSet:
+    """What was asked for: at least ``needed`` of ``workflows`` done ``deadline_s`` from submission."""
+
+    name: str
+    workflows: tuple[Workflow, ...]
+    deadline_s: float
+    needed: int
+    probability: float = 0.9
+    budget_usd: float | None = None
+    directory: str = "."
+
+    @property
+    def width(self) -> int:
+        """Cores of the widest task."""
+        return max(workflow.width for workflow in self.workflows)
+
+    def workflow(self, name: str) -> Workflow:
+        """One workflow by name; KeyError if there is none."""
+        return next(w for w in self.workflows if w.name == name)
+
+
+FileLoader = Callable[[str], Workflow]
+
+
+def load_set(path: Path, now: datetime | None = None) -> tuple[WorkflowSet, str | None]:
+    """The set in a YAML or JSON file and the sites file that it names, resolved against its folder."""
+    document = validate(SetDocument, load_mapping(path), str(path))
+    folder = path.resolve().parent
+    chosen = build_set(
+        document,
+        lambda file: load_workflow(folder / file),
+        str(path),
+        now=now,
+        directory=str(folder),
+    )
+    return chosen, str(folder / document.sites) if document.sites else None
+
+
+def build_set(
+    document: SetDocument,
+    load_file: FileLoader,
+    where: str,
+    now: datetime | None = None,
+    directory: str = ".",
+) -> WorkflowSet:
+    """The value behind a document; ``load_file`` opens the workflow files that it names."""
+    workflows = _expand(document, load_file, where)
+    needed = _needed(document, len(workflows), where)
+    return WorkflowSet(
+        name=document.name, workflows=workflows, deadline_s=_deadline(document.deadline, now, where), needed=needed,
+        probability=document.probability, budget_usd=document.budget_usd, directory=directory,
+    )  # fmt: skip
+
+
+def _expand(document: SetDocument, load_file: FileLoader, where: str) -> tuple[Workflow, ...]:
+    found: list[Workflow] = []
+    taken: Counter[str] = Counter()
+    if sum(entry.count for entry in document.workflows) > MAX_WORKFLOWS:
+        raise InputError(f"more than {MAX_WORKFLOWS} workflows", where=f"{where}: workflows")
+    for position, entry in enumerate(document.workflows):
+        workflow = _one(entry, load_file, f"{where}: workflows.{position}")
+        for _ in range(entry.count):
+            taken[workflow.name] += 1
+            found.append(workflow.renamed(f"{workflow.name}-{taken[workflow.name]}"))
+    return tuple(found)
+
+
+def _one(entry: WorkflowDocument, load_file: FileLoader, where: str) -> Workflow:
+    if entry.file is not None:
+        workflow = load_file(entry.file)
+        return workflow.renamed(entry.name) if entry.name else workflow
+    tasks = [Task(**task.model_dump()) for task in entry.tasks]
+    return make_workflow(entry.name, tasks, entry.file_mib, where)
+
+
+def _needed(document: SetDocument, count: int, where: str) -> int:
+    if document.at_least is not None:
+        if document.at_least > count:
+            raise InputError(f"at_least is {document.at_least} of {count} workflows", where=where)
+        return document.at_least
+    fraction = float(document.fraction or 1.0)
+    return max(1, math.ceil(fraction * count - 1e-9))
+
+
+def _deadline(deadline: str | float | datetime, now: datetime | None, where: str) -> float:
+    place = f"{where}: deadline"
+    instant = _as_instant(deadline)
+    if instant is None:
+        seconds = parse_duration(deadline, place)  # type: ignore[arg-type]  # a datetime is an instant
+    elif instant.tzinfo is None:
+        raise InputError(
+            f"'{deadline}' has no time zone", where=place, fix="end it with Z or +01:00"
+        )
+    else:
+        seconds = (instant - (now or datetime.now(UTC))).total_seconds()
+    if seconds <= 0:
+        raise InputError(f"'{deadline}' is in the past", where=place)
+    return seconds
+
+
+def _as_instant(deadline: Any) -> datetime | None:
+    if isinstance(deadline, datetime):
+        return deadline
+    try:
+        return datetime.fromisoformat(deadline) if len(str(deadline)) >= 10 else None
+    except (ValueError, TypeError):
+        return None
