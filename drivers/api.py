@@ -36,10 +36,12 @@ class SlotState(IntEnum):
 class SlotSpec:
     """What is asked of a site: ``procs`` processors for ``duration_s``, under an id of ours.
 
-    Submitting the same id again asks for nothing more.
+    Submitting the same id again asks for nothing more. ``name`` is the slot's name within its run:
+    what a person reads, and what a simulated site draws the slot's fate from.
     """
 
     id: str
+    name: str
     site: str
     queue: str
     procs: int

@@ -1,7 +1,7 @@
 """Slots at simulated sites, in virtual time: batch clusters under load, and clouds.
 
 What can go wrong does, with the probabilities of the site catalogue, drawn from named streams: the
-fate of a slot depends on the seed and its own id only.
+fate of a slot depends on the seed and its own name only.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _SlotLife:
 
     def grant(self, spec: SlotSpec, at_s: float) -> None:
         """The slot was granted; its future is drawn now."""
-        draws = stream(self.behaviour.seed, "slot", spec.id)
+        draws = stream(self.behaviour.seed, "slot", spec.name)
         self.ledger.move(spec.id, SlotState.GRANTED, at_s)
         ready_s = at_s + boot_time(self.behaviour.boot_s, self.behaviour.boot_spread, draws)
         self._due.push(ready_s, (spec.id, SlotState.READY, ""))
@@ -53,7 +53,8 @@ class _SlotLife:
     def refused(self, spec: SlotSpec) -> bool:
         """True where the site refuses this request outright."""
         return bool(
-            stream(self.behaviour.seed, "acquire", spec.id).random() >= self.behaviour.slot_acquire
+            stream(self.behaviour.seed, "acquire", spec.name).random()
+            >= self.behaviour.slot_acquire
         )
 
     def end(self, slot: str, state: SlotState, at_s: float, reason: str) -> None:

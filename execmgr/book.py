@@ -43,7 +43,8 @@ class Book:
         """What to ask the slot's site for; the id carries the run, so that asking twice is once."""
         use = self.uses[slot_id]
         return SlotSpec(
-            id=f"{run}.{slot_id}", site=use.slot.site, queue=use.slot.queue, procs=use.slot.procs,
+            id=f"{run}.{slot_id}",
+            name=slot_id, site=use.slot.site, queue=use.slot.queue, procs=use.slot.procs,
             duration_s=use.end_s - use.submit_s if not use.slot.paid else use.slot.end_s - use.submit_s,
         )  # fmt: skip
 

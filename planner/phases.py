@@ -42,11 +42,9 @@ def trade_off(draft: Draft) -> Steps:
     while draft.promise < 1.0 and len(steps) < _MOST_STEPS and draft.scheduled:
         before = draft.promise
         more, with_more = _try(draft, lambda: _add_next_workflow(draft))
-        copy, with_copy = _try(draft, lambda: _copy_weakest(draft, checked))
+        copy, with_copy = _copy_weakest(draft, checked)
         if max(more, copy) <= before:
-            if copy < 0:
-                break
-            continue  # this task was checked and did not help; the next weakest may
+            break
         draft.replay(with_more if more > copy else with_copy)
         chosen = "workflow" if more > copy else "copy"
         steps.append({"chosen": chosen, "before": before, "with_workflow": more, "with_copy": copy})
@@ -162,14 +160,16 @@ def _try(draft: Draft, act: Callable[[], object]) -> tuple[float, list[Placement
         return draft.promise, draft.since(mark)
 
 
-def _copy_weakest(draft: Draft, checked: set[TaskKey]) -> bool:
-    """A copy of the weakest task not yet checked that can have one."""
+def _copy_weakest(draft: Draft, checked: set[TaskKey]) -> tuple[float, list[Placement]]:
+    """A copy of the weakest task that gains by one; those that do not are checked off."""
+    before = draft.promise
     for key in _weakest_first(draft):
         if key not in checked:
+            promise, placed = _try(draft, lambda key=key: add_copy(draft, key, _free_slots(draft)))  # type: ignore[misc]
+            if promise > before:
+                return promise, placed
             checked.add(key)
-            if add_copy(draft, key, _free_slots(draft)) is not None:
-                return True
-    return False
+    return -1.0, []
 
 
 def _weakest_first(draft: Draft) -> list[TaskKey]:

@@ -330,10 +330,10 @@ def serve(
     uvicorn.run(make_app(Store(db), catalog), host=host, port=port, log_level="info")
 
 
-def _console(stderr: bool = False) -> Any:
-    from rich.console import Console
+def _console() -> Any:
+    from portal.progress import console
 
-    return Console(stderr=stderr)
+    return console()
 
 
 def _instant(at: str | None) -> Any:
@@ -350,23 +350,25 @@ def _answer(as_json: bool, document: dict[str, Any], text: Callable[[], Any]) ->
         _console().print(shown, highlight=False)
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     """Entry point: errors of ours become one line and an exit status."""
+    sys.exit(_run(arguments))
+
+
+def _run(arguments: list[str] | None) -> int:
     try:
-        app(standalone_mode=False)
+        return int(app(args=arguments, prog_name="vgrads", standalone_mode=False) or 0)
     except VgradsError as error:
-        sys.stderr.write(f"vgrads: {error}\n".replace("\n", " ").strip() + "\n")
-        sys.exit(error.exit_code)
-    except typer.Exit as stop:
-        sys.exit(stop.exit_code)
+        sys.stderr.write(f"vgrads: {' '.join(str(error).split())}\n")
+        return error.exit_code
     except (KeyboardInterrupt, typer.Abort):
         sys.stderr.write("vgrads: interrupted\n")
-        sys.exit(130)
+        return 130
     except Exception as error:
         code = _usage_error(error)
         if code is None:
             raise
-        sys.exit(code)
+        return code
 
 
 def _usage_error(error: Exception) -> int | None:

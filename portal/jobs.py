@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -17,7 +19,7 @@ from kernel.units import parse_duration
 from portal.config import embedded_data, home
 from portal.gantt_view import render_html, render_svg
 from portal.operations import Instant, Outcome, Planned, RunOptions, open_grid, plan_set, run_plan
-from portal.progress import RunReporter, outcome_sentence, print_plan, print_warnings
+from portal.progress import RunReporter, console, outcome_sentence, print_plan, print_warnings
 from portal.schema import outcome_json, plan_json, planned_gantt, run_gantt
 from portal.tables import Store
 from vgrid.catalog import load_catalog
@@ -39,12 +41,12 @@ def plan_file(set_file: Path, sites: Path | None, at: Instant, seed: int) -> Pla
     """Plan the set in a file against the sites given, named by the set, or embedded."""
     wanted, named = load_set(set_file)
     catalog = load_catalog(sites or (Path(named) if named else embedded_data() / "sites.toml"))
-    console = Console(stderr=True)
-    with console.status("planning") as status:
+    out = console(stderr=True)
+    with out.status("planning") as status:
         grid = open_grid(catalog, at, notify=status.update)
         status.update("planning")
         planned = plan_set(wanted, grid, seed)
-    print_warnings(console, [w for log in grid.logs.values() for w in log.warnings])
+    print_warnings(out, [w for log in grid.logs.values() for w in log.warnings])
     return planned
 
 
@@ -69,8 +71,8 @@ def parse_speed(text: str) -> float | None:
 
 def run_here(planned: Planned, how: HowToRun) -> bool:
     """Execute a plan in this process, keep it in the database, say how it ended."""
-    console = Console(stderr=how.as_json)
-    print_plan(console, planned.plan)
+    out = console(stderr=how.as_json)
+    print_plan(out, planned.plan)
     store = Store()
     set_id = store.add_set(
         planned.wanted.name,
@@ -82,7 +84,7 @@ def run_here(planned: Planned, how: HowToRun) -> bool:
     options = RunOptions(
         run_id=run_id, folder=how.folder or home() / "runs" / run_id, speed=how.speed, seed=how.seed
     )
-    reporter = RunReporter(console, make_book(planned.plan, planned.snapshot))
+    reporter = RunReporter(out, make_book(planned.plan, planned.snapshot))
     try:
         outcome = run_plan(planned, options, store.journal(run_id), reporter)
     except BaseException:
@@ -90,7 +92,7 @@ def run_here(planned: Planned, how: HowToRun) -> bool:
         raise
     finally:
         store.close()
-    _conclude(outcome, options, how, console)
+    _conclude(outcome, options, how, out)
     store.end_run(
         run_id, "kept" if outcome.kept else "broken", outcome_json(outcome), run_gantt(outcome)
     )
@@ -98,20 +100,20 @@ def run_here(planned: Planned, how: HowToRun) -> bool:
     return outcome.kept
 
 
-def _conclude(outcome: Outcome, options: RunOptions, how: HowToRun, console: Console) -> None:
+def _conclude(outcome: Outcome, options: RunOptions, how: HowToRun, out: Console) -> None:
     sentence = outcome_sentence(outcome)
     if how.gantt:
         _write(how.gantt, render_html(run_gantt(outcome), sentence))
-        console.print(f"Gantt chart: {how.gantt}", highlight=False)
+        out.print(f"Gantt chart: {how.gantt}", highlight=False)
     if (options.folder).is_dir():
-        console.print(f"Results: {options.folder}", highlight=False)
+        out.print(f"Results: {options.folder}", highlight=False)
     if how.as_json:
         document = plan_json(outcome.book.plan) | {
             "run": options.run_id,
             "outcome": outcome_json(outcome),
         }
         sys.stdout.write(json.dumps(document, allow_nan=False) + "\n")
-    console.print(sentence, style="bold green" if outcome.kept else "bold red", highlight=False)
+    out.print(sentence, style="bold green" if outcome.kept else "bold red", highlight=False)
 
 
 def write_gantt(path: Path, planned: Planned) -> None:
@@ -119,7 +121,9 @@ def write_gantt(path: Path, planned: Planned) -> None:
     gantt = planned_gantt(planned)
     _write(
         path,
-        render_svg(gantt) if path.suffix == ".svg" else render_html(gantt, "Planned, not run."),
+        _standalone_svg(gantt)
+        if path.suffix == ".svg"
+        else render_html(gantt, "Planned, not run."),
     )
 
 
@@ -137,6 +141,12 @@ def draw_run(run_id: str, path: Path) -> None:
         if path.suffix == ".svg"
         else render_html(gantt, f"The promise was {row.state}."),
     )
+
+
+def _standalone_svg(gantt: Mapping[str, Any]) -> str:
+    """The chart on white paper: seen without a page, it must not depend on the viewer's colours."""
+    svg = render_svg(gantt)
+    return svg.replace(">", '><rect width="100%" height="100%" fill="#fff" />', 1)
 
 
 def _write(path: Path, text: str) -> None:
@@ -163,9 +173,9 @@ def run_summaries(run_id: str | None) -> list[dict[str, Any]]:
     ]
 
 
-def print_runs(console: Console, rows: list[dict[str, Any]]) -> None:
+def print_runs(out: Console, rows: list[dict[str, Any]]) -> None:
     """Runs as a table."""
-    table = Table()
+    table = Table(box=SIMPLE_HEAD)
     for name in ("run", "state", "started", "in time"):
         table.add_column(name)
     for row in rows:
@@ -174,4 +184,4 @@ def print_runs(console: Console, rows: list[dict[str, Any]]) -> None:
             f"{outcome['in_time']} of {outcome['needed']} needed" if "in_time" in outcome else "–"
         )
         table.add_row(row["run"], row["state"], row["started"][:19], done)
-    console.print(table)
+    out.print(table)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -14,11 +16,19 @@ from kernel.units import format_duration, format_usd
 from planner.plan import Plan
 from portal.operations import Outcome
 
+_PIPED_WIDTH = 160
 
-def print_plan(console: Console, plan: Plan) -> None:
+
+def console(stderr: bool = False) -> Console:
+    """A console on stdout or stderr; into a pipe it does not break lines at 80 columns."""
+    stream = sys.stderr if stderr else sys.stdout
+    return Console(file=stream, width=None if stream.isatty() else _PIPED_WIDTH)
+
+
+def print_plan(out: Console, plan: Plan) -> None:
     """The slots that a plan uses, what each phase gained, the promise."""
     if plan.uses:
-        table = Table(title=f"Slots for '{plan.set_name}'", title_justify="left")
+        table = Table(title=f"Slots for '{plan.set_name}'", title_justify="left", box=SIMPLE_HEAD)
         for name in ("slot", "procs", "ask at", "from", "until", "prob.", "cost", "tasks"):
             table.add_column(name, justify="left" if name == "slot" else "right", no_wrap=True)
         for use in plan.uses:
@@ -28,13 +38,13 @@ def print_plan(console: Console, plan: Plan) -> None:
                 format_duration(use.start_s), format_duration(use.end_s), f"{use.probability:.3f}",
                 format_usd(use.cost_usd) if use.slot.paid else "–", str(tasks),
             )  # fmt: skip
-        console.print(table)
+        out.print(table)
     for phase in plan.phases:
-        console.print(
+        out.print(
             f"  phase {phase.name:<11} {phase.placed:>4} placed, promise "
             f"{phase.probability_before:.3f} → {phase.probability_after:.3f}  ({phase.seconds * 1000:.0f} ms)"
         )
-    console.print(promise_sentence(plan), style="bold" if plan.feasible else "bold red")
+    out.print(promise_sentence(plan), style="bold" if plan.feasible else "bold red")
 
 
 def promise_sentence(plan: Plan) -> str:
@@ -53,8 +63,8 @@ def promise_sentence(plan: Plan) -> str:
 class RunReporter:
     """Turns the steps of a run into lines: slots that come and go, workflows done, what went wrong."""
 
-    def __init__(self, console: Console, book: Book) -> None:
-        self._console, self._book = console, book
+    def __init__(self, out: Console, book: Book) -> None:
+        self._console, self._book = out, book
         self._done: set[str] = set()
         self._tasks = len(book.copies)
 
@@ -107,7 +117,7 @@ def outcome_sentence(outcome: Outcome) -> str:
     )
 
 
-def print_warnings(console: Console, warnings: Iterable[str]) -> None:
+def print_warnings(out: Console, warnings: Iterable[str]) -> None:
     """Things that were odd but bearable."""
     for text in warnings:
-        console.print(f"warning: {text}", style="yellow", highlight=False, markup=False)
+        out.print(f"warning: {text}", style="yellow", highlight=False, markup=False)

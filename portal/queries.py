@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
+from rich.box import SIMPLE_HEAD
 from rich.progress import track
 from rich.table import Table
 
 from kernel.errors import InputError
 from kernel.units import format_duration, format_instant
 from portal.operations import Instant, open_history
+from portal.progress import console
 from qbets.backtest import BacktestRow
 from qbets.backtest import backtest as run_backtest
 from qbets.forecast import Bound, QueueForecast, forecast
@@ -109,7 +110,7 @@ def backtest_all(
     if by not in ("log", "queue"):
         raise InputError(f"'{by}' is not one of log, queue", where="--by")
     rows = []
-    for path in track(histories, "backtest", console=Console(stderr=True), transient=True):
+    for path in track(histories, "backtest", console=console(stderr=True), transient=True):
         log = open_history(path, format_name)
         for queue in [None] if by == "log" else _queues(log):
             part = log.only_queue(queue)
@@ -125,25 +126,23 @@ def _queues(log: JobLog) -> list[int]:
 
 
 def backtest_table(rows: Sequence[BacktestRow]) -> Table:
-    """The rows for a terminal."""
-    table = Table()
-    names = (
+    """The rows for a terminal: coverage, worst 500 jobs, pinball loss, median bound, quick jobs bounded."""
+    table = Table(box=SIMPLE_HEAD)
+    for name in (
         "history",
         "queue",
-        "jobs",
         "scored",
-        "coverage",
-        "worst 500",
+        "cover",
+        "worst",
         "pinball",
-        "median bound",
-        "quick ≤1h",
+        "median",
+        "quick",
         "jobs/s",
-    )
-    for name in names:
+    ):
         table.add_column(name, justify="left" if name in ("history", "queue") else "right")
     for row in rows:
         table.add_row(
-            row.history, row.queue, str(row.jobs), str(row.scored), _share(row.coverage), _share(row.worst_window_coverage),
+            row.history, row.queue, str(row.scored), _share(row.coverage), _share(row.worst_window_coverage),
             _time(row.pinball_s), _time(row.median_bound_s), _share(row.quick_bounded), f"{row.jobs_per_s:,.0f}",
         )  # fmt: skip
     return table

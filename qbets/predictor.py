@@ -52,9 +52,9 @@ class QueuePredictor:
         """A job leaves the queue by starting: its wait is known now."""
         self.advance(at_s)
         waiting = self._waiting.pop(job)
-        self.stream.add(at_s - waiting.submit_s)
         if waiting.bound_s is not None and not waiting.judged:
             self._judge(False, at_s)
+        self.stream.add(at_s - waiting.submit_s)
 
     def withdraw(self, job: int, at_s: float) -> None:
         """A job leaves the queue without ever starting."""

@@ -33,6 +33,7 @@ class WaitStream:
         self._high: list[float] = []
         self._old_left = 0  # waits from before the last change that are still in the history
         self._run = 0
+        self._run_waits = 0  # waits that became known since the run of misses began
         self._sorted: NDArray[np.float64] | None = None
 
     def __len__(self) -> int:
@@ -47,6 +48,7 @@ class WaitStream:
         """One more wait became known. O(log n)."""
         self._recent.append(wait_s)
         self._waits.append(wait_s)
+        self._run_waits += self._run > 0
         self._sorted = None
         if self._old_left:
             self._old_left -= 1
@@ -56,8 +58,14 @@ class WaitStream:
             self._insert(wait_s)
 
     def judge(self, missed: bool) -> bool:
-        """A bound was kept or missed. True when this miss makes a change point: history is cut."""
-        self._run = self._run + 1 if missed else 0
+        """A bound was kept or missed. True when this miss makes a change point: history is cut.
+
+        To be told before the wait itself is added, so that a run's waits are all counted to it.
+        """
+        if not missed:
+            self._run = self._run_waits = 0
+            return False
+        self._run += 1
         if self._run < _SHORTEST_RUN or len(self._waits) < self.minimum:
             return False
         if self._run < change_run(self.quantile, np.array(self._recent)):
@@ -69,8 +77,8 @@ class WaitStream:
         """Keep the newest minimum history; what is older than the run slides out as news comes."""
         while len(self._waits) > self.minimum:
             self._waits.popleft()
-        self._old_left = max(0, self.minimum - self._run)
-        self._run = 0
+        self._old_left = max(0, self.minimum - self._run_waits)
+        self._run = self._run_waits = 0
         self.changes += 1
         self._sorted = None
         self._rebuild()

@@ -160,7 +160,10 @@ def _expand(document: SetDocument, load_file: FileLoader, where: str) -> tuple[W
 
 def _one(entry: WorkflowDocument, load_file: FileLoader, where: str) -> Workflow:
     if entry.file is not None:
-        workflow = load_file(entry.file)
+        try:
+            workflow = load_file(entry.file)
+        except InputError as error:
+            raise error.within(where) from error
         return workflow.renamed(entry.name) if entry.name else workflow
     tasks = [Task(**task.model_dump()) for task in entry.tasks]
     return make_workflow(entry.name, tasks, entry.file_mib, where)

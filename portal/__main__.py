@@ -1,0 +1,5 @@
+"""``python -m portal`` is ``vgrads``."""
+
+from portal.commands import main
+
+main()

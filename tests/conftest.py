@@ -1,0 +1,68 @@
+"""What tests share: the shipped data, logs and workflows of the shared folder where it exists, a command line."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from portal.commands import main
+
+settings.register_profile("vgrads", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("vgrads")
+
+ROOT = Path(__file__).parent.parent
+DATA = ROOT / "data"
+SHARED = ROOT.parent / "shared" / "traces"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def vgrads(capfd, monkeypatch, tmp_path):
+    """Call the command line in this process, with a home of its own."""
+    monkeypatch.setenv("VGRADS_HOME", str(tmp_path / "home"))
+
+    def call(*arguments: object) -> Answer:
+        with pytest.raises(SystemExit) as stop:
+            main([str(a) for a in arguments])
+        captured = capfd.readouterr()
+        return Answer(int(stop.value.code or 0), captured.out, captured.err)
+
+    return call
+
+
+@pytest.fixture
+def shared() -> Path:
+    """The shared traces; the test skips where they are not there."""
+    if not SHARED.is_dir():
+        pytest.skip("needs ../shared/traces, which is not there")
+    return SHARED
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Write a small file and return its path."""
+
+    def put(name: str, text: str | bytes) -> Path:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return path
+
+    return put

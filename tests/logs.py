@@ -1,0 +1,20 @@
+"""Histories made up for tests."""
+
+import numpy as np
+
+from kernel.streams import stream
+from traces.records import JobLog
+
+
+def make_log(count, seed=0, waits=None, scale=600.0):
+    """Independent log-normal waits; jobs every 100 s on average."""
+    draws = stream(seed, "test log")
+    submit = np.cumsum(draws.exponential(100.0, count)).round(1)
+    drawn = (scale * np.exp(1.5 * draws.standard_normal(count))).round(1)
+    procs = 2 ** draws.integers(0, 6, count)
+    return JobLog(
+        name="made up", submit_s=submit, wait_s=drawn if waits is None else waits,
+        run_s=draws.exponential(1000.0, count).round(), procs=procs.astype(np.int64),
+        request_s=np.full(count, 3600.0), user=draws.integers(0, 20, count), queue=np.ones(count, dtype=np.int64),
+        started=np.ones(count, dtype=bool), max_procs=64, queue_names={1: "default"},
+    )  # fmt: skip

@@ -1,0 +1,195 @@
+"""The execution manager: order, copies, loss, journal; virtual and real."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from drivers.api import SlotState
+from drivers.simulated import SimulatedCloud, SiteBehaviour
+from execmgr.book import make_book
+from execmgr.core import begin, over, step, workflows_done
+from execmgr.journal import MemoryJournal, event_from_json, event_to_json, fold
+from execmgr.runner import Runner, Surroundings
+from execmgr.simulated_engine import SimulatedEngine
+from execmgr.states import CancelCopy, CopyEnded, CopyState, OpenSlot, SlotNews, StartCopy, Tick
+from kernel.clock import SimClock
+from planner.make import make_plan
+from planner.snapshot import Snapshot
+from simulator.cloud import CloudRegion
+from tests.test_planner import chain, slot, wanted
+from tests.test_workflows import dags
+from vgrid.slot import certain_from
+
+
+def book_for(workflows, slots, needed=1, **more):
+    snapshot = Snapshot(wanted=wanted(workflows, needed, **more), slots=tuple(slots), scenarios=256)
+    plan = make_plan(snapshot)
+    assert plan.feasible, plan.lacking
+    return make_book(plan, snapshot)
+
+
+def play(book, *events):
+    """Feed events; the state and every command given."""
+    state, commands = begin(book), []
+    for event in events:
+        state, given_commands = step(book, state, event)
+        commands += given_commands
+    return state, commands
+
+
+def ready(name, at_s=0.0):
+    return SlotNews(at_s=at_s, slot=name, state=SlotState.READY)
+
+
+def ended(key, at_s, ok=True):
+    return CopyEnded(at_s=at_s, key=key, ok=ok, reason="" if ok else "exit code 1")
+
+
+def test_tasks_start_in_order_when_slot_and_inputs_are_there():
+    book = book_for([chain("w", 10.0, 10.0)], [slot("a")])
+    first, second = ("w", "t0", 0), ("w", "t1", 0)
+    state, commands = play(book, Tick(at_s=0.0))
+    assert commands == [OpenSlot("a")]
+    state, commands = play(book, Tick(at_s=0.0), ready("a"))
+    assert commands[1:] == [StartCopy(first)]
+    state, commands = play(
+        book, Tick(at_s=0.0), ready("a"), ended(first, 10.0), ended(second, 20.0)
+    )
+    assert commands[2:] != []
+    assert workflows_done(book, state) == {"w": 20.0}
+
+
+def test_nothing_overtakes_what_was_planned_before_it():
+    book = book_for([chain("w", 100.0), chain("v", 100.0)], [slot("a", 1)], needed=2)
+    early, late = book.order["a"]
+    state, _ = play(book, Tick(at_s=0.0), ready("a"))
+    assert (state.copies[early].state, state.copies[late].state) == (
+        CopyState.RUNNING,
+        CopyState.WAITING,
+    )
+    state, _ = play(book, Tick(at_s=0.0), ready("a"), ended(early, 50.0))
+    assert state.copies[late].state == CopyState.RUNNING  # moved up: the first ended early
+
+
+def test_the_first_copy_wins_and_its_twin_is_cancelled():
+    slots = [slot(f"s{n}", curve=certain_from(0, 0.7)) for n in range(2)]
+    book = book_for([chain("w")], slots)
+    one, two = ("w", "t0", 0), ("w", "t0", 1)
+    where = {key: book.slot_of(key) for key in (one, two)}
+    events = [
+        Tick(at_s=0.0),
+        ready(where[one]),
+        ready(where[two]),
+        ended(two, 90.0),
+        ended(one, 100.0),
+    ]
+    state, commands = play(book, *events)
+    assert CancelCopy(one) in commands
+    assert (state.copies[one].state, state.copies[two].state) == (
+        CopyState.CANCELLED,
+        CopyState.DONE,
+    )
+    assert workflows_done(book, state) == {"w": 90.0}
+
+
+def test_a_lost_slot_loses_its_tasks_and_their_heirs_with_a_reason():
+    book = book_for([chain("w", 10.0, 10.0)], [slot("a")])
+    lost = SlotNews(at_s=5.0, slot="a", state=SlotState.FAILED, reason="node down")
+    state, commands = play(book, Tick(at_s=0.0), ready("a"), lost, ready("a", 6.0))
+    assert CancelCopy(("w", "t0", 0)) in commands
+    assert state.copies["w", "t0", 0].state == CopyState.FAILED
+    assert state.copies["w", "t1", 0].state == CopyState.SKIPPED
+    assert "node down" in state.copies["w", "t1", 0].reason
+    assert over(state)
+
+
+def test_a_failed_task_gives_its_heirs_up():
+    book = book_for([chain("w", 10.0, 10.0), chain("v", 10.0)], [slot("a")], needed=2)
+    state, _ = play(book, Tick(at_s=0.0), ready("a"), ended(("w", "t0", 0), 10.0, ok=False))
+    assert state.copies["w", "t1", 0].state == CopyState.SKIPPED
+    assert "never come" in state.copies["w", "t1", 0].reason
+
+
+def test_a_slot_that_comes_too_late_gets_no_task_that_cannot_end():
+    book = book_for([chain("w", 600.0)], [slot("a")])
+    state, commands = play(book, Tick(at_s=0.0), ready("a", 500.0))
+    assert not [c for c in commands if isinstance(c, StartCopy)]
+    assert state.copies["w", "t0", 0].state == CopyState.SKIPPED
+
+
+def test_late_and_repeated_news_changes_nothing():
+    book = book_for([chain("w", 10.0, 10.0)], [slot("a")])
+    events = [Tick(at_s=0.0), ready("a"), ended(("w", "t0", 0), 10.0)]
+    state, _ = play(book, *events)
+    queued = SlotNews(at_s=10.0, slot="a", state=SlotState.QUEUED)
+    again, commands = step(book, state, queued)
+    assert (again.copies, commands) == (state.copies, [])
+    again, commands = step(book, state, ended(("w", "t0", 0), 10.0))
+    assert (again.copies, again.done, commands) == (state.copies, state.done, [])
+
+
+def test_events_survive_json():
+    events = [Tick(at_s=1.0), ready("a", 2.0), ended(("w", "t", 0), 3.0, ok=False)]
+    assert [event_from_json(json.loads(json.dumps(event_to_json(e)))) for e in events] == events
+
+
+def run_simulated(book, behaviour):
+    clock, journal = SimClock(), MemoryJournal()
+    drivers = {
+        use.slot.site: SimulatedCloud(CloudRegion(99), clock, behaviour)
+        for use in book.uses.values()
+    }
+    around = Surroundings(
+        drivers=drivers, engine=SimulatedEngine(clock), clock=clock, journal=journal
+    )
+    return Runner("r", book, around).run(), journal, clock
+
+
+@settings(max_examples=150)
+@given(
+    st.lists(dags(6), min_size=1, max_size=3), st.integers(1, 4), st.floats(0, 1), st.floats(0.3, 1), st.floats(0, 400), st.integers(0, 999)
+)  # fmt: skip
+def test_every_run_ends_in_bounded_time_and_is_the_fold_of_its_journal(
+    shapes, count, up, acquire, boot_s, seed
+):
+    slots = [slot(f"s{n}", 6, certain_from(10.0 * n, 0.9)) for n in range(count)]
+    workflows = [w.renamed(f"w{n}") for n, w in enumerate(shapes)]
+    snapshot = Snapshot(wanted=wanted(workflows, 1), slots=tuple(slots), scenarios=64)
+    plan = make_plan(snapshot)
+    if not plan.feasible:
+        return
+    book = make_book(plan, snapshot)
+    behaviour = SiteBehaviour(
+        slot_up=up, slot_acquire=acquire, boot_s=boot_s, boot_spread=0.3, seed=seed
+    )
+    state, journal, clock = run_simulated(book, behaviour)
+    assert over(state)
+    assert clock.now() <= plan.deadline_s * 3
+    assert all(record.state.settled for record in state.copies.values())
+    assert fold(book, journal.events) == state
+    for key, record in state.copies.items():
+        if record.state == CopyState.DONE:
+            for parent in book.workflow(key).tasks[key[1]].parents:
+                assert state.done[key[0], parent].at_s <= record.start_s + 1e-6
+    for slot_id, record in state.slots.items():
+        assert record.used == 0, slot_id
+    winners = [key[:2] for key, record in state.copies.items() if record.state == CopyState.DONE]
+    assert len(winners) == len(set(winners)) == len(state.done)
+
+
+def test_without_faults_a_run_is_never_later_than_its_plan():
+    book = book_for(
+        [chain("w", 50.0, 70.0), chain("v", 30.0)], [slot("a", 1), slot("b", 1)], needed=2
+    )
+    state, _, _ = run_simulated(book, SiteBehaviour())
+    for key, record in state.copies.items():
+        if record.state == CopyState.DONE:
+            assert record.end_s <= book.placements[key].end_s + 1e-6
+
+
+@pytest.mark.parametrize("name", ["FAILED", "EXPIRED", "RELEASED"])
+def test_ended_states_end(name):
+    assert SlotState[name].ended
+    assert not SlotState.READY.ended

@@ -1,0 +1,110 @@
+"""The service: sets in, plans and charts out, errors as problem documents."""
+
+import time
+
+import pytest
+from fastapi.testclient import TestClient
+
+from portal.config import embedded_data
+from portal.http import make_app
+from portal.tables import Store
+from vgrid.catalog import load_catalog
+
+LEAD = {
+    "name": "lead",
+    "deadline": "2h",
+    "at_least": 1,
+    "workflows": [{"file": "lead.json", "count": 8}],
+}
+SMALL = {
+    "name": "small",
+    "deadline": "1h",
+    "workflows": [{"name": "w", "tasks": [{"id": "a", "runtime_s": 60}]}],
+}
+
+
+@pytest.fixture
+def client(tmp_path):
+    store = Store(f"sqlite:///{tmp_path / 'test.db'}")
+    with TestClient(make_app(store, load_catalog(embedded_data() / "sites.toml"))) as client:
+        yield client
+    store.close()
+
+
+def submit(client, document):
+    answer = client.post("/v1/workflow-sets", json=document)
+    assert answer.status_code == 201, answer.text
+    assert answer.headers["Location"] == f"/v1/workflow-sets/{answer.json()['id']}"
+    return answer.json()["id"]
+
+
+def test_a_set_is_planned_and_its_plan_and_chart_can_be_read(client):
+    set_id = submit(client, LEAD)
+    plan = client.get(f"/v1/workflow-sets/{set_id}/plan").json()
+    assert (plan["feasible"], plan["needed"]) == (True, 1)
+    gantt = client.get(f"/v1/workflow-sets/{set_id}/gantt").json()
+    assert len(gantt["placements"]) == len(plan["placements"])
+    assert client.get(f"/v1/workflow-sets/{set_id}").json()["document"]["name"] == "lead"
+    assert client.get("/healthz").json() == {"status": "ok"}
+    assert "/v1/workflow-sets" in client.get("/openapi.json").json()["paths"]
+    assert f"/sets/{set_id}" in client.get("/").text
+    assert "<svg" in client.get(f"/sets/{set_id}").text
+
+
+def test_a_set_is_run_in_the_background(client):
+    set_id = submit(client, SMALL)
+    assert client.post(f"/v1/workflow-sets/{set_id}/run").status_code == 202
+    deadline = time.monotonic() + 30
+    runs = []
+    while time.monotonic() < deadline and (not runs or runs[0]["state"] == "running"):
+        runs = client.get(f"/v1/workflow-sets/{set_id}").json()["runs"]
+    assert runs[0]["state"] in ("kept", "broken")
+    gantt = client.get(f"/v1/workflow-sets/{set_id}/gantt").json()
+    assert any(p["actual"] for p in gantt["placements"])
+    assert "Promise" in client.get(f"/sets/{set_id}").text
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"fraction": 2}, "fraction"),
+        ({"deadline": "soon"}, "deadline"),
+        ({"deadline": "2001-01-01T00:00:00Z"}, "deadline"),
+        ({"probability": 3}, "probability"),
+        ({"colour": "red"}, "colour"),
+        ({"workflows": []}, "workflows"),
+        ({"workflows": [{"file": "../../etc/passwd"}]}, "workflows.file"),
+        ({"workflows": [{"file": "/etc/passwd"}]}, "workflows.file"),
+        ({"workflows": [{"name": "w", "tasks": [{"id": "a", "runtime_s": -1}]}]}, "runtime_s"),
+        (
+            {
+                "workflows": [
+                    {"name": "w", "tasks": [{"id": "a", "runtime_s": 1, "parents": ["a"]}]}
+                ]
+            },
+            "cycle",
+        ),
+    ],
+)
+def test_bad_sets_are_problem_documents_that_name_the_field(client, change, field):
+    answer = client.post("/v1/workflow-sets", json={**SMALL, **change})
+    assert answer.status_code == 422
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert field in answer.json()["detail"] + str(answer.json().get("field"))
+
+
+def test_unknown_things_are_404_and_malformed_ids_422(client):
+    assert client.get("/v1/workflow-sets/set-0123456789").status_code == 404
+    assert client.get("/v1/workflow-sets/..%2f..").status_code in (404, 422)
+    assert client.get("/v1/nothing").headers["content-type"] == "application/problem+json"
+    assert client.post("/v1/workflow-sets", content=b"{").status_code == 422
+
+
+def test_a_set_that_cannot_be_promised_is_kept_and_not_run(client):
+    wide = {
+        **SMALL,
+        "workflows": [{"name": "w", "tasks": [{"id": "a", "runtime_s": 1, "procs": 10**6}]}],
+    }
+    set_id = submit(client, wide)
+    assert client.get(f"/v1/workflow-sets/{set_id}/plan").json()["feasible"] is False
+    assert client.post(f"/v1/workflow-sets/{set_id}/run").status_code == 409

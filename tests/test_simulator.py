@@ -1,0 +1,135 @@
+"""Batch clusters and clouds in virtual time."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simulator.backfill import Job, easy, fcfs, reservation
+from simulator.cloud import CloudRegion
+from simulator.cluster import BatchCluster
+from simulator.load import load_background
+from tests.logs import make_log
+
+jobs = st.lists(
+    st.tuples(st.integers(0, 50), st.integers(1, 10), st.integers(1, 30), st.integers(0, 30)),
+    min_size=1,
+    max_size=25,
+)
+
+
+def simulate(rows, policy, procs=10):
+    """Start times by job; the cluster is checked after every step."""
+    cluster = BatchCluster(procs, policy)
+    for number, (submit, width, request, run) in enumerate(rows):
+        cluster.submit(
+            Job(str(number), width, float(request), float(min(run, request))), float(submit)
+        )
+    starts, used, peak = {}, 0, 0
+    while cluster.next_time() < math.inf:
+        for happening in cluster.advance(cluster.next_time()):
+            width = rows[int(happening.job)][1]
+            used += width if happening.kind == "started" else -width
+            peak = max(peak, used)
+            if happening.kind == "started":
+                starts[int(happening.job)] = happening.time_s
+        cluster.check()
+    assert used == 0
+    assert peak <= procs
+    return starts
+
+
+@given(jobs, st.sampled_from(["fcfs", "easy"]))
+def test_every_job_runs_and_processors_are_conserved(rows, policy):
+    starts = simulate(rows, policy)
+    assert len(starts) == len(rows)
+    assert all(starts[n] >= row[0] for n, row in enumerate(rows))
+
+
+@given(jobs)
+def test_fcfs_never_overtakes(rows):
+    rows = sorted(rows)
+    starts = simulate(rows, "fcfs")
+    order = sorted(range(len(rows)), key=lambda n: (rows[n][0], n))
+    assert [starts[n] for n in order] == sorted(starts.values())
+
+
+queues = st.lists(st.tuples(st.integers(1, 10), st.integers(1, 30)), min_size=1, max_size=12)
+runnings = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 5)), max_size=4)
+
+
+@given(queues, runnings)
+def test_easy_does_not_delay_the_head(waiting, running):
+    """The head's reservation after the choice is not later than before it."""
+    running = sorted((float(end), width) for end, width in running)
+    used = sum(width for _, width in running)
+    free = max(0, 10 - used)
+    if used > 10:
+        return
+    queue = [
+        Job(str(n), width, float(request), float(request))
+        for n, (width, request) in enumerate(waiting)
+    ]
+    head_start = len(fcfs(queue, free, running, 0.0))
+    chosen = easy(queue, free, running, 0.0)
+    assert sum(job.procs for job in chosen) <= free
+    assert chosen[:head_start] == queue[:head_start]
+    if head_start == len(queue):
+        return
+    in_order = [(job.request_s, job.procs) for job in queue[:head_start]]
+    left = free - sum(width for _, width in in_order)
+    before, _ = reservation(queue[head_start].procs, left, sorted(running + in_order))
+    everything = [(job.request_s, job.procs) for job in chosen]
+    left = free - sum(width for _, width in everything)
+    after, _ = reservation(queue[head_start].procs, left, sorted(running + everything))
+    assert after <= before
+
+
+def test_easy_backfills_what_does_no_harm():
+    rows = [(0, 6, 10, 10), (1, 8, 10, 10), (2, 4, 8, 8), (3, 4, 20, 20)]
+    starts = simulate(rows, "easy")
+    assert starts == {0: 0, 1: 10, 2: 2, 3: 20}
+    assert simulate(rows, "fcfs") == {0: 0, 1: 10, 2: 20, 3: 20}
+
+
+def test_withdrawn_jobs_leave_waiting_or_running():
+    cluster = BatchCluster(4)
+    for name in ("a", "b"):
+        cluster.submit(Job(name, 4, 100.0, 100.0), 0.0)
+    cluster.advance(1.0)
+    assert [job.id for job in cluster.waiting] == ["b"]
+    assert cluster.withdraw("a")
+    cluster.check()
+    assert cluster.waiting == ()
+    assert cluster.withdraw("b")
+    assert not cluster.withdraw("b")
+
+
+def test_background_replays_the_state_of_the_log_and_repeats_its_last_week():
+    log = make_log(3000, seed=2)
+    at = float(log.submit_s[2000])
+    cluster = BatchCluster(64)
+    load_background(cluster, log, at, 3600.0)
+    happened = cluster.advance(3600.0)
+    later = ((log.submit_s > at) & (log.submit_s <= at + 3600)).sum()
+    assert sum(h.job.startswith("a0:") for h in happened if h.kind == "started") <= later
+    beyond = BatchCluster(64)
+    load_background(beyond, log, log.end_s + 10 * 86400.0, 86400.0)
+    assert any(h.job.startswith("a") for h in beyond.advance(86400.0))
+    beyond.check()
+
+
+def test_a_cloud_refuses_what_it_has_not():
+    region = CloudRegion(10)
+    assert region.acquire("a", 6)
+    assert region.acquire("a", 6)
+    assert not region.acquire("b", 6)
+    region.release("a")
+    assert region.acquire("b", 6)
+    region.check()
+
+
+def test_an_unknown_policy_is_a_key_error():
+    with pytest.raises(KeyError):
+        BatchCluster(4, "random")

@@ -1,0 +1,142 @@
+"""Sites, slots, offers, virtual reservations."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernel.errors import InputError
+from qbets.forecast import QueueForecast, forecast
+from tests.conftest import DATA
+from tests.logs import make_log
+from vgrid.binding import latest_submission
+from vgrid.catalog import load_catalog
+from vgrid.offers import OfferRequest, offer_slots
+from vgrid.slot import Slot, StartCurve, certain_from
+from vgrid.varq import Reservation, trajectory
+
+
+def test_the_shipped_sites_are_the_papers():
+    catalog = load_catalog(DATA / "sites.toml")
+    assert [s.name for s in catalog.sites] == [
+        "kittyhawk",
+        "mayhem",
+        "mercury",
+        "uheuca",
+        "utkeuca",
+        "ucsbeuca",
+        "ec2",
+    ]
+    assert [s.name for s in catalog.sites if s.paid] == ["ec2"]
+    assert catalog.link("kittyhawk", "mayhem").bandwidth_mib_s == 20
+    assert catalog.link("kittyhawk", "ec2").bandwidth_mib_s == 10
+    with pytest.raises(InputError, match="known: kittyhawk"):
+        catalog.site("atlantis")
+
+
+SITE = '[[site]]\nname = "a"\nkind = "{kind}"\nprocs = {procs}\n{more}\n'
+
+
+@pytest.mark.parametrize(
+    ("kind", "procs", "more", "message"),
+    [
+        ("batch", 4, "", "at least one"),
+        ("cloud", 0, "", r"site\.0\.procs"),
+        ("cloud", 4, "slot_up = 1.5", r"site\.0\.slot_up"),
+        ("cloud", 4, 'boot = "a while"', r"site\.0\.boot: 'a while' is no duration"),
+        ("cloud", 4, 'colour = "red"', r"site\.0\.colour"),
+        ("castle", 4, "", r"site\.0\.kind"),
+        ("batch", 4, '[[site.queue]]\nname = "q"\nmax_procs = 9', "max_procs 9 is over"),
+        ("cloud", 4, '[[link]]\nbetween = ["a", "b"]', "no site 'b'"),
+        ("cloud", 4, '[[site]]\nname = "a"\nkind = "cloud"\nprocs = 1', "two of the sites"),
+        ("cloud", 4, "price_usd_per_hour = ", "cannot be parsed"),
+    ],
+)
+def test_wrong_site_files_are_refused_with_the_field(write, kind, procs, more, message):
+    path = write("sites.toml", SITE.format(kind=kind, procs=procs, more=more))
+    with pytest.raises(InputError, match=message) as caught:
+        load_catalog(path)
+    assert "sites.toml" in str(caught.value)
+
+
+curves = st.lists(st.tuples(st.floats(0, 1000), st.floats(0, 1)), min_size=1, max_size=20).map(
+    lambda pairs: StartCurve(np.sort([t for t, _ in pairs]), np.sort([p for _, p in pairs]))
+)
+
+
+@given(curves, st.floats(0, 1200), st.floats(0.001, 1))
+def test_curves_and_their_inverse_agree(curve, instant_s, chance):
+    curve.check()
+    ready = float(curve.ready_at(chance))
+    assert (ready <= instant_s) == (curve.by(instant_s) >= chance) or curve.by(ready) >= chance
+
+
+def slot(curve, **more):
+    fields = {
+        "id": "s",
+        "site": "x",
+        "queue": "",
+        "kind": "batch",
+        "procs": 4,
+        "end_s": 7200.0,
+        "shared": "s",
+    }
+    return Slot(**{**fields, "curve": curve, **more})
+
+
+def test_paid_slots_cost_started_hours_of_whole_nodes():
+    paid = slot(certain_from(0), price_usd_per_hour=0.68, nodes=2)
+    assert paid.cost_usd(0) == 0
+    assert paid.cost_usd(1) == 1.36
+    assert paid.cost_usd(3600) == 1.36
+    assert paid.cost_usd(3601) == 2.72
+    assert slot(certain_from(0), price_usd_per_hour=0.68, billing_s=1.0).cost_usd(1800) == 0.34
+
+
+@given(curves, st.lists(st.floats(0, 3000), min_size=1, max_size=4))
+def test_asking_later_costs_no_probability(curve, starts):
+    wanted = slot(curve)
+    delay = latest_submission(wanted, starts)
+    assert 0 <= delay <= min(starts)
+    assert all(curve.by(s - delay) >= curve.by(s) - 2e-3 for s in starts)
+
+
+def test_offers_carry_the_probabilities_of_the_history():
+    catalog = load_catalog(DATA / "sites.toml")
+    known = forecast(make_log(500, seed=1), 1e9)
+    offers = offer_slots(
+        catalog, {("mayhem", "default"): known}, OfferRequest(procs=16, count=4, until_s=7200.0)
+    )
+    mayhem = next(o for o in offers if o.site == "mayhem")
+    assert mayhem.curve.by(1800) == pytest.approx(float(known.probability(16, 7200, 1800)))
+    assert not next(o for o in offers if o.site == "mercury").curve.probabilities.any()
+    assert {o.procs for o in offers if o.site == "ec2"} == {16}
+    assert len({o.id for o in offers}) == len(offers)
+    for offer in offers:
+        offer.curve.check()
+
+
+def test_trajectory_takes_the_latest_instant_that_is_sure_enough():
+    waits = QueueForecast(waits_s=np.sort(make_log(400, seed=1).wait_s), since_s=0.0)
+    wanted = Reservation(procs=4, walltime_s=3600.0, start_by_s=21600.0, probability=0.9)
+    path = trajectory(waits, wanted)
+    assert len(path.submit_s) == 721
+    enough = np.flatnonzero(path.probabilities >= 0.9)
+    assert path.chosen == enough[-1]
+    assert path.walltimes_s[path.chosen] == 3600 + 21600 - path.submit_s[path.chosen]
+    assert path.probabilities[0] == pytest.approx(float(waits.probability(4, 0, 21600)))
+
+
+def test_a_reservation_that_cannot_be_had_gets_the_best_offer():
+    waits = QueueForecast(waits_s=np.sort(make_log(400, seed=1).wait_s), since_s=0.0)
+    path = trajectory(
+        waits, Reservation(procs=4, walltime_s=3600.0, start_by_s=600.0, probability=0.99)
+    )
+    assert path.chosen is None
+    assert path.best == 0
+    limited = Reservation(
+        procs=4, walltime_s=3600.0, start_by_s=21600.0, probability=0.5, max_walltime_s=7200.0
+    )
+    assert not trajectory(waits, limited).probabilities[:600].any()
+    with pytest.raises(InputError):
+        trajectory(waits, Reservation(procs=4, walltime_s=1.0, start_by_s=-1.0, probability=0.5))

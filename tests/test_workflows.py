@@ -1,0 +1,137 @@
+"""Workflows and sets: what is read, what is refused."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernel.errors import InputError
+from tests.conftest import DATA
+from workflows.dag import Task, make_workflow
+from workflows.load import load_workflow
+from workflows.sets import load_set
+from workflows.wfformat import read_wfformat, write_wfformat
+
+
+@st.composite
+def dags(draw, most=12):
+    """Random workflows: every task's parents stand before it."""
+    count = draw(st.integers(1, most))
+    tasks = []
+    for n in range(count):
+        parents = draw(st.sets(st.integers(0, n - 1), max_size=3)) if n else set()
+        tasks.append(
+            Task(
+                id=f"t{n}",
+                runtime_s=draw(st.integers(0, 100)),
+                procs=draw(st.integers(1, 4)),
+                parents=tuple(f"t{p}" for p in sorted(parents)),
+                inputs=tuple(f"f{p}" for p in sorted(parents)),
+                outputs=(f"f{n}",),
+            )
+        )
+    return make_workflow(
+        "random", tasks, {f"f{n}": float(draw(st.integers(0, 50))) for n in range(count)}
+    )
+
+
+@given(dags())
+def test_order_respects_parents_and_round_trip_keeps_everything(workflow):
+    position = {task_id: index for index, task_id in enumerate(workflow.order)}
+    assert len(position) == len(workflow.tasks)
+    for task in workflow.tasks.values():
+        assert all(position[parent] < position[task.id] for parent in task.parents)
+    copy = read_wfformat(json.loads(json.dumps(write_wfformat(workflow))), "x")
+    assert (copy.tasks, copy.file_mib) == (workflow.tasks, workflow.file_mib)
+
+
+def test_lead_is_the_papers():
+    lead = load_workflow(DATA / "lead.json")
+    assert lead.critical_path_s(bandwidth_mib_s=10.0) == pytest.approx(5224, abs=1)
+    assert lead.width == 16
+    assert lead.tasks["wrf"].runtime_s > 75 * 60
+
+
+def test_cycles_and_wrong_tasks_are_refused():
+    a, b = Task(id="a", runtime_s=1, parents=("b",)), Task(id="b", runtime_s=1, parents=("a",))
+    with pytest.raises(InputError, match=r"cycle: \w → \w → \w"):
+        make_workflow("w", [a, b])
+    for bad in (
+        [Task(id="a", runtime_s=-1)],
+        [Task(id="a", runtime_s=float("nan"))],
+        [Task(id="a", runtime_s=1, procs=0)],
+        [Task(id="a", runtime_s=1, parents=("z",))],
+        [Task(id="a", runtime_s=1), Task(id="a", runtime_s=2)],
+        [],
+    ):
+        with pytest.raises(InputError):
+            make_workflow("w", bad)
+
+
+def test_recorded_workflows_are_read(shared):
+    for path in sorted((shared / "workflows" / "wfformat").iterdir()):
+        workflow = load_workflow(path)
+        assert len(workflow.order) == len(workflow.tasks) > 1
+        assert workflow.critical_path_s() > 0
+
+
+def test_a_task_without_run_time_is_named(write):
+    document = write_wfformat(load_workflow(DATA / "lead.json"))
+    del document["workflow"]["execution"]["tasks"][5]["runtimeInSeconds"]
+    with pytest.raises(InputError, match=r"broken.json: task 'wrf': has no run time"):
+        load_workflow(write("broken.json", json.dumps(document)))
+
+
+def test_a_set_names_its_workflows_apart_and_rounds_the_fraction_up():
+    wanted, sites = load_set(DATA / "lead-storm.yaml")
+    assert (len(wanted.workflows), wanted.needed, wanted.deadline_s) == (8, 6, 7200)
+    assert len({w.name for w in wanted.workflows}) == 8
+    assert sites.endswith("sites.toml")
+
+
+SET = """
+name: s
+deadline: {deadline}
+{more}
+workflows:
+  - name: w
+    tasks: [{{id: a, runtime_s: 1}}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("deadline", "more", "message"),
+    [
+        ("2h", "fraction: 5/4", "fraction: .*not in"),
+        ("2h", "fraction: .5\nat_least: 1", "not both"),
+        ("2h", "at_least: 3", "at_least is 3 of 1"),
+        ("2h", "probability: 1.5", "probability: .*outside"),
+        ("2h", "colour: red", "colour: Extra inputs"),
+        ("0s", "", "deadline: .*in the past"),
+        ("2001-01-01T00:00:00Z", "", "deadline: .*in the past"),
+        ("2001-01-01T00:00:00", "", "time zone"),
+        ("soon", "", "deadline: 'soon' is no duration"),
+        ("2h", "budget_usd: -1", "budget_usd"),
+    ],
+)
+def test_wrong_sets_are_refused_with_the_field(write, deadline, more, message):
+    path = write("set.yaml", SET.format(deadline=deadline, more=more))
+    with pytest.raises(InputError, match=message) as caught:
+        load_set(path)
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "name: [",
+        "- a\n- b",
+        '{"name": "x"',
+        "workflows:\n  - {file: nowhere.json}\nname: x\ndeadline: 2h",
+    ],
+)
+def test_cut_off_and_empty_sets_are_refused(write, text):
+    with pytest.raises(InputError, match=r"set\.yaml|nowhere"):
+        load_set(write("set.yaml", text))
