@@ -9,7 +9,7 @@ from planner.deadlines import latest_finishes
 from planner.draft import Draft
 from planner.plan import Placement
 from planner.snapshot import TaskKey
-from vgrid.slot import Slot
+from vgrid.slot import Slot, StartCurve
 
 _LEVELS = (0.5, 0.75, 0.9, 0.97, 1.0)  # shares of a slot's best start probability that are tried
 _EQUAL = 0.005  # probabilities closer than this count as equal: the earlier end decides
@@ -32,10 +32,10 @@ def candidates(
     task = draft.snapshot.task(key)
     taken = {p.slot for p in draft.copies.get(workflow, {}).get(task_id, ())}
     copy = len(taken)
-    tried: set[tuple[str, float, int]] = set()
+    tried: set[tuple[str, int, StartCurve]] = set()
     for slot in slots:
         calendar = draft.calendars[slot.id]
-        twin = (slot.shared if slot.shared != slot.id else slot.site, slot.up, slot.procs)
+        twin = (slot.site, slot.procs, slot.curve)
         if slot.id in taken or task.procs > slot.procs or (calendar.empty and twin in tried):
             continue
         if calendar.empty:

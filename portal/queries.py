@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from os import cpu_count
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +17,14 @@ from kernel.errors import InputError
 from kernel.units import format_duration, format_instant
 from portal.operations import Instant, open_history
 from portal.progress import console
-from qbets.backtest import BacktestRow
-from qbets.backtest import backtest as run_backtest
+from qbets.backtest import BacktestRow, Trial, backtest
 from qbets.forecast import Bound, QueueForecast, forecast
-from qbets.predictor import METHODS
+from qbets.predictor import Settings
 from traces.history import history_name
 from traces.records import JobLog
 from vgrid.varq import Reservation, Trajectory
+
+WAYS = ("log", "queue", "cluster")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,51 +38,66 @@ class AskedQueue:
     @property
     def since(self) -> str:
         """RFC 3339 of the oldest history that still applies."""
-        return format_instant(self.log.unix_start_s + self.forecast.since_s)
+        return self.instant(self.forecast.since_s)
+
+    def instant(self, log_s: float) -> str:
+        """RFC 3339 of an instant of the log's clock."""
+        return format_instant(self.log.unix_start_s + log_s)
 
 
 def ask_queue(
-    history: Path, queue: str | None, at: Instant, method: str, format_name: str | None
+    history: Path, queue: str | None, at: Instant, settings: Settings, format_name: str | None
 ) -> AskedQueue:
     """Open a history and learn from it what was known at an instant."""
-    _check_method(method)
+    settings.check()
     log = open_history(history, format_name).only_queue(queue)
     at_s = log.instant(at)
-    return AskedQueue(log=log, at_s=at_s, forecast=forecast(log, at_s, method))
-
-
-def _check_method(method: str) -> None:
-    if method not in METHODS:
-        raise InputError(
-            f"unknown method '{method}'", where="--method", fix=f"known: {', '.join(METHODS)}"
-        )
+    return AskedQueue(log=log, at_s=at_s, forecast=forecast(log, at_s, settings))
 
 
 def bound_text(answer: Bound, asked: AskedQueue) -> str:
-    """GETBOUND in a sentence."""
+    """GETBOUND in a sentence, and what stands beside it."""
     if answer.bound_s is None:
         return f"No bound can be given: {answer.reason}."
     return (
         f"A job like this waits at most {format_duration(answer.bound_s)} ({answer.bound_s:.0f} s) with probability "
         f"{answer.probability}, stated with confidence {answer.confidence} from {answer.jobs} waits since {asked.since}."
+        + _downtime_text(asked)
     )
 
 
+def _downtime_text(asked: AskedQueue) -> str:
+    stall = asked.forecast.downtime
+    if stall is None:
+        return ""
+    return f"\nThe queue may be down: nothing has started since {asked.instant(stall.since_s)}, {stall.submissions} jobs came."
+
+
 def probability_json(
-    asked: AskedQueue, chance: float, within_s: float, confidence: float
+    asked: AskedQueue, chance: float, within_s: float, jobs: int
 ) -> dict[str, Any]:
     """``vgrads probability --json``."""
+    settings = asked.forecast.settings
     return {
-        "probability": chance, "within_s": within_s, "confidence": confidence, "method": asked.forecast.method,
-        "jobs": len(asked.forecast.waits_s), "since": asked.since,
+        "probability": chance, "within_s": within_s, "confidence": settings.confidence, "method": settings.method,
+        "jobs": jobs, "since": asked.since, "downtime": downtime_json(asked),
     }  # fmt: skip
 
 
-def probability_text(answer: dict[str, Any]) -> str:
+def downtime_json(asked: AskedQueue) -> dict[str, Any] | None:
+    """The present stall of the queue, if there is one."""
+    stall = asked.forecast.downtime
+    return (
+        {"since": asked.instant(stall.since_s), "submissions": stall.submissions} if stall else None
+    )
+
+
+def probability_text(answer: dict[str, Any], asked: AskedQueue) -> str:
     """GETPROB in a sentence."""
     return (
         f"A job like this starts within {format_duration(answer['within_s'])} with probability {answer['probability']:.3f} "
         f"or more, stated with confidence {answer['confidence']} from {answer['jobs']} waits."
+        + _downtime_text(asked)
     )
 
 
@@ -98,31 +116,54 @@ def trajectory_text(path: Trajectory, wanted: Reservation) -> str:
     )
 
 
-def backtest_all(
-    histories: Sequence[Path],
-    by: str,
-    method: str,
-    levels: tuple[float, float],
-    format_name: str | None,
-) -> list[BacktestRow]:
-    """Backtest every log, as a whole or queue by queue, with a progress bar on the terminal."""
-    _check_method(method)
-    if by not in ("log", "queue"):
-        raise InputError(f"'{by}' is not one of log, queue", where="--by")
-    rows = []
-    for path in track(histories, "backtest", console=console(stderr=True), transient=True):
-        log = open_history(path, format_name)
-        for queue in [None] if by == "log" else _queues(log):
-            part = log.only_queue(queue)
-            name = "*" if queue is None else log.queue_names.get(queue, str(queue))
-            rows.append(run_backtest(part, history_name(path), name, method, *levels))
-    return rows
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """One history to backtest, in a process of its own."""
+
+    path: Path
+    by: str
+    settings: Settings
+    format_name: str | None
+
+
+def backtest_all(works: Sequence[Work]) -> Iterator[list[Trial]]:
+    """Backtest every history, in parallel over cores, with a progress bar; in the order given."""
+    for work in works:
+        work.settings.check()
+        if work.by not in WAYS:
+            raise InputError(f"'{work.by}' is not one of {', '.join(WAYS)}", where="--by")
+    bar = console(stderr=True)
+    if len(works) == 1:
+        yield from track(map(_trials, works), "backtest", total=1, console=bar, transient=True)
+        return
+    with ProcessPoolExecutor(min(len(works), cpu_count() or 1)) as pool:
+        yield from track(
+            pool.map(_trials, works), "backtest", total=len(works), console=bar, transient=True
+        )
+
+
+def _trials(work: Work) -> list[Trial]:
+    log = open_history(work.path, work.format_name)
+    name = history_name(work.path)
+    if work.by != "queue":
+        return [backtest(log, name, "*", work.settings)]
+    return [
+        backtest(log.only_queue(code), name, log.queue_names.get(code, str(code)), work.settings)
+        for code in _queues(log)
+    ]
 
 
 def _queues(log: JobLog) -> list[int]:
     """Queue numbers, the busiest first."""
     codes = log.queue.tolist()
     return sorted(set(codes), key=lambda code: -codes.count(code))
+
+
+def backtest_rows(trials: Sequence[Trial], by: str) -> list[BacktestRow]:
+    """Lines of the table."""
+    if by == "cluster":
+        return [row for trial in trials for row in trial.cluster_rows()]
+    return [trial.row() for trial in trials]
 
 
 def backtest_table(rows: Sequence[BacktestRow]) -> Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -71,7 +72,7 @@ def bound_json(bound: Bound, since: str) -> Json:
     """``vgrads bound --json``."""
     return {
         "bound_s": bound.bound_s, "probability": bound.probability, "confidence": bound.confidence,
-        "method": bound.method, "jobs": bound.jobs, "since": since, "reason": bound.reason,
+        "method": bound.method, "jobs": bound.jobs, "since": since, "cluster": asdict(bound.cluster), "reason": bound.reason,
     }  # fmt: skip
 
 

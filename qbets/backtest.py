@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qbets.predictor import QueuePredictor, replay
+from qbets.clusters import SIZES, bin_of
+from qbets.predictor import QueuePredictor, Settings
+from qbets.replay import replay
 from traces.records import JobLog
 
 WINDOW = 500  # consecutive scored jobs over which the worst coverage is looked for
@@ -35,6 +37,7 @@ class BacktestRow:
     median_ratio: float | None
     quick_bounded: float | None
     change_points: int
+    downtimes: int
     seconds: float
     jobs_per_s: float
 
@@ -42,29 +45,68 @@ class BacktestRow:
         return asdict(self)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """A whole backtest of one history: the bound that every job was given, and what was found."""
+
+    history: str
+    queue: str
+    log: JobLog
+    issued_s: NDArray[np.float64]
+    predictor: QueuePredictor
+    seconds: float
+
+    @property
+    def scored(self) -> NDArray[np.bool_]:
+        """Every started job that was given a bound: all of them from the first on."""
+        return self.log.started & ~np.isnan(self.issued_s)
+
+    def row(self) -> BacktestRow:
+        """The line of the table for all jobs."""
+        return self._row(self.queue, np.ones(len(self.log), dtype=bool))
+
+    def cluster_rows(self) -> list[BacktestRow]:
+        """A line for each cluster as it stood at the end; sizes without what the user had waiting."""
+        size = SIZES[self.predictor.settings.cluster_size]
+        shapes = zip(self.log.procs.tolist(), self.log.request_s.tolist(), strict=True)
+        edges = self.predictor.edges
+        bins = np.array([bin_of(edges, size(procs, request_s, 0)) for procs, request_s in shapes])
+        names = [f"{self.queue} ≤ {edge:g}" for edge in edges] + [
+            f"{self.queue} > {edges[-1]:g}" if edges else self.queue
+        ]
+        return [
+            self._row(name, bins == index)
+            for index, name in enumerate(names)
+            if (bins == index).any()
+        ]
+
+    def _row(self, name: str, part: NDArray[np.bool_]) -> BacktestRow:
+        scored, started, settings = (
+            self.scored & part,
+            self.log.started & part,
+            self.predictor.settings,
+        )
+        measures = score(self.log.wait_s[scored], self.issued_s[scored], settings.quantile)
+        return BacktestRow(
+            history=self.history, queue=name, method=settings.method, jobs=int(started.sum()),
+            scored=int(scored.sum()), unscored=int(started.sum() - scored.sum()),
+            withdrawn=int((part & ~self.log.started).sum()), change_points=len(self.predictor.change_points),
+            downtimes=len(self.predictor.downtime.past), seconds=self.seconds,
+            jobs_per_s=len(self.log) / max(self.seconds, 1e-9), **measures,
+        )  # fmt: skip
+
+
 def backtest(
-    log: JobLog,
-    history: str,
-    queue: str = "*",
-    method: str = "bmbp",
-    quantile: float = 0.95,
-    confidence: float = 0.95,
-) -> BacktestRow:
-    """Replay ``log`` and score every started job from the first that was given a bound."""
+    log: JobLog, history: str, queue: str = "*", settings: Settings | None = None
+) -> Trial:
+    """Replay ``log`` with nothing known before its time."""
     begin = time.perf_counter()
-    predictor = QueuePredictor(quantile, confidence)
-    issued = np.array(
-        [np.nan if b is None else b for b in replay(log, predictor)], dtype=np.float64
-    )
+    predictor = QueuePredictor(settings or Settings())
+    issued = replay(log, predictor)
     seconds = time.perf_counter() - begin
-    scored = log.started & ~np.isnan(issued)
-    measures = score(log.wait_s[scored], issued[scored], quantile)
-    return BacktestRow(
-        history=history, queue=queue, method=method, jobs=int(log.started.sum()), scored=int(scored.sum()),
-        unscored=int(log.started.sum() - scored.sum()), withdrawn=int((~log.started).sum()),
-        change_points=len(predictor.change_points), seconds=seconds, jobs_per_s=len(log) / max(seconds, 1e-9),
-        **measures,
-    )  # fmt: skip
+    return Trial(
+        history=history, queue=queue, log=log, issued_s=issued, predictor=predictor, seconds=seconds
+    )
 
 
 def score(

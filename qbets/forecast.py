@@ -7,9 +7,22 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from qbets.bounds import minimum_history, probability_within, rank_table
-from qbets.predictor import QueuePredictor, learn
+from qbets.bounds import minimum_history, probability_within
+from qbets.clusters import SIZES, bin_of
+from qbets.downtime import Downtime
+from qbets.predictor import QueuePredictor, Settings
+from qbets.replay import learn
+from qbets.stream import bounds_of
 from traces.records import JobLog
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster:
+    """Like jobs: by what size, from (exclusive) and up to (inclusive) which value of it."""
+
+    by: str
+    above: float | None
+    up_to: float | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,50 +35,77 @@ class Bound:
     method: str
     jobs: int
     since_s: float
+    cluster: Cluster
     reason: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class QueueForecast:
-    """The waits that still apply, ascending, and the instant of the last change point."""
+    """For each cluster the waits that still apply, ascending, and since when; clusters by size.
 
-    waits_s: NDArray[np.float64]
+    ``ahead`` is, in every question, the number of jobs that the asker has waiting in the queue.
+    """
+
+    edges: tuple[float, ...]
+    waits_s: tuple[NDArray[np.float64], ...]
     since_s: float
-    method: str = "bmbp"
+    settings: Settings
+    downtime: Downtime | None = None
 
-    def group(self, procs: int, walltime_s: float) -> int:
-        """Number of the group of like jobs that this shape belongs to."""
-        return 0
+    def group(self, procs: int, walltime_s: float, ahead: int = 0) -> int:
+        """Number of the cluster that a job of this shape belongs to."""
+        return bin_of(self.edges, SIZES[self.settings.cluster_size](procs, walltime_s, ahead))
+
+    def waits(self, procs: int, walltime_s: float, ahead: int = 0) -> NDArray[np.float64]:
+        """The waits, ascending, that speak about a job of this shape."""
+        return self.waits_s[self.group(procs, walltime_s, ahead)]
 
     def bound(
         self, procs: int, walltime_s: float, probability: float, confidence: float = 0.95
     ) -> Bound:
         """With this confidence a job like this waits no longer with this probability."""
-        count = len(self.waits_s)
-        rank = int(rank_table(probability, confidence, count)[count])
+        group = self.group(procs, walltime_s)
+        waits = self.waits_s[group]
+        bound = float(bounds_of(waits, probability, confidence))
         needed = minimum_history(probability, confidence)
+        edges = (None, *self.edges, None)
         return Bound(
-            bound_s=float(self.waits_s[rank - 1]) if rank <= count else None,
-            probability=probability, confidence=confidence, method=self.method, jobs=count, since_s=self.since_s,
-            reason=f"{needed} waits needed, {count} known" if rank > count else None,
+            bound_s=None if np.isnan(bound) else bound, probability=probability, confidence=confidence,
+            method=self.settings.method, jobs=len(waits), since_s=self.since_s,
+            cluster=Cluster(by=self.settings.cluster_size, above=edges[group], up_to=edges[group + 1]),
+            reason=f"{needed} waits needed, {len(waits)} known" if np.isnan(bound) else None,
         )  # fmt: skip
 
+    def bounds(
+        self, procs: int, walltime_s: float, probabilities: ArrayLike, confidence: float = 0.95
+    ) -> NDArray[np.float64]:
+        """GETBOUND for many probabilities at once; NaN where history is too short. Same shape back."""
+        return bounds_of(self.waits(procs, walltime_s), probabilities, confidence)
+
     def probability(
-        self, procs: int, walltime_s: float, within_s: ArrayLike, confidence: float = 0.95
+        self,
+        procs: int,
+        walltime_s: float,
+        within_s: ArrayLike,
+        confidence: float = 0.95,
+        ahead: int = 0,
     ) -> NDArray[np.float64]:
         """With this confidence the least probability of waiting at most ``within_s``; same shape."""
-        known = np.searchsorted(self.waits_s, np.asarray(within_s, dtype=np.float64), side="right")
-        return probability_within(known, len(self.waits_s), confidence)
+        waits = self.waits(procs, walltime_s, ahead)
+        known = np.searchsorted(waits, np.asarray(within_s, dtype=np.float64), side="right")
+        return probability_within(known, len(waits), confidence)
 
 
-def forecast(
-    log: JobLog,
-    at_s: float,
-    method: str = "bmbp",
-    probability: float = 0.95,
-    confidence: float = 0.95,
-) -> QueueForecast:
-    """What was known at ``at_s``: change points are found with this probability and confidence."""
-    predictor: QueuePredictor = learn(log, probability, confidence, at_s)
-    since = predictor.change_points[-1] if predictor.change_points else float(log.submit_s[0])
-    return QueueForecast(waits_s=predictor.stream.sorted_waits, since_s=since, method=method)
+def freeze(predictor: QueuePredictor, first_s: float) -> QueueForecast:
+    """What a predictor knows now; ``first_s`` is the beginning of its history."""
+    changes = predictor.change_points
+    return QueueForecast(
+        edges=tuple(predictor.edges), waits_s=tuple(stream.sorted_waits for stream in predictor.streams),
+        since_s=changes[-1] if changes else first_s, settings=predictor.settings,
+        downtime=predictor.downtime.at(predictor.now_s),
+    )  # fmt: skip
+
+
+def forecast(log: JobLog, at_s: float, settings: Settings | None = None) -> QueueForecast:
+    """What was known at ``at_s``; change points are judged at the settings' quantile."""
+    return freeze(learn(log, settings or Settings(), at_s), float(log.submit_s[0]))

@@ -2,121 +2,198 @@
 
 A miss is judged against the bound issued at submission, at the moment when it is certain: when a
 job starts later than its bound, or when it is still waiting past it (an early miss: a stalled queue
-shows only its short waits). A job withdrawn while waiting tells only that its wait would have been
-longer; it counts as a miss if it had outlived its bound, and never as a wait.
+shows only its short waits). A job withdrawn while waiting is right-censored: it counts as a miss if it
+had outlived its bound, and never as a wait, because taking the time until it was given up for a wait
+would pull the bound down.
+
+``bmbp`` keeps one stream a queue; ``qbets`` one for each cluster of like jobs.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+import math
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
 
 from kernel.errors import InputError
-from qbets.stream import WaitStream
-from traces.records import JobLog
+from qbets.arrays import Array, Arrays
+from qbets.clusters import SIZES, bin_of, find_edges
+from qbets.downtime import DowntimeWatch
+from qbets.stream import Known, WaitStream
 
-METHODS = ("bmbp", "qbets")
-_SUBMIT, _LEAVE = 0, 1
+METHODS = {"bmbp": "none", "qbets": "backlog"}
+"""Method → the size that jobs are clustered by."""
+_FIRST_BINNING = 1000  # waits before the first binning, and at least as many between two
+_GROWTH = 0.25  # share by which the history grows before it is binned again
+_PER_BIN = 2  # least history of a bin, in units of the minimum history
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What a predictor promises and how it groups jobs. ``size`` None: as the method says."""
+
+    method: str = "qbets"
+    quantile: float = 0.95
+    confidence: float = 0.95
+    arrays: bool = True
+    size: str | None = None
+
+    @property
+    def cluster_size(self) -> str:
+        return self.size or METHODS[self.method]
+
+    def check(self) -> None:
+        """InputError for a method or size that does not exist."""
+        if self.method not in METHODS:
+            raise InputError(
+                f"unknown method '{self.method}'",
+                where="method",
+                fix=f"known: {', '.join(METHODS)}",
+            )
+        if self.cluster_size not in SIZES:
+            raise InputError(
+                f"unknown size '{self.size}'", where="size", fix=f"known: {', '.join(SIZES)}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A job as it is known at submission; −1 where something is not."""
+
+    procs: int = 1
+    request_s: float = -1.0
+    user: int = -1
 
 
 @dataclass(slots=True)
-class _Waiting:
+class Waiting:
+    """A job in the queue and the bound that it was given."""
+
     submit_s: float
     bound_s: float | None
+    size: float
+    user: int
+    array: Array
     judged: bool = False
 
 
 class QueuePredictor:
     """Fed with what happens in one queue, in time order; asked for bounds at any moment."""
 
-    def __init__(self, quantile: float = 0.95, confidence: float = 0.95) -> None:
-        self.stream = WaitStream(quantile, confidence)
+    def __init__(self, settings: Settings) -> None:
+        settings.check()
+        self.settings = settings
+        self.edges: list[float] = []
+        self.streams = [self._stream(())]
         self.change_points: list[float] = []
-        self._now = -np.inf
-        self._waiting: dict[int, _Waiting] = {}
+        self.downtime = DowntimeWatch()
+        self.now_s = -math.inf
+        self.waiting: dict[int, Waiting] = {}
+        self.ahead: Counter[int] = Counter()
+        self.arrays = Arrays()
+        self.sequence = 0
+        self.next_binning = _FIRST_BINNING
+        self._size_by = settings.cluster_size
         self._expiries: list[tuple[float, int]] = []
 
-    def submit(self, job: int, at_s: float) -> float | None:
+    def _stream(self, known: tuple[Known, ...] | list[Known]) -> WaitStream:
+        return WaitStream(self.settings.quantile, self.settings.confidence, known)
+
+    def submit(self, job: int, at_s: float, arrival: Arrival) -> float | None:
         """A job enters the queue: the bound on its wait, None while history is too short."""
         self.advance(at_s)
-        bound = self.stream.bound
-        self._waiting[job] = _Waiting(at_s, bound)
-        if bound is not None:
-            heapq.heappush(self._expiries, (at_s + bound, job))
+        size = SIZES[self._size_by](arrival.procs, arrival.request_s, self.ahead[arrival.user])
+        bound = self.streams[bin_of(self.edges, size)].bound
+        array = self._array(arrival, at_s)
+        self.expect(job, Waiting(at_s, bound, size, arrival.user, array))
+        if arrival.user >= 0:
+            self.ahead[arrival.user] += 1
+        self.downtime.submitted()
         return bound
+
+    def expect(self, job: int, waiting: Waiting) -> None:
+        """Keep a job as waiting, with the instant at which its bound will be missed."""
+        self.waiting[job] = waiting
+        if waiting.bound_s is not None and not waiting.judged:
+            heapq.heappush(self._expiries, (waiting.submit_s + waiting.bound_s, job))
+
+    def _array(self, arrival: Arrival, at_s: float) -> Array:
+        if not self.settings.arrays or arrival.user < 0:
+            return Array(at_s)
+        return self.arrays.join((arrival.user, arrival.procs, arrival.request_s), at_s)
 
     def start(self, job: int, at_s: float) -> None:
         """A job leaves the queue by starting: its wait is known now."""
         self.advance(at_s)
-        waiting = self._waiting.pop(job)
+        waiting = self._leave(job)
+        self.downtime.started(at_s)
         if waiting.bound_s is not None and not waiting.judged:
-            self._judge(False, at_s)
-        self.stream.add(at_s - waiting.submit_s)
+            self._judge(waiting, False, at_s)
+        if waiting.array.counts(at_s):
+            known = Known(self.sequence, at_s - waiting.submit_s, waiting.size)
+            self.sequence += 1
+            self.streams[bin_of(self.edges, waiting.size)].add(known)
+            if self.sequence >= self.next_binning:
+                self._bin_again()
 
     def withdraw(self, job: int, at_s: float) -> None:
         """A job leaves the queue without ever starting."""
         self.advance(at_s)
-        del self._waiting[job]
+        self._leave(job)
+
+    def _leave(self, job: int) -> Waiting:
+        waiting = self.waiting.pop(job)
+        if waiting.user >= 0:
+            self.ahead[waiting.user] -= 1
+            if not self.ahead[waiting.user]:
+                del self.ahead[waiting.user]
+        return waiting
 
     def advance(self, at_s: float) -> None:
         """Time passes; jobs that have now waited longer than their bound are misses."""
-        if at_s < self._now:
-            raise InputError(f"the clock runs backwards: {at_s} after {self._now}")
-        self._now = at_s
+        if at_s < self.now_s:
+            raise InputError(f"the clock runs backwards: {at_s} after {self.now_s}")
+        self.now_s = at_s
         while self._expiries and self._expiries[0][0] < at_s:
             expiry, job = heapq.heappop(self._expiries)
-            waiting = self._waiting.get(job)
+            waiting = self.waiting.get(job)
             if waiting is not None:
                 waiting.judged = True
-                self._judge(True, expiry)
+                self._judge(waiting, True, expiry)
 
-    def _judge(self, missed: bool, at_s: float) -> None:
-        if self.stream.judge(missed):
+    def _judge(self, waiting: Waiting, missed: bool, at_s: float) -> None:
+        if not waiting.array.may_vote(missed):
+            return
+        if self.streams[bin_of(self.edges, waiting.size)].judge(missed):
             self.change_points.append(at_s)
 
+    def _bin_again(self) -> None:
+        """Find the clusters anew from the history that still applies, and deal it out to them."""
+        known = sorted(k for stream in self.streams for k in stream.known)
+        self.next_binning = self.sequence + max(_FIRST_BINNING, int(_GROWTH * len(known)))
+        self.arrays.forget(self.now_s)
+        if self.settings.cluster_size == "none":
+            return
+        table = np.array(known)
+        minimum = _PER_BIN * self.streams[0].minimum
+        self.edges = find_edges(table[:, 2], table[:, 1], minimum)
+        dealt: list[list[Known]] = [[] for _ in range(len(self.edges) + 1)]
+        for entry in known:
+            dealt[bin_of(self.edges, entry.size)].append(entry)
+        self.streams = [self._stream(part) for part in dealt]
 
-def queue_events(log: JobLog, until_s: float = np.inf) -> Iterator[tuple[float, int, int]]:
-    """``(time, kind, row)`` in time order, submissions first among simultaneous ones.
-
-    Submissions first: whoever submits at the very second in which another job starts does not know
-    that yet.
-    """
-    rows = np.arange(len(log))
-    times = np.concatenate([log.submit_s, log.start_s])
-    kinds = np.repeat([_SUBMIT, _LEAVE], len(log))
-    order = np.lexsort((np.concatenate([rows, rows]), kinds, times))
-    order = order[times[order] <= until_s]
-    return zip(
-        times[order].tolist(),
-        kinds[order].tolist(),
-        np.concatenate([rows, rows])[order].tolist(),
-        strict=True,
-    )
-
-
-def replay(log: JobLog, predictor: QueuePredictor, until_s: float = np.inf) -> list[float | None]:
-    """Feed a history up to an instant; the bounds issued to each job submitted by then."""
-    issued: list[float | None] = []
-    started = log.started.tolist()
-    for at_s, kind, row in queue_events(log, until_s):
-        if kind == _SUBMIT:
-            issued.append(predictor.submit(row, at_s))
-        elif started[row]:
-            predictor.start(row, at_s)
-        else:
-            predictor.withdraw(row, at_s)
-    if np.isfinite(until_s):
-        predictor.advance(max(until_s, predictor._now))
-    return issued
-
-
-def learn(
-    log: JobLog, quantile: float, confidence: float, until_s: float = np.inf
-) -> QueuePredictor:
-    """A predictor that knows everything that had become known by ``until_s``."""
-    predictor = QueuePredictor(quantile, confidence)
-    replay(log, predictor, until_s)
-    return predictor
+    def check(self) -> None:
+        """Every stream holds its own sizes only; who waits is counted; nobody expired unnoticed."""
+        for index, stream in enumerate(self.streams):
+            stream.check()
+            if any(bin_of(self.edges, k.size) != index for k in stream.known):
+                raise AssertionError(f"stream {index} holds sizes outside of {self.edges}")
+        users = Counter(w.user for w in self.waiting.values() if w.user >= 0)
+        if users != self.ahead:
+            raise AssertionError(f"{self.ahead} wait by count, {users} in fact")
+        for job, w in self.waiting.items():
+            if w.bound_s is not None and not w.judged and w.submit_s + w.bound_s < self.now_s:
+                raise AssertionError(f"job {job} has outlived its bound unnoticed")

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
+from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,43 +21,51 @@ from qbets.changepoint import WINDOW, change_run
 _SHORTEST_RUN = 3  # run_length() is never below this, so shorter runs need no autocorrelation
 
 
+class Known(NamedTuple):
+    """A wait that became known: when (a sequence number), how long, of a job of which size."""
+
+    sequence: int
+    wait_s: float
+    size: float
+
+
 class WaitStream:
     """Waits of one stream in the order in which they became known."""
 
-    def __init__(self, quantile: float, confidence: float) -> None:
+    def __init__(self, quantile: float, confidence: float, known: Iterable[Known] = ()) -> None:
         self.quantile, self.confidence = quantile, confidence
         self.minimum = minimum_history(quantile, confidence)
-        self.changes = 0
-        self._ranks = rank_table(quantile, confidence, 0)
-        self._waits: deque[float] = deque()
-        self._recent: deque[float] = deque(maxlen=WINDOW)
+        self.known: deque[Known] = deque(known)
+        self.recent: deque[float] = deque((k.wait_s for k in self.known), maxlen=WINDOW)
+        self.old_left = 0  # waits from before the last change that are still in the history
+        self.run = 0  # misses in a row
+        self.run_waits = 0  # waits that became known since the run of misses began
+        self._ranks = rank_table(quantile, confidence, len(self.known))
         self._low: list[float] = []  # negated: a max-heap of the k smallest waits
         self._high: list[float] = []
-        self._old_left = 0  # waits from before the last change that are still in the history
-        self._run = 0
-        self._run_waits = 0  # waits that became known since the run of misses began
         self._sorted: NDArray[np.float64] | None = None
+        self._rebuild()
 
     def __len__(self) -> int:
-        return len(self._waits)
+        return len(self.known)
 
     @property
     def bound(self) -> float | None:
         """The upper bound in seconds; None while there are fewer waits than the minimum."""
-        return -self._low[0] if len(self._waits) >= self.minimum else None
+        return -self._low[0] if len(self.known) >= self.minimum else None
 
-    def add(self, wait_s: float) -> None:
+    def add(self, known: Known) -> None:
         """One more wait became known. O(log n)."""
-        self._recent.append(wait_s)
-        self._waits.append(wait_s)
-        self._run_waits += self._run > 0
+        self.recent.append(known.wait_s)
+        self.known.append(known)
+        self.run_waits += self.run > 0
         self._sorted = None
-        if self._old_left:
-            self._old_left -= 1
-            self._waits.popleft()
+        if self.old_left:
+            self.old_left -= 1
+            self.known.popleft()
             self._rebuild()
         else:
-            self._insert(wait_s)
+            self._insert(known.wait_s)
 
     def judge(self, missed: bool) -> bool:
         """A bound was kept or missed. True when this miss makes a change point: history is cut.
@@ -63,23 +73,22 @@ class WaitStream:
         To be told before the wait itself is added, so that a run's waits are all counted to it.
         """
         if not missed:
-            self._run = self._run_waits = 0
+            self.run = self.run_waits = 0
             return False
-        self._run += 1
-        if self._run < _SHORTEST_RUN or len(self._waits) < self.minimum:
+        self.run += 1
+        if self.run < _SHORTEST_RUN or len(self.known) < self.minimum:
             return False
-        if self._run < change_run(self.quantile, np.array(self._recent)):
+        if self.run < change_run(self.quantile, np.array(self.recent)):
             return False
         self._cut()
         return True
 
     def _cut(self) -> None:
         """Keep the newest minimum history; what is older than the run slides out as news comes."""
-        while len(self._waits) > self.minimum:
-            self._waits.popleft()
-        self._old_left = max(0, self.minimum - self._run_waits)
-        self._run = self._run_waits = 0
-        self.changes += 1
+        while len(self.known) > self.minimum:
+            self.known.popleft()
+        self.old_left = max(0, self.minimum - self.run_waits)
+        self.run = self.run_waits = 0
         self._sorted = None
         self._rebuild()
 
@@ -91,7 +100,7 @@ class WaitStream:
         self._balance()
 
     def _balance(self) -> None:
-        count = len(self._waits)
+        count = len(self.known)
         if count >= len(self._ranks):
             self._ranks = rank_table(self.quantile, self.confidence, count)
         rank = min(int(self._ranks[count]), count)
@@ -101,22 +110,28 @@ class WaitStream:
             heapq.heappush(self._high, -heapq.heappop(self._low))
 
     def _rebuild(self) -> None:
-        self._low, self._high = [], list(self._waits)
-        heapq.heapify(self._high)
-        self._balance()
+        """Both heaps anew: a sorted list is a heap, and so is the negated rest read backwards."""
+        ordered = sorted(k.wait_s for k in self.known)
+        count = len(ordered)
+        if count >= len(self._ranks):
+            self._ranks = rank_table(self.quantile, self.confidence, count)
+        rank = min(int(self._ranks[count]), count)
+        self._low = [-wait_s for wait_s in reversed(ordered[:rank])]
+        self._high = ordered[rank:]
 
     @property
     def sorted_waits(self) -> NDArray[np.float64]:
         """The history in ascending order; sorted once after each change of it."""
         if self._sorted is None:
-            self._sorted = np.sort(np.array(self._waits, dtype=np.float64))
+            self._sorted = np.sort(
+                np.fromiter((k.wait_s for k in self.known), np.float64, len(self.known))
+            )
         return self._sorted
 
-    def bound_at(self, quantile: float, confidence: float | None = None) -> float | None:
-        """The upper bound on another quantile, from the same history."""
+    def bound_at(self, quantile: ArrayLike, confidence: float | None = None) -> NDArray[np.float64]:
+        """Upper bounds on any quantiles from the same history; NaN where it is too short."""
         level = self.confidence if confidence is None else confidence
-        rank = int(rank_table(quantile, level, len(self))[len(self)])
-        return float(self.sorted_waits[rank - 1]) if rank <= len(self) else None
+        return bounds_of(self.sorted_waits, quantile, level)
 
     def probability(self, within_s: ArrayLike) -> NDArray[np.float64]:
         """Lower confidence limit on P(wait ≤ d) for every d; any shape, same shape back."""
@@ -128,9 +143,25 @@ class WaitStream:
     def check(self) -> None:
         """Both heaps hold the history, the lower its smallest k, and k is the rank for n."""
         low, high = sorted(-w for w in self._low), sorted(self._high)
-        count = len(self._waits)
+        count = len(self.known)
         rank = min(int(rank_table(self.quantile, self.confidence, count)[count]), count)
-        if low + high != sorted(self._waits) or len(low) != rank:
-            raise AssertionError(f"heaps {low} | {high} for rank {rank} of {list(self._waits)}")
-        if not 0 <= self._old_left <= self.minimum:
-            raise AssertionError(f"{self._old_left} old waits of {self.minimum}")
+        if low + high != sorted(k.wait_s for k in self.known) or len(low) != rank:
+            raise AssertionError(f"heaps {low} | {high} for rank {rank} of {list(self.known)}")
+        heaps = all(
+            h[(i - 1) // 2] <= h[i] for h in (self._low, self._high) for i in range(1, len(h))
+        )
+        if not heaps or not 0 <= self.old_left <= self.minimum:
+            raise AssertionError(f"no heaps, or {self.old_left} old waits of {self.minimum}")
+
+
+def bounds_of(
+    ordered_s: NDArray[np.float64], quantile: ArrayLike, confidence: float
+) -> NDArray[np.float64]:
+    """Upper bounds on quantiles of an ascending history; NaN where it is too short. Any shape."""
+    levels = np.asarray(quantile, dtype=np.float64)
+    count = len(ordered_s)
+    ranks = np.array(
+        [rank_table(float(q), confidence, count)[count] for q in levels.ravel()], dtype=np.int64
+    )
+    padded = np.append(ordered_s, np.nan)
+    return padded[np.minimum(ranks - 1, count)].reshape(levels.shape)

@@ -73,6 +73,7 @@ def test_bound_and_probability_agree(vgrads, log):
     }
     assert set(chance) >= {"probability", "within_s", "confidence", "method", "jobs"}
     assert "waits at most" in vgrads("bound", log).out
+    assert bound["cluster"]["by"] == "backlog"
 
 
 def test_too_little_history_is_null_with_a_reason(vgrads, write):
@@ -238,7 +239,7 @@ def test_recorded_workflow_on_real_logs(vgrads, write, shared):
     }
     assert chances[8_000_000] != chances[12_000_000]
     for at, plan in plans.items():
-        slot = next(s for s in plan["slots"] if s["site"] == "kth")
+        slot = next(s for s in plan["slots"] if s["id"] == "kth-default-1")
         within = f"{slot['start_s'] - slot['submit_s']}s"
         known = vgrads("probability", swf / "KTH-SP2-1996-2.1-cln.swf.gz", "--at", at, "--procs", slot["procs"],
                        "--walltime", "24h", "--within", within, "--json").json  # fmt: skip
@@ -291,7 +292,7 @@ def test_a_cut_off_workflow_file_is_named_with_its_line(vgrads, write):
         (("bound", "LOG", "--probability", "1.5"), "--probability"),
         (("bound", "LOG", "--walltime", "soon"), "--walltime"),
         (("bound", "LOG", "--queue", "weekend"), "it has: default"),
-        (("bound", "LOG", "--method", "magic"), "known: bmbp"),
+        (("bound", "LOG", "--method", "magic"), "known: bmbp, qbets"),
         (("bound", "LOG", "--at", "noon"), "--at"),
         (("bound", "LOG", "--format", "xls"), "known: swf"),
         (("backtest", "LOG", "--by", "moon"), "--by"),

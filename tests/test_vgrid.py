@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from kernel.errors import InputError
 from qbets.forecast import QueueForecast, forecast
+from qbets.predictor import Settings
 from tests.conftest import DATA
 from tests.logs import make_log
 from vgrid.binding import latest_submission
@@ -108,6 +109,8 @@ def test_offers_carry_the_probabilities_of_the_history():
         catalog, {("mayhem", "default"): known}, OfferRequest(procs=16, count=4, until_s=7200.0)
     )
     mayhem = next(o for o in offers if o.site == "mayhem")
+    second = next(o for o in offers if o.id == "mayhem-default-2")
+    assert second.curve.by(1800) == pytest.approx(float(known.probability(16, 7200, 1800, ahead=1)))
     assert mayhem.curve.by(1800) == pytest.approx(float(known.probability(16, 7200, 1800)))
     assert not next(o for o in offers if o.site == "mercury").curve.probabilities.any()
     assert {o.procs for o in offers if o.site == "ec2"} == {16}
@@ -116,8 +119,13 @@ def test_offers_carry_the_probabilities_of_the_history():
         offer.curve.check()
 
 
+def plain_forecast():
+    waits = np.sort(make_log(400, seed=1).wait_s)
+    return QueueForecast(edges=(), waits_s=(waits,), since_s=0.0, settings=Settings())
+
+
 def test_trajectory_takes_the_latest_instant_that_is_sure_enough():
-    waits = QueueForecast(waits_s=np.sort(make_log(400, seed=1).wait_s), since_s=0.0)
+    waits = plain_forecast()
     wanted = Reservation(procs=4, walltime_s=3600.0, start_by_s=21600.0, probability=0.9)
     path = trajectory(waits, wanted)
     assert len(path.submit_s) == 721
@@ -128,7 +136,7 @@ def test_trajectory_takes_the_latest_instant_that_is_sure_enough():
 
 
 def test_a_reservation_that_cannot_be_had_gets_the_best_offer():
-    waits = QueueForecast(waits_s=np.sort(make_log(400, seed=1).wait_s), since_s=0.0)
+    waits = plain_forecast()
     path = trajectory(
         waits, Reservation(procs=4, walltime_s=3600.0, start_by_s=600.0, probability=0.99)
     )

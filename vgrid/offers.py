@@ -46,22 +46,34 @@ def offer_slots(catalog: Catalog, oracles: Oracles, request: OfferRequest) -> tu
 def _batch_offers(
     site: Site, queue: Queue, oracle: WaitOracle | None, request: OfferRequest
 ) -> list[Slot]:
+    """Equal slots; the n-th finds n − 1 of ours waiting before it and is less sure to come."""
     procs = _whole_nodes(min(request.procs, queue.max_procs), site, queue.max_procs)
     walltime_s = min(request.until_s, queue.max_walltime_s)
+    curves: dict[int, StartCurve] = {}
+    found = []
+    for ahead in range(min(queue.max_procs // procs, queue.max_jobs, request.count)):
+        group = oracle.group(procs, walltime_s, ahead) if oracle else 0
+        if group not in curves:
+            curves[group] = _queue_curve(
+                site, oracle, (procs, walltime_s, ahead), request.confidence
+            )
+        slot = _slot(
+            site, f"{site.name}-{queue.name}-{ahead + 1}", procs, curves[group], walltime_s
+        )
+        found.append(replace(slot, queue=queue.name, shared=f"{site.name}/{queue.name}"))
+    return found
+
+
+def _queue_curve(
+    site: Site, oracle: WaitOracle | None, shape: tuple[int, float, int], confidence: float
+) -> StartCurve:
+    """GETPROB from now on, for a job of this shape (processors, wall time, of ours ahead)."""
+    procs, walltime_s, ahead = shape
     times = np.arange(0.0, walltime_s, max(STEP_S, walltime_s / _CURVE_POINTS))
     if oracle is None:
-        chances = np.zeros_like(times)
-    else:
-        chances = (
-            oracle.probability(procs, walltime_s, times, request.confidence) * site.slot_acquire
-        )
-    curve = StartCurve(times + site.boot_s, np.maximum.accumulate(chances))
-    count = min(queue.max_procs // procs, queue.max_jobs, request.count)
-    slots = [
-        _slot(site, f"{site.name}-{queue.name}-{n}", procs, curve, walltime_s)
-        for n in range(1, count + 1)
-    ]
-    return [replace(slot, queue=queue.name, shared=f"{site.name}/{queue.name}") for slot in slots]
+        return StartCurve(times + site.boot_s, np.zeros_like(times))
+    chances = oracle.probability(procs, walltime_s, times, confidence, ahead) * site.slot_acquire
+    return StartCurve(times + site.boot_s, np.maximum.accumulate(chances))
 
 
 def _instant_offers(site: Site, request: OfferRequest) -> list[Slot]:

@@ -22,12 +22,18 @@ STEP_S = 30.0
 class WaitOracle(Protocol):
     """GETPROB of one queue, for one shape of job and many bounds at once."""
 
-    def group(self, procs: int, walltime_s: float) -> int:
+    def group(self, procs: int, walltime_s: float, ahead: int = 0) -> int:
         """Shapes with the same number get the same answers."""
 
     def probability(
-        self, procs: int, walltime_s: float, within_s: ArrayLike, confidence: float = 0.95
-    ) -> NDArray[np.float64]: ...
+        self,
+        procs: int,
+        walltime_s: float,
+        within_s: ArrayLike,
+        confidence: float = 0.95,
+        ahead: int = 0,
+    ) -> NDArray[np.float64]:
+        """P(wait ≤ d) for every d; ``ahead`` of the asker's jobs wait in the queue already."""
 
 
 @dataclass(frozen=True, kw_only=True)

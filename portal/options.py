@@ -1,0 +1,100 @@
+"""What commands share: the application, options, how an answer is given.
+
+Commands import late: ``vgrads --help`` must answer at once.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from kernel.units import parse_instant
+
+app = typer.Typer(
+    name="vgrads",
+    help="Promise a deadline on machines you do not own.",
+    epilog="Start with 'vgrads demo', or 'vgrads COMMAND --help' for examples.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")]
+At = Annotated[
+    str | None,
+    typer.Option(
+        "--at",
+        metavar="TIME",
+        help="Instant of the history at which is asked: RFC 3339, or seconds of the log's clock. Nothing later is looked at. Default: its end.",
+    ),
+]
+History = Annotated[
+    Path,
+    typer.Argument(
+        metavar="HISTORY",
+        help="A queue log: SWF, GWF, sacct -P, PBS or Grid Engine accounting; plain, .gz or .xz.",
+        show_default=False,
+    ),
+]
+Queue = Annotated[
+    str | None,
+    typer.Option("--queue", "-q", help="Queue of the log, by name or number. Default: all jobs."),
+]
+Procs = Annotated[int, typer.Option("--procs", "-n", min=1, help="Processors of the job.")]
+Walltime = Annotated[
+    str, typer.Option("--walltime", "-w", help="Requested time of the job, e.g. 2h.")
+]
+Confidence = Annotated[str, typer.Option("--confidence", help="Confidence of the statement.")]
+Method = Annotated[
+    str,
+    typer.Option(
+        "--method", help="How to predict: qbets (clusters of like jobs) or bmbp (one stream)."
+    ),
+]
+ByArrays = Annotated[
+    bool,
+    typer.Option("--arrays/--no-arrays", help="Count an array of equal jobs as one observation."),
+]
+Format = Annotated[
+    str | None, typer.Option("--format", help="Format of the history. Default: found out.")
+]
+SetFile = Annotated[
+    Path, typer.Argument(metavar="SET", help="A workflow set (YAML or JSON).", show_default=False)
+]
+Sites = Annotated[
+    Path | None,
+    typer.Option(
+        "--sites", help="Sites (TOML). Default: those that the set names, else the embedded ones."
+    ),
+]
+Seed = Annotated[int, typer.Option("--seed", help="Seed of everything random.")]
+Gantt = Annotated[
+    Path | None,
+    typer.Option("--gantt", metavar="FILE.html", help="Write the Gantt chart, a page of its own."),
+]
+
+
+def make_console() -> Any:
+    from portal.progress import console
+
+    return console()
+
+
+def instant_of(at: str | None) -> Any:
+    return None if at is None else parse_instant(at, "--at")
+
+
+def answer_with(as_json: bool, document: dict[str, Any], text: Callable[[], Any]) -> None:
+    """The JSON document, or what a person reads."""
+    if as_json:
+        sys.stdout.write(json.dumps(document, allow_nan=False) + "\n")
+        return
+    shown = text()
+    if shown is not None:
+        make_console().print(shown, highlight=False)

@@ -1,0 +1,188 @@
+"""Commands that ask a queue's history: bound, probability, trajectory, backtest."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from kernel.units import parse_duration, parse_probability
+from portal.options import (
+    AsJson,
+    At,
+    ByArrays,
+    Confidence,
+    Format,
+    History,
+    Method,
+    Procs,
+    Queue,
+    Walltime,
+    answer_with,
+    app,
+    instant_of,
+)
+
+
+def _settings(method: str, quantile: float, confidence: str, arrays: bool) -> Any:
+    from qbets.predictor import Settings
+
+    sure = parse_probability(confidence, "--confidence")
+    return Settings(method=method, quantile=quantile, confidence=sure, arrays=arrays)
+
+
+@app.command(
+    epilog="Example: `vgrads bound KTH-SP2.swf.gz --procs 16 --walltime 2h --probability .95`"
+)
+def bound(
+    history: History,
+    procs: Procs = 1,
+    walltime: Walltime = "1h",
+    probability: Annotated[
+        str, typer.Option("--probability", "-p", help="Share of jobs that wait no longer.")
+    ] = "0.95",
+    confidence: Confidence = "0.95",
+    queue: Queue = None,
+    at: At = None,
+    method: Method = "qbets",
+    arrays: ByArrays = True,
+    format_name: Format = None,
+    as_json: AsJson = False,
+) -> None:
+    """How long will a job wait at most? (GETBOUND)"""
+    from portal import queries
+    from portal.schema import bound_json
+
+    chance, wall_s = (
+        parse_probability(probability, "--probability"),
+        parse_duration(walltime, "--walltime"),
+    )
+    settings = _settings(method, chance, confidence, arrays)
+    asked = queries.ask_queue(history, queue, instant_of(at), settings, format_name)
+    found = asked.forecast.bound(procs, wall_s, chance, settings.confidence)
+    document = bound_json(found, asked.since) | {"downtime": queries.downtime_json(asked)}
+    answer_with(as_json, document, lambda: queries.bound_text(found, asked))
+
+
+@app.command(
+    epilog="Example: `vgrads probability KTH-SP2.swf.gz --procs 16 --walltime 2h --within 30m`"
+)
+def probability(
+    history: History,
+    within: Annotated[str, typer.Option("--within", help="How long the job may wait, e.g. 30m.")],
+    procs: Procs = 1,
+    walltime: Walltime = "1h",
+    confidence: Confidence = "0.95",
+    queue: Queue = None,
+    at: At = None,
+    method: Method = "qbets",
+    arrays: ByArrays = True,
+    format_name: Format = None,
+    as_json: AsJson = False,
+) -> None:
+    """How surely does a job start within a time? (GETPROB)"""
+    from portal import queries
+
+    within_s, wall_s = parse_duration(within, "--within"), parse_duration(walltime, "--walltime")
+    settings = _settings(method, 0.95, confidence, arrays)
+    asked = queries.ask_queue(history, queue, instant_of(at), settings, format_name)
+    chance = float(asked.forecast.probability(procs, wall_s, within_s, settings.confidence))
+    document = queries.probability_json(
+        asked, chance, within_s, len(asked.forecast.waits(procs, wall_s))
+    )
+    answer_with(as_json, document, lambda: queries.probability_text(document, asked))
+
+
+@app.command(
+    epilog="Example: `vgrads trajectory KTH-SP2.swf.gz --procs 16 --walltime 2h --start-by 6h --probability .9`"
+)
+def trajectory(
+    history: History,
+    start_by: Annotated[
+        str, typer.Option("--start-by", help="The job must be running then, e.g. 6h from now.")
+    ],
+    procs: Procs = 1,
+    walltime: Walltime = "1h",
+    probability: Annotated[
+        str, typer.Option("--probability", "-p", help="How surely it must be running.")
+    ] = "0.9",
+    confidence: Confidence = "0.95",
+    step: Annotated[
+        str, typer.Option("--step", help="Distance of the instants that are tried.")
+    ] = "30s",
+    queue: Queue = None,
+    at: At = None,
+    method: Method = "qbets",
+    arrays: ByArrays = True,
+    format_name: Format = None,
+    as_json: AsJson = False,
+) -> None:
+    """When must a job be submitted to run by a given time? (VARQ)"""
+    from portal import queries
+    from portal.schema import trajectory_json
+    from vgrid.varq import Reservation
+    from vgrid.varq import trajectory as walk
+
+    settings = _settings(method, 0.95, confidence, arrays)
+    wanted = Reservation(
+        procs=procs,
+        walltime_s=parse_duration(walltime, "--walltime"),
+        start_by_s=parse_duration(start_by, "--start-by"),
+        probability=parse_probability(probability, "--probability"),
+        confidence=settings.confidence,
+    )
+    asked = queries.ask_queue(history, queue, instant_of(at), settings, format_name)
+    path = walk(asked.forecast, wanted, parse_duration(step, "--step"))
+    answer_with(as_json, trajectory_json(path), lambda: queries.trajectory_text(path, wanted))
+
+
+@app.command(epilog="Example: `vgrads backtest logs/*.swf.gz --by queue --report backtest.html`")
+def backtest(
+    histories: Annotated[
+        list[Path], typer.Argument(metavar="HISTORY...", help="Queue logs.", show_default=False)
+    ],
+    by: Annotated[
+        str,
+        typer.Option(
+            "--by", help="A predictor and a line per log or queue; or a line per cluster."
+        ),
+    ] = "log",
+    probability: Annotated[
+        str, typer.Option("--probability", "-p", help="The quantile that is bounded.")
+    ] = "0.95",
+    confidence: Confidence = "0.95",
+    method: Method = "qbets",
+    size: Annotated[
+        str | None,
+        typer.Option(
+            "--size", help="Cluster by procs, time, product or backlog. Default: as the method."
+        ),
+    ] = None,
+    arrays: ByArrays = True,
+    report: Annotated[
+        Path | None,
+        typer.Option("--report", metavar="FILE.html", help="Write a page with pictures."),
+    ] = None,
+    format_name: Format = None,
+    as_json: AsJson = False,
+) -> None:
+    """Would the bounds have held? Replays histories, looking at nothing before its time."""
+    from portal import queries
+
+    chance = parse_probability(probability, "--probability")
+    settings = replace(_settings(method, chance, confidence, arrays), size=size)
+    works = [
+        queries.Work(path=path, by=by, settings=settings, format_name=format_name)
+        for path in histories
+    ]
+    trials = [trial for found in queries.backtest_all(works) for trial in found]
+    rows = queries.backtest_rows(trials, by)
+    if report:
+        from portal.backtest_view import write_report
+
+        write_report(report, trials)
+    answer_with(
+        as_json, {"rows": [row.as_json() for row in rows]}, lambda: queries.backtest_table(rows)
+    )

@@ -1,0 +1,57 @@
+"""Arrays of jobs: hundreds of equal jobs of one user in one minute are one observation, not hundreds.
+
+Jobs of one user with the same processors and requested time, submitted within a minute of the first,
+form an array. Its waits count once a minute of starts, and it votes once for "kept" and once for
+"missed" when change points are judged. The backtest still scores every job of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+GAP_S = 60.0
+Shape = tuple[int, int, float]
+
+
+@dataclass(slots=True)
+class Array:
+    """One array: when its first job came, what it has voted, the minute of its last counted start."""
+
+    first_s: float
+    kept: bool = False
+    missed: bool = False
+    minute: float = -1.0
+
+    def may_vote(self, missed: bool) -> bool:
+        """True the first time that this outcome is told."""
+        told = self.missed if missed else self.kept
+        if missed:
+            self.missed = True
+        else:
+            self.kept = True
+        return not told
+
+    def counts(self, start_s: float) -> bool:
+        """True for the first start within a minute."""
+        minute = start_s // GAP_S
+        fresh = minute != self.minute
+        self.minute = minute
+        return fresh
+
+
+class Arrays:
+    """The newest array of every shape; older ones live as long as a job of theirs waits."""
+
+    def __init__(self) -> None:
+        self.newest: dict[Shape, Array] = {}
+
+    def join(self, shape: Shape, at_s: float) -> Array:
+        """The array that a job of this shape, submitted now, belongs to."""
+        array = self.newest.get(shape)
+        if array is None or at_s - array.first_s > GAP_S:
+            array = self.newest[shape] = Array(at_s)
+        return array
+
+    def forget(self, before_s: float) -> None:
+        """Drop arrays that no new job can join; keeps memory bounded over months."""
+        self.newest = {s: a for s, a in self.newest.items() if a.first_s >= before_s - GAP_S}
