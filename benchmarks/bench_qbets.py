@@ -14,7 +14,7 @@ import time
 from bisect import bisect_left, insort
 
 import numpy as np
-from scipy.special import bdtr
+from scipy.special import bdtr, ndtri
 from scipy.stats import rankdata
 
 from kernel.streams import stream
@@ -72,13 +72,16 @@ class PlainStream:
         count = len(self.waits)
         self.bound = None
         if count >= self.minimum:
-            rank = int(np.searchsorted(bdtr(np.arange(count), count, QUANTILE), CONFIDENCE - 1e-12)) + 1
+            rank = (
+                int(np.searchsorted(bdtr(np.arange(count), count, QUANTILE), CONFIDENCE - 1e-12))
+                + 1
+            )
             self.bound = self.waits[rank - 1]
-        self.threshold = run_length(QUANTILE, round(min(max(self._autocorrelation(), 0.0), 0.95), 2))
+        self.threshold = run_length(
+            QUANTILE, round(min(max(self._autocorrelation(), 0.0), 0.95), 2)
+        )
 
     def _autocorrelation(self) -> float:
-        from scipy.special import ndtri
-
         if len(self.recent) < 3:
             return 0.0
         scores = ndtri((rankdata(self.recent) - 0.5) / len(self.recent))
@@ -142,7 +145,9 @@ def growth() -> None:
     sizes = (20_000, 200_000)
     seconds = [backtest(made_up(n), "grow").seconds for n in sizes]
     exponent = np.log(seconds[1] / seconds[0]) / np.log(sizes[1] / sizes[0])
-    print(f"growth: {sizes[0]:,} jobs {seconds[0]:.2f} s, {sizes[1]:,} jobs {seconds[1]:.2f} s, exponent {exponent:.2f}")
+    print(
+        f"growth: {sizes[0]:,} jobs {seconds[0]:.2f} s, {sizes[1]:,} jobs {seconds[1]:.2f} s, exponent {exponent:.2f}"
+    )
 
 
 def answers() -> None:
@@ -159,13 +164,19 @@ def answers() -> None:
     chance_s = (time.perf_counter() - begin) / rounds
     begin = time.perf_counter()
     for _ in range(20):
-        trajectory(known, Reservation(procs=16, walltime_s=7200.0, start_by_s=21600.0, probability=0.9))
+        trajectory(
+            known, Reservation(procs=16, walltime_s=7200.0, start_by_s=21600.0, probability=0.9)
+        )
     path_s = (time.perf_counter() - begin) / 20
-    print(f"warm GETBOUND {bound_s * 1e6:.0f} us, GETPROB {chance_s * 1e6:.0f} us, trajectory 6 h / 30 s {path_s * 1e3:.2f} ms")
+    print(
+        f"warm GETBOUND {bound_s * 1e6:.0f} us, GETPROB {chance_s * 1e6:.0f} us, trajectory 6 h / 30 s {path_s * 1e3:.2f} ms"
+    )
 
 
 def main() -> None:
-    logs = [(history_name(path), read_history(path)) for path in sys.argv[1:]] or [("generated", made_up(30_000))]
+    logs = [(history_name(path), read_history(path)) for path in sys.argv[1:]] or [
+        ("generated", made_up(30_000))
+    ]
     for name, log in logs:
         compare(log, name)
     growth()

@@ -162,6 +162,9 @@ def serve(
     uvicorn.run(make_app(Store(db), catalog), host=host, port=port, log_level="info")
 
 
+_INTERRUPTED = 130
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Entry point: errors of ours become one line and an exit status."""
     sys.exit(_run(arguments))
@@ -169,18 +172,20 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _run(arguments: list[str] | None) -> int:
     try:
-        return int(app(args=arguments, prog_name="vgrads", standalone_mode=False) or 0)
+        code = int(app(args=arguments, prog_name="vgrads", standalone_mode=False) or 0)
     except VgradsError as error:
         sys.stderr.write(f"vgrads: {' '.join(str(error).split())}\n")
         return error.exit_code
     except (KeyboardInterrupt, typer.Abort):
-        sys.stderr.write("vgrads: interrupted\n")
-        return 130
+        code = _INTERRUPTED
     except Exception as error:
-        code = _usage_error(error)
-        if code is None:
+        usage = _usage_error(error)
+        if usage is None:
             raise
-        return code
+        return usage
+    if code == _INTERRUPTED:  # typer itself turns Ctrl-C into this code
+        sys.stderr.write("vgrads: interrupted\n")
+    return code
 
 
 def _usage_error(error: Exception) -> int | None:

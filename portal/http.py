@@ -193,4 +193,4 @@ def _sentence(service: Service, row: SetRow) -> str:
     outcome = json.loads(runs[0].outcome)
     if "in_time" not in outcome:
         return f"The run is {runs[0].state}."
-    return f"Promise {runs[0].state}: {outcome['in_time']} of the {outcome['needed']} needed were done in time."
+    return f"Promise {runs[0].state}: {outcome['in_time']} workflows were done in time, {outcome['needed']} were needed."

@@ -180,8 +180,6 @@ def print_runs(out: Console, rows: list[dict[str, Any]]) -> None:
         table.add_column(name)
     for row in rows:
         outcome = row["outcome"]
-        done = (
-            f"{outcome['in_time']} of {outcome['needed']} needed" if "in_time" in outcome else "–"
-        )
+        done = f"{outcome['in_time']}, {outcome['needed']} needed" if "in_time" in outcome else "–"
         table.add_row(row["run"], row["state"], row["started"][:19], done)
     out.print(table)

@@ -9,6 +9,7 @@ doi:10.1145/1122971.1122989, which found its table by simulation; here it is int
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 
 import numpy as np
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 WINDOW = 100  # waits over which the autocorrelation is measured (BMBP's figure)
-_NODES = 400
+_NODES = 96
 _LONGEST = 200
 
 
@@ -35,24 +36,21 @@ def run_length(quantile: float, autocorrelation: float) -> int:
     return _LONGEST
 
 
-def _run_chances(quantile: float, rho: float) -> list[float]:
+def _run_chances(quantile: float, rho: float) -> Iterator[float]:
     """P(r misses in a row) for r = 1, 2, …: the AR(1) kernel applied to the part above the quantile.
 
     Gauss–Legendre over [z_q, z_q + 12]; f₁ = φ on it, f_{r+1}(y) = ∫ f_r(x) φ((y − ρx)/s)/s dx.
     """
-    if rho == 0:
-        return [(1 - quantile) ** r for r in range(1, _LONGEST)]
     threshold = float(ndtri(quantile))
     nodes, weights = np.polynomial.legendre.leggauss(_NODES)
     x = threshold + 6.0 * (nodes + 1)
     w = 6.0 * weights
     spread = np.sqrt(1 - rho * rho)
     kernel = _density((x[:, None] - rho * x[None, :]) / spread) / spread * w[None, :]
-    mass, chances = _density(x), []
+    mass = _density(x)
     for _ in range(_LONGEST):
-        chances.append(float(mass @ w))
+        yield float(mass @ w)
         mass = kernel @ mass
-    return chances
 
 
 def _density(z: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -8,11 +8,23 @@ from pathlib import Path
 
 from kernel.errors import InputError
 from kernel.files import read_text
+from traces.gridengine import read_gridengine
+from traces.gwf import read_gwf
+from traces.pbs import read_pbs
 from traces.records import JobLog
+from traces.sacct import read_sacct
 from traces.swf import read_swf
 
 Reader = Callable[[str, str], JobLog]
-FORMATS: dict[str, Reader] = {"swf": read_swf}
+FORMATS: dict[str, Reader] = {
+    "swf": read_swf,
+    "gwf": read_gwf,
+    "sacct": read_sacct,
+    "pbs": read_pbs,
+    "gridengine": read_gridengine,
+}
+_PBS_RECORD = re.compile(r"\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;[A-Za-z];")
+_TABLE_HEADER = re.compile(r"(?i)(^|[|,])\"?submit(_time)?\"?([|,]|\s*$)")
 _SUFFIXES = re.compile(r"(\.(swf|gwf|sacct|txt|log|csv|gz|xz))+$", re.IGNORECASE)
 
 
@@ -36,17 +48,29 @@ def history_name(path: Path | str) -> str:
 
 
 def detect_format(text: str, where: str) -> str:
-    """Name of the format that the first lines are written in."""
-    for line in text.splitlines()[:2000]:
-        if not line.strip() or line.lstrip().startswith(";"):
-            continue
-        fields = line.split()
-        if len(fields) >= 11 and all(_is_number(field) for field in fields[:11]):
-            return "swf"
-        break
+    """Name of the format that the first line with something in it is written in."""
+    for line in text[:200_000].splitlines():
+        if line.strip() and not line.lstrip().startswith((";", "#")):
+            found = _format_of(line, text)
+            if found:
+                return found
+            break
     raise InputError(
         "unknown history format", where=where, fix=f"known: {', '.join(FORMATS)}; see --format"
     )
+
+
+def _format_of(line: str, text: str) -> str | None:
+    if _PBS_RECORD.match(line):
+        return "pbs"
+    if _TABLE_HEADER.search(line):
+        return "sacct"
+    if line.count(":") >= 35:
+        return "gridengine"
+    fields = line.split()
+    if len(fields) >= 11 and all(_is_number(field) for field in fields[:11]):
+        return "gwf" if len(fields) >= 25 or text.lstrip().startswith("#") else "swf"
+    return None
 
 
 def _is_number(field: str) -> bool:

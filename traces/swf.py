@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from kernel.errors import InputError
+from traces.build import BROKEN_SHARE, broken_warning, refuse_broken
 from traces.records import Bools, Floats, JobLog
 
 FIELDS = 18
@@ -23,12 +24,12 @@ _QUEUE = re.compile(r"\s*(\d+)\s*(?:-\s*)?(\S*)")
 _CANCELLED = 5  # status of a job withdrawn before its end
 
 
-def read_swf(text: str, name: str, broken_share: float = 0.01) -> JobLog:
+def read_swf(text: str, name: str, broken_share: float = BROKEN_SHARE) -> JobLog:
     """Parse a whole log; lines that are no jobs are skipped up to ``broken_share``, then refused."""
     header, body_start = _read_header(text)
     table, broken = _parse(text[body_start:], name, first_line=text.count("\n", 0, body_start) + 1)
-    _refuse_broken(broken, len(table), name, broken_share)
-    return _to_log(table, header, name, _warnings(broken))
+    refuse_broken(broken, len(table), name, "SWF jobs", broken_share)
+    return _to_log(table, header, name, broken_warning(broken))
 
 
 def _read_header(text: str) -> tuple[dict[str, list[str]], int]:
@@ -95,22 +96,6 @@ def _parse_line(line: str) -> list[float] | None:
     if len(row) < _NEEDED or not np.isfinite(row).all():
         return None
     return row + [-1.0] * (FIELDS - len(row))
-
-
-def _refuse_broken(broken: list[int], rows: int, name: str, share: float) -> None:
-    if broken and len(broken) > share * (rows + len(broken)):
-        raise InputError(
-            f"{len(broken)} of {rows + len(broken)} lines are no SWF jobs, the first is line {broken[0]}",
-            where=name,
-            fix="give --format if it is another format",
-        )
-
-
-def _warnings(broken: list[int]) -> tuple[str, ...]:
-    if not broken:
-        return ()
-    lines = ", ".join(map(str, broken[:5])) + ("…" if len(broken) > 5 else "")
-    return (f"skipped {len(broken)} broken line(s): {lines}",)
 
 
 def _to_log(

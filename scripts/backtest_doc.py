@@ -1,0 +1,115 @@
+"""Remake ``docs/backtest.md``: ``python scripts/backtest_doc.py LOG.swf.gz… > docs/backtest.md``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from itertools import product
+from pathlib import Path
+
+from statsmodels.stats.proportion import proportion_confint
+
+from kernel.units import format_duration
+from qbets.backtest import BacktestRow, Trial, backtest, score
+from qbets.predictor import Settings
+from traces.history import history_name, read_history
+
+VARIANTS = {
+    "bmbp": Settings(method="bmbp", arrays=False),
+    "qbets": Settings(),
+    **{f"{size}{'' if arrays else ' no arrays'}": Settings(size=size, arrays=arrays)
+       for size, arrays in product(("none", "procs", "time", "product", "backlog"), (True, False))},
+}  # fmt: skip
+REPORTED = {"ANL-Intrepid": (0.42, 0.78), "LANL-CM5": (0.67, 0.88), "HPC2N": (0.19, 0.80),
+            "SDSC-BLUE": (0.45, 0.89), "SDSC-SP2": (0.04, 0.79)}  # fmt: skip
+CHOSEN_ON = ("CERIT", "HPC2N", "KTH", "LANL", "SDSC-SP2", "UniLu")
+
+
+def run(job: tuple[Path, str]) -> tuple[str, str, BacktestRow, float | None]:
+    path, variant = job
+    trial = backtest(read_history(path), history_name(path), settings=VARIANTS[variant])
+    return trial.history, variant, trial.row(), _middle_quick(trial)
+
+
+def _middle_quick(trial: Trial) -> float | None:
+    """Share of quick jobs bounded within the hour among jobs 10,001 to 50,000."""
+    scored = trial.scored.copy()
+    scored[:10_000] = scored[50_000:] = False
+    return score(trial.log.wait_s[scored], trial.issued_s[scored], 0.95)["quick_bounded"]
+
+
+def share(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
+
+
+def interval(row: BacktestRow) -> str:
+    low, high = proportion_confint(
+        round((row.coverage or 0) * row.scored), row.scored, method="wilson"
+    )
+    return f"{row.coverage:.4f} ({low:.3f}–{high:.3f})"
+
+
+def main_table(names: list[str], rows: dict[tuple[str, str], BacktestRow]) -> Iterator[str]:
+    yield "| log | scored | coverage bmbp | coverage qbets (95 % interval) | worst 500 bmbp / qbets | pinball qbets ÷ bmbp | median bound bmbp → qbets | jobs/s bmbp / qbets |"
+    yield "| --- | --: | --: | --: | --: | --: | --: | --: |"
+    for name in names:
+        b, q = rows[name, "bmbp"], rows[name, "qbets"]
+        ratio = (q.pinball_s or 0) / (b.pinball_s or 1)
+        medians = (
+            f"{format_duration(b.median_bound_s or 0)} → {format_duration(q.median_bound_s or 0)}"
+        )
+        yield (
+            f"| {name} | {q.scored:,} | {b.coverage:.4f} | {interval(q)} | {b.worst_window_coverage:.3f} / "
+            f"{q.worst_window_coverage:.3f} | **{ratio:.2f}** | {medians} | {b.jobs_per_s:,.0f} / {q.jobs_per_s:,.0f} |"
+        )
+
+
+def quick_table(
+    names: list[str],
+    rows: dict[tuple[str, str], BacktestRow],
+    quick: dict[tuple[str, str], float | None],
+) -> Iterator[str]:
+    yield "| log | bmbp | qbets | qbets, jobs 10,001–50,000 | *reported* QBETS | *reported* PQStar | our coverage |"
+    yield "| --- | --: | --: | --: | --: | --: | --: |"
+    for name in names:
+        told = next((v for key, v in REPORTED.items() if name.startswith(key)), None)
+        there = f"{told[0]:.2f} | {told[1]:.2f}" if told else "– | –"
+        b, q = rows[name, "bmbp"], rows[name, "qbets"]
+        yield f"| {name} | {share(b.quick_bounded)} | {share(q.quick_bounded)} | {share(quick[name, 'qbets'])} | {there} | {q.coverage:.3f} |"
+
+
+def size_table(names: list[str], rows: dict[tuple[str, str], BacktestRow]) -> Iterator[str]:
+    variants = [v for v in VARIANTS if v not in ("bmbp", "qbets")]
+    yield "| log | chosen on | " + " | ".join(variants) + " |"
+    yield "| --- | --- | " + " | ".join("--:" for _ in variants) + " |"
+    for name in names:
+        base = rows[name, "bmbp"].pinball_s or 1
+        cells = [
+            f"{(rows[name, v].pinball_s or 0) / base:.2f} / {rows[name, v].coverage:.3f}"
+            for v in variants
+        ]
+        yield (
+            f"| {name} | {'yes' if name.startswith(CHOSEN_ON) else 'no'} | "
+            + " | ".join(cells)
+            + " |"
+        )
+
+
+def main() -> None:
+    paths = [Path(p) for p in sys.argv[1:]]
+    names = [history_name(p) for p in paths]
+    with ProcessPoolExecutor(2) as pool:
+        found = list(pool.map(run, product(paths, VARIANTS)))
+    rows = {(name, variant): row for name, variant, row, _ in found}
+    quick = {(name, variant): value for name, variant, _, value in found}
+    text = Path(__file__).with_name("backtest_doc.md").read_text()
+    for mark, table in (
+        ("MAIN", main_table(names, rows)), ("QUICK", quick_table(names, rows, quick)), ("SIZES", size_table(names, rows)),
+    ):  # fmt: skip
+        text = text.replace(f"<!-- {mark} -->", "\n".join(table))
+    sys.stdout.write(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""Grid Workload Format (Grid Workloads Archive): 29 columns a job, names allowed, ``#`` comments.
+
+The first sixteen columns are those of SWF; users, groups and queues may be names.
+"""
+
+from __future__ import annotations
+
+from traces.build import Job, broken_warning, build_log, refuse_broken
+from traces.records import JobLog
+
+_NEEDED = 11
+_CANCELLED = "5"
+
+
+def read_gwf(text: str, name: str) -> JobLog:
+    """Parse a whole log; lines that are no jobs are skipped up to 1 %, then refused."""
+    jobs: list[Job] = []
+    broken: list[int] = []
+    unknown = 0
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        try:
+            job = _job(line.split())
+        except (ValueError, IndexError):
+            broken.append(number)
+            continue
+        if job is None:
+            unknown += 1
+        else:
+            jobs.append(job)
+    refuse_broken(broken, len(jobs) + unknown, name, "GWF jobs")
+    return build_log(jobs, name, broken_warning(broken))
+
+
+def _job(fields: list[str]) -> Job | None:
+    """None for a job whose wait is unknown; ValueError or IndexError for a line that is no job."""
+    submit, wait, run, used = (float(fields[i]) for i in (1, 2, 3, 4))
+    asked, request, status = float(fields[7]), float(fields[8]), fields[_NEEDED - 1]
+    if wait < 0:
+        return None
+    withdrawn = run < 0 or (status == _CANCELLED and (run == 0 or used == 0))
+    start = None if withdrawn else submit + wait
+    return Job(
+        submit_s=submit, start_s=start, end_s=submit + wait + max(run, 0.0), procs=max(1, int(asked if asked > 0 else used)),
+        request_s=request, user=_field(fields, 11), queue=_field(fields, 14),
+    )  # fmt: skip
+
+
+def _field(fields: list[str], position: int) -> str:
+    return fields[position] if len(fields) > position else "-1"
