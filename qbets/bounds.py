@@ -27,8 +27,35 @@ def upper_rank(count: int, quantile: float, confidence: float) -> int | None:
     >>> upper_rank(59, 0.95, 0.95), upper_rank(58, 0.95, 0.95), upper_rank(1000, 0.95, 0.95)
     (59, None, 962)
     """
-    rank = int(rank_table(quantile, confidence, count)[count])
-    return rank if rank <= count else None
+    return (
+        _upper_rank(count, quantile, confidence)
+        if count >= minimum_history(quantile, confidence)
+        else None
+    )
+
+
+@lru_cache(maxsize=65536)
+def _upper_rank(count: int, quantile: float, confidence: float) -> int:
+    """Bisection over k as in :func:`rank_table`, for one n."""
+    low, high = 1, count
+    while low < high:
+        middle = (low + high) // 2
+        if 1.0 - betainc(middle, count - middle + 1, quantile) >= confidence - _SLACK:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def upper_rank_of_misses(count: int, chance: float, confidence: float) -> int:
+    """Smallest m with P(Bin(count, chance) ≤ m) ≥ confidence: more misses than m are no bad luck.
+
+    >>> upper_rank_of_misses(100, 0.05, 0.999)
+    13
+    """
+    misses = np.arange(count + 1)
+    enough = _binomial_cdf(misses, np.full_like(misses, count), chance) >= confidence
+    return int(np.argmax(enough))
 
 
 def lower_rank(count: int, quantile: float, confidence: float) -> int | None:

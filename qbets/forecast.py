@@ -11,6 +11,7 @@ from qbets.bounds import minimum_history, probability_within
 from qbets.clusters import SIZES, bin_of
 from qbets.downtime import Downtime
 from qbets.predictor import QueuePredictor, Settings
+from qbets.referee import stricter
 from qbets.replay import learn
 from qbets.stream import bounds_of
 from traces.records import JobLog
@@ -43,7 +44,8 @@ class Bound:
 class QueueForecast:
     """For each cluster the waits that still apply, ascending, and since when; clusters by size.
 
-    ``ahead`` is, in every question, the number of jobs that the asker has waiting in the queue.
+    ``caution`` is what the referee asks for: misses are taken to be 1 ÷ caution times as frequent as
+    history says. ``ahead`` is, in every question, the number of jobs that the asker has waiting in the queue.
     """
 
     edges: tuple[float, ...]
@@ -51,6 +53,7 @@ class QueueForecast:
     since_s: float
     settings: Settings
     downtime: Downtime | None = None
+    caution: float = 1.0
 
     def group(self, procs: int, walltime_s: float, ahead: int = 0) -> int:
         """Number of the cluster that a job of this shape belongs to."""
@@ -66,7 +69,7 @@ class QueueForecast:
         """With this confidence a job like this waits no longer with this probability."""
         group = self.group(procs, walltime_s)
         waits = self.waits_s[group]
-        bound = float(bounds_of(waits, probability, confidence))
+        bound = float(self.bounds(procs, walltime_s, probability, confidence))
         needed = minimum_history(probability, confidence)
         edges = (None, *self.edges, None)
         return Bound(
@@ -80,7 +83,14 @@ class QueueForecast:
         self, procs: int, walltime_s: float, probabilities: ArrayLike, confidence: float = 0.95
     ) -> NDArray[np.float64]:
         """GETBOUND for many probabilities at once; NaN where history is too short. Same shape back."""
-        return bounds_of(self.waits(procs, walltime_s), probabilities, confidence)
+        waits, levels = self.waits(procs, walltime_s), np.asarray(probabilities, dtype=np.float64)
+        plain = bounds_of(waits, levels, confidence)
+        if self.caution >= 1.0 or not len(waits):
+            return plain
+        strict = bounds_of(
+            waits, stricter(levels, self.caution), confidence
+        )  # NaN: history too short for it
+        return np.where(np.isnan(plain), np.nan, np.where(np.isnan(strict), waits[-1], strict))
 
     def probability(
         self,
@@ -93,7 +103,8 @@ class QueueForecast:
         """With this confidence the least probability of waiting at most ``within_s``; same shape."""
         waits = self.waits(procs, walltime_s, ahead)
         known = np.searchsorted(waits, np.asarray(within_s, dtype=np.float64), side="right")
-        return probability_within(known, len(waits), confidence)
+        plain = probability_within(known, len(waits), confidence)
+        return np.maximum(0.0, 1.0 - (1.0 - plain) / self.caution)
 
 
 def freeze(predictor: QueuePredictor, first_s: float) -> QueueForecast:
@@ -102,7 +113,7 @@ def freeze(predictor: QueuePredictor, first_s: float) -> QueueForecast:
     return QueueForecast(
         edges=tuple(predictor.edges), waits_s=tuple(stream.sorted_waits for stream in predictor.streams),
         since_s=changes[-1] if changes else first_s, settings=predictor.settings,
-        downtime=predictor.downtime.at(predictor.now_s),
+        downtime=predictor.downtime.at(predictor.now_s), caution=predictor.caution,
     )  # fmt: skip
 
 

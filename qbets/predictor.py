@@ -6,7 +6,7 @@ shows only its short waits). A job withdrawn while waiting is right-censored: it
 had outlived its bound, and never as a wait, because taking the time until it was given up for a wait
 would pull the bound down.
 
-``bmbp`` keeps one stream a queue; ``qbets`` one for each cluster of like jobs.
+``bmbp`` keeps one stream a queue; ``qbets`` one for each cluster of like jobs, and a referee over all.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from kernel.errors import InputError
 from qbets.arrays import Array, Arrays
 from qbets.clusters import SIZES, bin_of, find_edges
 from qbets.downtime import DowntimeWatch
+from qbets.referee import Referee, stricter
 from qbets.stream import Known, WaitStream
 
 METHODS = {"bmbp": "none", "qbets": "backlog"}
@@ -33,13 +34,17 @@ _PER_BIN = 2  # least history of a bin, in units of the minimum history
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What a predictor promises and how it groups jobs. ``size`` None: as the method says."""
+    """What a predictor promises and how it groups jobs. ``size`` None: as the method says.
+
+    ``referee``: be stricter while misses pile up (never for ``bmbp``).
+    """
 
     method: str = "qbets"
     quantile: float = 0.95
     confidence: float = 0.95
     arrays: bool = True
     size: str | None = None
+    referee: bool = True
 
     @property
     def cluster_size(self) -> str:
@@ -94,6 +99,7 @@ class QueuePredictor:
         self.waiting: dict[int, Waiting] = {}
         self.ahead: Counter[int] = Counter()
         self.arrays = Arrays()
+        self.referee = Referee(settings.quantile)
         self.sequence = 0
         self.next_binning = _FIRST_BINNING
         self._size_by = settings.cluster_size
@@ -106,13 +112,26 @@ class QueuePredictor:
         """A job enters the queue: the bound on its wait, None while history is too short."""
         self.advance(at_s)
         size = SIZES[self._size_by](arrival.procs, arrival.request_s, self.ahead[arrival.user])
-        bound = self.streams[bin_of(self.edges, size)].bound
+        bound = self._bound(self.streams[bin_of(self.edges, size)])
         array = self._array(arrival, at_s)
         self.expect(job, Waiting(at_s, bound, size, arrival.user, array))
         if arrival.user >= 0:
             self.ahead[arrival.user] += 1
         self.downtime.submitted()
         return bound
+
+    def _bound(self, stream: WaitStream) -> float | None:
+        """The stream's bound, stricter while the referee says so."""
+        bound, caution = stream.bound, self.caution
+        if bound is None or caution >= 1.0:
+            return bound
+        return max(bound, stream.stricter_bound(stricter(self.settings.quantile, caution)))
+
+    @property
+    def caution(self) -> float:
+        """What the referee asks for; always 1 for ``bmbp``."""
+        watched = self.settings.referee and self.settings.method != "bmbp"
+        return self.referee.caution if watched else 1.0
 
     def expect(self, job: int, waiting: Waiting) -> None:
         """Keep a job as waiting, with the instant at which its bound will be missed."""
@@ -165,6 +184,7 @@ class QueuePredictor:
                 self._judge(waiting, True, expiry)
 
     def _judge(self, waiting: Waiting, missed: bool, at_s: float) -> None:
+        self.referee.judge(missed)
         if not waiting.array.may_vote(missed):
             return
         if self.streams[bin_of(self.edges, waiting.size)].judge(missed):
@@ -191,6 +211,7 @@ class QueuePredictor:
             stream.check()
             if any(bin_of(self.edges, k.size) != index for k in stream.known):
                 raise AssertionError(f"stream {index} holds sizes outside of {self.edges}")
+        self.referee.check()
         users = Counter(w.user for w in self.waiting.values() if w.user >= 0)
         if users != self.ahead:
             raise AssertionError(f"{self.ahead} wait by count, {users} in fact")

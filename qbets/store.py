@@ -46,6 +46,7 @@ def save(predictor: QueuePredictor) -> str:
         ],
         "arrays": table,
         "downtime": _downtime_state(predictor),
+        "judged": list(predictor.referee.last),
     }
     return json.dumps(state)
 
@@ -84,6 +85,8 @@ def restore(text: str) -> QueuePredictor:
     predictor.sequence, predictor.next_binning = state["sequence"], state["next_binning"]
     _restore_waiting(predictor, state)
     _restore_downtime(predictor, state["downtime"])
+    for missed in state["judged"]:
+        predictor.referee.judge(missed)
     return predictor
 
 

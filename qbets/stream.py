@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from qbets.bounds import minimum_history, probability_within, rank_table
+from qbets.bounds import minimum_history, probability_within, rank_table, upper_rank
 from qbets.changepoint import WINDOW, change_run
 
 _SHORTEST_RUN = 3  # run_length() is never below this, so shorter runs need no autocorrelation
@@ -53,6 +53,13 @@ class WaitStream:
     def bound(self) -> float | None:
         """The upper bound in seconds; None while there are fewer waits than the minimum."""
         return -self._low[0] if len(self.known) >= self.minimum else None
+
+    def stricter_bound(self, quantile: float) -> float:
+        """The bound at a higher quantile, the longest wait where history is too short for it."""
+        count, rank = len(self.known), upper_rank(len(self.known), quantile, self.confidence)
+        above = count - (rank or count) + 1
+        top = heapq.nlargest(above, self._high)
+        return top[-1] if len(top) == above else -self._low[0]
 
     def add(self, known: Known) -> None:
         """One more wait became known. O(log n)."""
@@ -160,8 +167,6 @@ def bounds_of(
     """Upper bounds on quantiles of an ascending history; NaN where it is too short. Any shape."""
     levels = np.asarray(quantile, dtype=np.float64)
     count = len(ordered_s)
-    ranks = np.array(
-        [rank_table(float(q), confidence, count)[count] for q in levels.ravel()], dtype=np.int64
-    )
-    padded = np.append(ordered_s, np.nan)
-    return padded[np.minimum(ranks - 1, count)].reshape(levels.shape)
+    ranks = [upper_rank(count, float(q), confidence) for q in levels.ravel()]
+    found = [np.nan if rank is None else ordered_s[rank - 1] for rank in ranks]
+    return np.array(found, dtype=np.float64).reshape(levels.shape)

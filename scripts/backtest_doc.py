@@ -18,6 +18,7 @@ from traces.history import history_name, read_history
 VARIANTS = {
     "bmbp": Settings(method="bmbp", arrays=False),
     "qbets": Settings(),
+    "no referee": Settings(referee=False),
     **{f"{size}{'' if arrays else ' no arrays'}": Settings(size=size, arrays=arrays)
        for size, arrays in product(("none", "procs", "time", "product", "backlog"), (True, False))},
 }  # fmt: skip
@@ -80,7 +81,7 @@ def quick_table(
 
 
 def size_table(names: list[str], rows: dict[tuple[str, str], BacktestRow]) -> Iterator[str]:
-    variants = [v for v in VARIANTS if v not in ("bmbp", "qbets")]
+    variants = [v for v in VARIANTS if v not in ("bmbp", "qbets", "no referee")]
     yield "| log | chosen on | " + " | ".join(variants) + " |"
     yield "| --- | --- | " + " | ".join("--:" for _ in variants) + " |"
     for name in names:
@@ -96,6 +97,28 @@ def size_table(names: list[str], rows: dict[tuple[str, str], BacktestRow]) -> It
         )
 
 
+def hard_table(paths: list[Path], rows: dict[tuple[str, str], BacktestRow]) -> Iterator[str]:
+    for path in paths:
+        name = history_name(path)
+        if name.startswith("CERIT"):
+            yield f"| CERIT-SC wagap | .907 | {rows[name, 'qbets'].coverage:.3f} |"
+        if name.startswith("UniLu"):
+            row = backtest(read_history(path).only_queue(2), name).row()
+            yield f"| UniLu-Gaia, queue 2 alone (best effort) | .937 | {row.coverage:.3f} |"
+
+
+def referee_table(names: list[str], rows: dict[tuple[str, str], BacktestRow]) -> Iterator[str]:
+    yield "| log | coverage | worst 500 | pinball |"
+    yield "| --- | --: | --: | --: |"
+    for name in names:
+        without, with_it = rows[name, "no referee"], rows[name, "qbets"]
+        price = (with_it.pinball_s or 0) / (without.pinball_s or 1) - 1
+        yield (
+            f"| {name} | {without.coverage:.4f} → {with_it.coverage:.4f} | {without.worst_window_coverage:.3f} → "
+            f"{with_it.worst_window_coverage:.3f} | {price:+.1%} |"
+        )
+
+
 def main() -> None:
     paths = [Path(p) for p in sys.argv[1:]]
     names = [history_name(p) for p in paths]
@@ -105,7 +128,7 @@ def main() -> None:
     quick = {(name, variant): value for name, variant, _, value in found}
     text = Path(__file__).with_name("backtest_doc.md").read_text()
     for mark, table in (
-        ("MAIN", main_table(names, rows)), ("QUICK", quick_table(names, rows, quick)), ("SIZES", size_table(names, rows)),
+        ("MAIN", main_table(names, rows)), ("QUICK", quick_table(names, rows, quick)), ("SIZES", size_table(names, rows)), ("HARD", hard_table(paths, rows)), ("REFEREE", referee_table(names, rows)),
     ):  # fmt: skip
         text = text.replace(f"<!-- {mark} -->", "\n".join(table))
     sys.stdout.write(text)

@@ -1,5 +1,7 @@
 """Streams, clusters, arrays, downtimes, predictors, forecasts."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,6 +13,7 @@ from qbets.bounds import upper_rank
 from qbets.clusters import SIZES, bin_of, find_edges
 from qbets.forecast import forecast
 from qbets.predictor import METHODS, Arrival, QueuePredictor, Settings
+from qbets.referee import Referee
 from qbets.replay import learn, replay
 from qbets.store import restore, save
 from qbets.stream import Known, WaitStream
@@ -225,3 +228,36 @@ def test_a_forecast_answers_many_questions_at_once_and_consistently():
     curve = known.probability(8, 3600.0, np.linspace(0, 1e5, 500).reshape(50, 10))
     assert curve.shape == (50, 10)
     assert np.all(np.diff(curve.ravel()) >= 0)
+
+
+def test_the_referee_speaks_only_when_misses_are_more_than_bad_luck():
+    referee = Referee(0.95)
+    for n in range(1000):
+        referee.judge(n % 10 == 0 and n % 20 == 0)  # one in twenty
+        referee.check()
+    assert referee.caution == 1.0
+    for n in range(100):
+        referee.judge(n % 4 == 0)  # one in four
+    assert referee.caution == pytest.approx(0.05 / 0.25)
+    for _ in range(100):
+        referee.judge(False)
+    assert referee.caution == 1.0
+
+
+def test_under_caution_bounds_grow_and_stay_consistent_with_probabilities():
+    calm = forecast(make_log(3000, seed=8), 1e9)
+    wary = replace(calm, caution=0.25)
+    levels = np.array([0.5, 0.75, 0.9, 0.95])
+    bounds = wary.bounds(8, 3600.0, levels)
+    assert np.all(bounds >= calm.bounds(8, 3600.0, levels))
+    reached = wary.probability(8, 3600.0, bounds)
+    longest = bounds >= wary.waits(8, 3600.0)[-1]
+    assert np.all((reached >= levels - 1e-9) | longest)
+    assert np.all(wary.probability(8, 3600.0, bounds) <= calm.probability(8, 3600.0, bounds))
+
+
+@given(st.integers(59, 400), st.floats(0.951, 0.999))
+def test_a_stricter_bound_is_that_of_the_sorted_history(count, quantile):
+    waits = WaitStream(0.95, 0.95, [Known(n, float(n * 7919 % 1000), 1.0) for n in range(count)])
+    rank = upper_rank(count, quantile, 0.95) or count
+    assert waits.stricter_bound(quantile) == waits.sorted_waits[rank - 1]

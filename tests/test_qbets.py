@@ -95,3 +95,10 @@ def test_autocorrelation_of_an_ar1_series():
         draws[t] += 0.6 * draws[t - 1]
     assert autocorrelation(np.exp(draws)) == pytest.approx(0.6, abs=0.03)
     assert autocorrelation(np.ones(50)) == 0.0
+
+
+@given(levels, levels)
+def test_the_table_of_ranks_is_that_of_single_ranks(quantile, confidence):
+    table = rank_table(quantile, confidence, 1500)
+    for count in (1, 10, 58, 59, 60, 299, 300, 1000, 1500):
+        assert (upper_rank(count, quantile, confidence) or count + 1) == table[count]
