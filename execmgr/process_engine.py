@@ -13,8 +13,8 @@ import shutil
 import signal
 import subprocess
 import threading
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from execmgr.engine import TaskOrder
@@ -56,12 +56,16 @@ class ProcessEngine:
             "VGRADS_WORKFLOW": order.key[0], "VGRADS_TASK": order.key[1], "VGRADS_SLOT": order.slot,
             "VGRADS_PROCS": str(order.procs), "OMP_NUM_THREADS": str(order.procs),
         }  # fmt: skip
-        with (scratch / "stdout.txt").open("wb") as out, (scratch / "stderr.txt").open("wb") as err:
+        with (
+            (scratch / "stdout.txt").open("wb") as out,
+            (scratch / "stderr.txt").open("wb") as err,
+            _uninterrupted(),
+        ):
             process = subprocess.Popen(
                 ["/bin/sh", "-c", order.command], cwd=scratch, env=environment, start_new_session=True,
                 stdin=subprocess.DEVNULL, stdout=out, stderr=err,
             )  # fmt: skip
-        self._running[order.key] = process
+            self._running[order.key] = process
         threading.Thread(target=self._attend, args=(order, process, scratch), daemon=True).start()
 
     def _scratch(self, order: TaskOrder) -> Path:
@@ -148,3 +152,19 @@ class ProcessEngine:
 def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, number)
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Put Ctrl-C off until the end: between the start of a process and the note of it, it would leak."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if came:
+        raise KeyboardInterrupt

@@ -73,30 +73,26 @@ def run_here(planned: Planned, how: HowToRun) -> bool:
     """Execute a plan in this process, keep it in the database, say how it ended."""
     out = console(stderr=how.as_json)
     print_plan(out, planned.plan)
-    store = Store()
-    set_id = store.add_set(
-        planned.wanted.name,
-        {"name": planned.wanted.name},
-        plan_json(planned.plan),
-        planned_gantt(planned),
-    )
-    run_id = store.add_run(set_id)
-    options = RunOptions(
-        run_id=run_id, folder=how.folder or home() / "runs" / run_id, speed=how.speed, seed=how.seed
-    )
-    reporter = RunReporter(out, make_book(planned.plan, planned.snapshot))
-    try:
-        outcome = run_plan(planned, options, store.journal(run_id), reporter)
-    except BaseException:
-        store.end_run(run_id, "interrupted", {}, planned_gantt(planned))
-        raise
-    finally:
-        store.close()
+    with Store() as store:
+        set_id = store.add_set(
+            planned.wanted.name,
+            {"name": planned.wanted.name},
+            plan_json(planned.plan),
+            planned_gantt(planned),
+        )
+        run_id = store.add_run(set_id)
+        folder = how.folder or home() / "runs" / run_id
+        options = RunOptions(run_id=run_id, folder=folder, speed=how.speed, seed=how.seed)
+        reporter = RunReporter(out, make_book(planned.plan, planned.snapshot))
+        try:
+            outcome = run_plan(planned, options, store.journal(run_id), reporter)
+        except BaseException:
+            store.end_run(run_id, "interrupted", {}, planned_gantt(planned))
+            raise
+        store.end_run(
+            run_id, "kept" if outcome.kept else "broken", outcome_json(outcome), run_gantt(outcome)
+        )
     _conclude(outcome, options, how, out)
-    store.end_run(
-        run_id, "kept" if outcome.kept else "broken", outcome_json(outcome), run_gantt(outcome)
-    )
-    store.close()
     return outcome.kept
 
 
@@ -129,9 +125,8 @@ def write_gantt(path: Path, planned: Planned) -> None:
 
 def draw_run(run_id: str, path: Path) -> None:
     """The chart of a run in the database."""
-    store = Store()
-    row = store.get_run(run_id)
-    store.close()
+    with Store() as store:
+        row = store.get_run(run_id)
     gantt = json.loads(row.gantt)
     if not gantt:
         raise InputError(f"'{run_id}' has no chart yet; it is {row.state}")
@@ -158,9 +153,8 @@ def _write(path: Path, text: str) -> None:
 
 def run_summaries(run_id: str | None) -> list[dict[str, Any]]:
     """One run, or the newest ones."""
-    store = Store()
-    rows = [store.get_run(run_id)] if run_id else store.list_runs()
-    store.close()
+    with Store() as store:
+        rows = [store.get_run(run_id)] if run_id else store.list_runs()
     return [
         {
             "run": r.id,

@@ -154,6 +154,12 @@ class Store:
         """Give connections back."""
         self._engine.dispose()
 
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
 
 class StoredJournal:
     """Events in the database, committed in the groups in which they come."""
