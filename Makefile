@@ -8,7 +8,7 @@ demo: .venv/installed
 	$(BIN)/vgrads demo
 
 test: .venv/developed
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered
 
 check: lint test
 

@@ -31,6 +31,9 @@ class Draft:
         self.done: dict[str, Bits] = {}
         self._counts: NDArray[np.int16] = np.zeros(self.scenarios.count, dtype=np.int16)
         self._journal: list[Placement] = []
+        self._touched: defaultdict[str, set[str]] = defaultdict(
+            set
+        )  # tasks whose copies came or went
         self._by_slot: defaultdict[str, list[Placement]] = defaultdict(list)
 
     def place(self, placement: Placement) -> None:
@@ -40,6 +43,7 @@ class Draft:
         self.calendars[placement.slot].add(placement.start_s, placement.end_s, placement.procs)
         self._by_slot[placement.slot].append(placement)
         self._journal.append(placement)
+        self._touched[placement.workflow].add(placement.task)
         outcome = self.outcome(placement.workflow)
         outcome.copies.setdefault(placement.task, []).append(
             (placement, outcome.success(placement))
@@ -54,12 +58,13 @@ class Draft:
         return self.outcomes[workflow]
 
     def settle(self, workflow: str) -> None:
-        """Recompute in which scenarios the workflow is done. O(copies of the workflow)."""
+        """Bring up to date in which scenarios the workflow is done, after copies came or went."""
         before = self.done.pop(workflow, None)
         if before is not None:
             self._counts -= self.scenarios.unpack(before)
         if self.copies.get(workflow):
-            self.done[workflow] = self.outcome(workflow).recompute(self.copies[workflow])
+            touched = self._touched.pop(workflow, set())
+            self.done[workflow] = self.outcome(workflow).recompute(self.copies[workflow], touched)
             self._counts += self.scenarios.unpack(self.done[workflow])
 
     def mark(self) -> int:
@@ -68,7 +73,7 @@ class Draft:
 
     def back_to(self, mark: int) -> None:
         """Take back everything placed since the mark."""
-        touched = set()
+        workflows = set()
         while len(self._journal) > mark:
             p = self._journal.pop()
             self.copies[p.workflow][p.task].remove(p)
@@ -76,9 +81,11 @@ class Draft:
                 del self.copies[p.workflow]
             self.calendars[p.slot].add(p.start_s, p.end_s, -p.procs)
             self._by_slot[p.slot].remove(p)
-            touched.add(p.workflow)
-        for workflow in sorted(touched):
-            self.outcomes.pop(workflow, None)
+            self._touched[p.workflow].add(p.task)
+            workflows.add(p.workflow)
+        for workflow in sorted(workflows):
+            if workflow not in self.copies:
+                del self.outcomes[workflow], self._touched[workflow]
             self.settle(workflow)
 
     @contextmanager

@@ -164,6 +164,8 @@ def _copy_weakest(draft: Draft, checked: set[TaskKey]) -> tuple[float, list[Plac
     """A copy of the weakest task that gains by one; those that do not are checked off."""
     before = draft.promise
     for key in _weakest_first(draft):
+        if len(checked) >= _MOST_STEPS:
+            break
         if key not in checked:
             promise, placed = _try(draft, lambda key=key: add_copy(draft, key, _free_slots(draft)))  # type: ignore[misc]
             if promise > before:

@@ -10,7 +10,7 @@ each. A task that starts late may still be done in time, so this is a cautious e
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from vgrid.slot import Slot
 from workflows.dag import Workflow
 
 Bits = NDArray[np.uint8]
+_MOST_KEPT = 100_000  # bit sets that are remembered: 50 MB at 4,096 scenarios
 
 
 class Scenarios:
@@ -32,12 +33,20 @@ class Scenarios:
         self.count = snapshot.scenarios
         self.all = np.packbits(np.ones(self.count, dtype=bool))
         self.none = np.zeros_like(self.all)
+        self._alive: dict[tuple[str, float, float], Bits] = {}
         self._fates: dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
 
     def alive(self, slot: Slot, start_s: float, end_s: float) -> Bits:
         """Scenarios in which the slot is ready by ``start_s`` and not broken before ``end_s``."""
-        ready, broken = self._fate(slot)
-        return np.packbits((ready <= start_s) & (broken >= end_s))
+        key = (slot.id, start_s, end_s)
+        found = self._alive.get(key)
+        if found is None:
+            ready, broken = self._fate(slot)
+            found = np.packbits((ready <= start_s) & (broken >= end_s))
+            if len(self._alive) >= _MOST_KEPT:
+                self._alive.clear()
+            self._alive[key] = found
+        return found
 
     def _fate(self, slot: Slot) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         if slot.id not in self._fates:
@@ -66,6 +75,7 @@ class WorkflowOutcome:
     def __init__(self, workflow: Workflow, scenarios: Scenarios) -> None:
         self.workflow, self._scenarios = workflow, scenarios
         self.copies: dict[str, list[tuple[Placement, Bits]]] = {}
+        self._tails = [t for t in workflow.order if not workflow.children[t]]
 
     def inputs(self, task_id: str, site: str, start_s: float) -> Bits:
         """Scenarios in which all the task's inputs are at ``site`` by ``start_s``."""
@@ -99,15 +109,29 @@ class WorkflowOutcome:
             bits = bits | done
         return bits
 
-    def recompute(self, placements: Mapping[str, Sequence[Placement]]) -> Bits:
-        """Work through the DAG; returns the scenarios in which the whole workflow is done."""
-        self.copies = {}
+    def recompute(
+        self, placements: Mapping[str, Sequence[Placement]], touched: Collection[str]
+    ) -> Bits:
+        """Follow a change of these tasks' copies down the DAG; the scenarios in which all is done.
+
+        O(copies of the touched tasks and of those descendants for which something changes).
+        """
+        affected = set(touched)
+        for task_id in self.workflow.order if affected else ():
+            if task_id in affected:
+                before = self.copies.get(task_id, [])
+                self.copies[task_id] = [(p, self.success(p)) for p in placements.get(task_id, ())]
+                if task_id in touched or _differ(before, self.copies[task_id]):
+                    affected.update(self.workflow.children[task_id])
         whole = self._scenarios.all
-        for task_id in self.workflow.order:
-            self.copies[task_id] = [(p, self.success(p)) for p in placements.get(task_id, ())]
-            if not self.workflow.children[task_id]:
-                whole = whole & self.task_done(task_id)
+        for task_id in self._tails:
+            whole = whole & self.task_done(task_id)
         return whole
+
+
+def _differ(before: list[tuple[Placement, Bits]], after: list[tuple[Placement, Bits]]) -> bool:
+    pairs = zip(before, after, strict=True)
+    return any(not np.array_equal(old, new) for (_, old), (_, new) in pairs)
 
 
 def standard_error(probability: float, count: int) -> float:

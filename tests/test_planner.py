@@ -8,9 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.calendar import Calendar
+from planner.draft import Draft
 from planner.make import make_plan
+from planner.mapping import place_workflow
 from planner.plan import Placement
 from planner.probability import Scenarios, WorkflowOutcome, paper_probability
+from planner.replicate import add_copy
 from planner.snapshot import Snapshot
 from tests.test_workflows import dags
 from vgrid.slot import Slot, StartCurve, certain_from
@@ -154,7 +157,9 @@ def outcome_of(snapshot, *rows):
             procs=1,
         )
         placed.setdefault(task, []).append(p)
-    return scenarios.share(WorkflowOutcome(workflow, scenarios).recompute(placed))
+    return scenarios.share(
+        WorkflowOutcome(workflow, scenarios).recompute(placed, list(workflow.tasks))
+    )
 
 
 TWO = (slot("a", curve=certain_from(0, 0.8)), slot("b", curve=certain_from(0, 0.7)))
@@ -248,3 +253,25 @@ def test_copies_are_placed_where_they_help():
     plan = make_plan(Snapshot(wanted=wanted([chain("w")]), slots=slots, scenarios=MANY))
     assert len(plan.placements) == 3
     assert plan.promise.probability == pytest.approx(1 - 0.3**3, abs=0.01)
+
+
+@settings(max_examples=60)
+@given(
+    dags(8), st.lists(st.tuples(st.integers(0, 7), st.integers(0, 2), st.booleans()), max_size=20)
+)
+def test_following_a_change_is_as_good_as_starting_anew(workflow, moves):
+    """Place and take back copies in any order: bits and promise are those of a fresh draft."""
+    slots = tuple(slot(f"s{n}", 8, certain_from(0, 0.5 + 0.1 * n), end_s=1e6) for n in range(3))
+    snapshot = Snapshot(wanted=wanted([workflow], deadline_s=1e6), slots=slots, scenarios=256)
+    draft = Draft(snapshot)
+    assert place_workflow(draft, workflow.name, slots)
+    for index, where, keep in moves:
+        task_id = workflow.order[index % len(workflow.order)]
+        mark = draft.mark()
+        add_copy(draft, (workflow.name, task_id), slots[where:])
+        if not keep:
+            draft.back_to(mark)
+    fresh = Draft(snapshot)
+    fresh.replay(draft.since(0))
+    assert draft.promise == fresh.promise
+    assert draft.probabilities() == fresh.probabilities()
