@@ -60,12 +60,18 @@ def easy(queue: Sequence[Job], free: int, running: Running, now_s: float) -> lis
 
 
 def reservation(procs: int, free: int, ends: Running) -> tuple[float, int]:
-    """When ``procs`` will be free by the requested times, and how many more are free then."""
+    """When ``procs`` will be free by the requested times, and how many more are free then.
+
+    All that is released at that very instant counts.
+    """
+    reached_s = float("inf")
     for end_s, released in ends:
+        if end_s > reached_s:
+            break
         free += released
         if free >= procs:
-            return end_s, free - procs
-    return float("inf"), 0
+            reached_s = end_s
+    return (reached_s, free - procs) if free >= procs else (float("inf"), 0)
 
 
 Policy = Callable[[Sequence[Job], int, Running, float], list[Job]]

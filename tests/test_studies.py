@@ -1,0 +1,40 @@
+"""Studies: reservations among recorded load."""
+
+import numpy as np
+import pytest
+
+from studies.varq_promises import POLICIES, replay, table
+from tests.logs import make_log
+
+
+@pytest.fixture(scope="module")
+def outcomes():
+    log = make_log(8000, seed=11)
+    return [replay(log, 200, policy, 0.75, count=40, seed=1) for policy in POLICIES]
+
+
+def test_every_question_is_refused_or_gets_its_job(outcomes):
+    none, once, moving = outcomes
+    assert (none.asked, none.kept) == (0, 0)
+    for outcome in (once, moving):
+        assert outcome.asked == 40
+        assert 0 < outcome.kept <= outcome.asked - outcome.refused
+        assert outcome.idle_node_hours >= 0
+        assert np.isfinite(outcome.others_wait_s)
+
+
+def test_the_promise_is_kept_where_the_load_is_steady(outcomes):
+    for outcome in outcomes[1:]:
+        count = outcome.asked - outcome.refused
+        assert outcome.share >= 0.75 - 3 * (0.75 * 0.25 / count) ** 0.5, (
+            outcome
+        )  # three standard errors
+
+
+def test_a_replay_is_a_function_of_its_seed():
+    log = make_log(1500, seed=2)
+    assert replay(log, 220, "moving", 0.5, 40, 3) == replay(log, 220, "moving", 0.5, 40, 3)
+
+
+def test_the_table_has_a_line_for_each_policy_and_level(outcomes):
+    assert table(outcomes).count("| made up |") == 2
