@@ -145,18 +145,14 @@ def paper_probability(
 ) -> float:
     """The paper's own rule, for comparison: products over independent slots, minima within one.
 
-    A task in the slot of all its parents is as sure as its weakest parent; otherwise its own slot's
-    probability is multiplied by its parents'. A workflow is as sure as its least sure tail.
+    A task is as sure as the weakest parent in its own slot (as the slot, if none is there), times
+    all parents in other slots. A workflow is as sure as its least sure tail.
     """
     first = {p.task: p for p in placements if p.copy == 0}
     sure: dict[str, float] = {}
     for task_id in workflow.order:
         p, parents = first[task_id], workflow.tasks[task_id].parents
         own = slots[p.slot].curve.by(p.start_s) * slots[p.slot].up
-        if parents and all(first[q].slot == p.slot for q in parents):
-            sure[task_id] = min(sure[q] for q in parents)
-        else:
-            sure[task_id] = own * float(
-                np.prod([sure[q] for q in parents if first[q].slot != p.slot])
-            )
+        near = min((sure[q] for q in parents if first[q].slot == p.slot), default=own)
+        sure[task_id] = near * float(np.prod([sure[q] for q in parents if first[q].slot != p.slot]))
     return min(sure[task_id] for task_id in workflow.order if not workflow.children[task_id])

@@ -52,7 +52,7 @@ def add_twin_workflow(draft: Draft, name: str, slots: tuple[Slot, ...]) -> bool:
     workflow = draft.snapshot.workflow_by_name[name]
     mark, before = draft.mark(), draft.scenarios.share(draft.done[name])
     for task_id in workflow.order:
-        limit = snapshot_limit(draft, name, task_id)
+        limit = _twin_limit(draft, name, task_id)
         options = [o for o in candidates(draft, (name, task_id), slots, limit) if o.probability > 0]
         best = min(
             options, key=lambda o: (-round(o.probability, 2), o.placement.end_s), default=None
@@ -66,7 +66,7 @@ def add_twin_workflow(draft: Draft, name: str, slots: tuple[Slot, ...]) -> bool:
     return True
 
 
-def snapshot_limit(draft: Draft, name: str, task_id: str) -> float:
+def _twin_limit(draft: Draft, name: str, task_id: str) -> float:
     """Latest end of a twin: what its own descendants, run at the first copies' speed, leave of the deadline."""
     workflow = draft.snapshot.workflow_by_name[name]
     rest = 0.0

@@ -219,6 +219,8 @@ def test_the_papers_rule():
     slots = {s.id: s for s in TWO}
     same = make_plan(Snapshot(wanted=wanted([workflow]), slots=TWO[:1]))
     assert paper_probability(workflow, same.placements, slots) == pytest.approx(0.8)
+    apart = [replace(p, slot="ab"[n]) for n, p in enumerate(same.placements)]
+    assert paper_probability(workflow, apart, slots) == pytest.approx(0.56)
 
 
 def test_what_is_lacking_is_said():
