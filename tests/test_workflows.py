@@ -76,6 +76,70 @@ def test_recorded_workflows_are_read(shared):
         assert workflow.critical_path_s() > 0
 
 
+def test_dax_and_older_wfformat(shared, write):
+    for path in sorted((shared / "workflows" / "dax").iterdir()):
+        workflow = load_workflow(path)
+        assert len(workflow.order) == len(workflow.tasks) > 20
+        assert workflow.critical_path_s() > 0
+        assert sum(workflow.file_mib.values()) > 0
+
+
+OLD = {
+    "name": "old",
+    "schemaVersion": "1.3",
+    "workflow": {
+        "tasks": [
+            {
+                "name": "a",
+                "runtime": 10,
+                "cores": 2,
+                "files": [{"name": "x", "size": 1048576, "link": "output"}],
+            },
+            {
+                "name": "b",
+                "runtime": 5,
+                "parents": ["a"],
+                "files": [{"name": "x", "size": 1048576, "link": "input"}],
+            },
+        ]
+    },
+}
+
+DAX = """<adag xmlns="http://pegasus.isi.edu/schema/DAX" name="small">
+<job id="A" name="first" runtime="10"><uses file="x" link="output" size="1048576"/></job>
+<job id="B" name="second" runtime="5"><uses file="x" link="input" size="1048576"/></job>
+<child ref="B"><parent ref="A"/></child></adag>"""
+
+
+def test_older_formats_carry_run_times_files_and_order(write):
+    for name, text in (("old.json", json.dumps(OLD)), ("small.dax", DAX)):
+        workflow = load_workflow(write(name, text))
+        first, second = workflow.order
+        assert workflow.critical_path_s() == 15
+        assert workflow.transfer_mib(first, second) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (DAX.replace(' runtime="5"', ""), r"job 'B' \(second\): has no run time"),
+        (DAX.replace('"10"', '"ten"'), "runtime: 'ten' is no number"),
+        (DAX.replace('ref="A"', 'ref="Z"'), "unknown parent 'Z'"),
+        (DAX[:-20], "is no XML: .*line 4"),
+        ('<!DOCTYPE x [<!ENTITY a "b">]>' + DAX, "document type"),
+        ("<html></html>", "its root is <html>"),
+        ("all: wf", "unknown workflow format"),
+        ('{"workflow": {"tasks": [{"name": "a"}]}}', "has no run time"),
+        ('{"workflow": 7}', "no field 'workflow'"),
+        ('{"workflow": {"specification": {}}}', "not valid WfFormat"),
+    ],
+)
+def test_wrong_workflow_files_are_refused(write, text, message):
+    with pytest.raises(InputError, match=message) as caught:
+        load_workflow(write("wrong.file", text))
+    assert "wrong.file" in str(caught.value)
+
+
 def test_a_task_without_run_time_is_named(write):
     document = write_wfformat(load_workflow(DATA / "lead.json"))
     del document["workflow"]["execution"]["tasks"][5]["runtimeInSeconds"]

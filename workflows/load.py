@@ -7,6 +7,7 @@ from pathlib import Path
 from kernel.errors import InputError
 from kernel.files import read_text
 from workflows.dag import Workflow
+from workflows.dax import read_dax
 from workflows.wfformat import parse_json, read_wfformat
 
 
@@ -16,9 +17,11 @@ def load_workflow(path: Path) -> Workflow:
     text = read_text(path)
     if not text.strip():
         raise InputError("the file is empty", where=where)
-    if not text.lstrip().startswith("{"):
-        raise InputError(
-            "unknown workflow format", where=where, fix="known: WfFormat 1.3 to 1.5 (JSON)"
-        )
-    document = parse_json(text, where)
-    return read_wfformat(document, where)
+    start = text.lstrip()[:1]
+    if start == "{":
+        return read_wfformat(parse_json(text, where), where)
+    if start == "<":
+        return read_dax(text, where)
+    raise InputError(
+        "unknown workflow format", where=where, fix="known: WfFormat 1.3 to 1.5 (JSON), DAX (XML)"
+    )
