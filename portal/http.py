@@ -26,6 +26,7 @@ from portal.tables import SetRow, Store
 from vgrid.catalog import Catalog
 from workflows.dag import Workflow
 from workflows.load import load_workflow
+from workflows.runtimes import Runtimes
 from workflows.sets import SetDocument, build_set
 
 SetId = Annotated[str, PathParameter(pattern=r"^set-[0-9a-f]{10}$")]
@@ -81,13 +82,13 @@ class Service:
         self.store.end_run(run_id, state, outcome_json(outcome), run_gantt(outcome))
 
 
-def _shipped_workflow(file: str) -> Workflow:
+def _shipped_workflow(file: str, runtimes: Runtimes) -> Workflow:
     names = sorted(p.name for p in embedded_data().glob("*.json"))
     if file not in names:
         raise InputError(
             f"'{file}' is not served here", where="workflows.file", fix=f"known: {', '.join(names)}"
         )
-    return load_workflow(embedded_data() / file)
+    return load_workflow(embedded_data() / file, runtimes)
 
 
 def make_app(store: Store, catalog: Catalog) -> FastAPI:

@@ -119,6 +119,42 @@ def test_older_formats_carry_run_times_files_and_order(write):
         assert workflow.transfer_mib(first, second) == 1.0
 
 
+def test_dagman_and_makeflow_take_run_times_from_a_table(write):
+    dag = 'Job A a.sub\nJOB B x/b.sub DIR d\nVARS A k="v"\nRETRY B 3\nPARENT A CHILD B\n'
+    workflow = load_workflow(write("two.dag", dag), {"A": 10, "b": 7})
+    assert {t.id: (t.runtime_s, t.parents) for t in workflow.tasks.values()} == {
+        "A": (10, ()),
+        "B": (7, ("A",)),
+    }
+    make = (
+        "# comment\nOPT=-x 1\n.MAKEFLOW CATEGORY cut\na.1 a.2: in.txt \\\n  tool\n\tLOCAL ./split ${OPT} in.txt\n"
+        "CATEGORY=join\n\nout: a.1 a.2\n\tcat a.1 a.2 > out\n"
+    )
+    workflow = load_workflow(write("two.mf", make), {"cut": 4, "cat": 9})
+    first, second = (workflow.tasks[name] for name in workflow.order)
+    assert (first.runtime_s, first.command, first.inputs) == (
+        4,
+        "./split -x 1 in.txt",
+        ("in.txt", "tool"),
+    )
+    assert (second.runtime_s, second.parents, second.outputs) == (9, (first.id,), ("out",))
+
+
+def test_real_dagman_and_makeflow(shared):
+    found = {}
+    for path in sorted(
+        [
+            *(shared / "workflows" / "dagman").iterdir(),
+            *(shared / "workflows" / "makeflow").iterdir(),
+        ]
+    ):
+        workflow = load_workflow(path, {"*": 60.0})
+        assert len(workflow.order) == len(workflow.tasks)
+        found[path.name] = len(workflow.tasks)
+    assert found["shrimp.mf"] == 764
+    assert found["job_dagman_node_prio.dag"] > 10
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -129,6 +165,12 @@ def test_older_formats_carry_run_times_files_and_order(write):
         ('<!DOCTYPE x [<!ENTITY a "b">]>' + DAX, "document type"),
         ("<html></html>", "its root is <html>"),
         ("all: wf", "unknown workflow format"),
+        ("JOB A a.sub\nSUBDAG EXTERNAL B b.dag\n", "line 2: SUBDAG is not supported"),
+        ("JOB A a.sub\nPARENT A CHILD B\n", "names no JOB: B"),
+        ("JOB A a.sub\nPARENT A B\n", "line 2: write PARENT"),
+        ("JOB A a.sub\n", "job 'A': has no run time.*A, a.sub, a,"),
+        ("x: y\n\t./prog y > x\n", "rule in line 1: has no run time.*prog"),
+        ("x: y\n\tcp y x\nz: x\n", "line 3: the rule has no command"),
         ('{"workflow": {"tasks": [{"name": "a"}]}}', "has no run time"),
         ('{"workflow": 7}', "no field 'workflow'"),
         ('{"workflow": {"specification": {}}}', "not valid WfFormat"),

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from kernel.errors import InputError
 from kernel.files import read_text
 from workflows.dag import Workflow
+from workflows.dagman import read_dagman
 from workflows.dax import read_dax
+from workflows.makeflow import read_makeflow
+from workflows.runtimes import Runtimes
 from workflows.wfformat import parse_json, read_wfformat
 
+_DAGMAN = re.compile(r"^\s*JOB\s+\S+\s+\S+", re.IGNORECASE | re.MULTILINE)
+_MAKEFLOW = re.compile(r"^[^\s#=][^=\n]*:[^\n]*\n[ \t]+\S", re.MULTILINE)
 
-def load_workflow(path: Path) -> Workflow:
-    """The workflow in a file (plain, gzip or xz); InputError names the file and what is wrong."""
+
+def load_workflow(path: Path, runtimes: Runtimes | None = None) -> Workflow:
+    """The workflow in a file (plain, gzip or xz); InputError names the file and what is wrong.
+
+    ``runtimes`` gives seconds by task or kind of task to formats that carry none.
+    """
     where = str(path)
     text = read_text(path)
     if not text.strip():
@@ -22,6 +32,10 @@ def load_workflow(path: Path) -> Workflow:
         return read_wfformat(parse_json(text, where), where)
     if start == "<":
         return read_dax(text, where)
+    if _DAGMAN.search(text):
+        return read_dagman(text, where, runtimes or {})
+    if _MAKEFLOW.search(text):
+        return read_makeflow(text, where, runtimes or {})
     raise InputError(
-        "unknown workflow format", where=where, fix="known: WfFormat 1.3 to 1.5 (JSON), DAX (XML)"
+        "unknown workflow format", where=where, fix="known: WfFormat, DAX, DAGMan, Makeflow"
     )

@@ -17,6 +17,7 @@ from kernel.errors import InputError
 from kernel.units import parse_duration, parse_fraction
 from workflows.dag import Task, Workflow, make_workflow
 from workflows.load import load_workflow
+from workflows.runtimes import Runtimes
 
 MAX_WORKFLOWS = 100_000
 
@@ -41,6 +42,7 @@ class WorkflowDocument(Document):
     count: Annotated[int, Field(ge=1, le=MAX_WORKFLOWS)] = 1
     file: str | None = None
     tasks: tuple[TaskDocument, ...] = ()
+    runtimes: Mapping[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = {}
     file_mib: Mapping[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = {}
 
     @model_validator(mode="after")
@@ -112,7 +114,7 @@ class WorkflowSet:
         return next(w for w in self.workflows if w.name == name)
 
 
-FileLoader = Callable[[str], Workflow]
+FileLoader = Callable[[str, Runtimes], Workflow]
 
 
 def load_set(path: Path, now: datetime | None = None) -> tuple[WorkflowSet, str | None]:
@@ -121,7 +123,7 @@ def load_set(path: Path, now: datetime | None = None) -> tuple[WorkflowSet, str 
     folder = path.resolve().parent
     chosen = build_set(
         document,
-        lambda file: load_workflow(folder / file),
+        lambda file, runtimes: load_workflow(folder / file, runtimes),
         str(path),
         now=now,
         directory=str(folder),
@@ -161,7 +163,7 @@ def _expand(document: SetDocument, load_file: FileLoader, where: str) -> tuple[W
 def _one(entry: WorkflowDocument, load_file: FileLoader, where: str) -> Workflow:
     if entry.file is not None:
         try:
-            workflow = load_file(entry.file)
+            workflow = load_file(entry.file, entry.runtimes)
         except InputError as error:
             raise error.within(where) from error
         return workflow.renamed(entry.name) if entry.name else workflow

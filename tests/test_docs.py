@@ -1,0 +1,66 @@
+"""What the documentation shows is what the program takes."""
+
+import re
+
+import yaml
+
+from kernel.documents import validate
+from tests.conftest import ROOT
+from vgrid.catalog import load_catalog
+from workflows.sets import SetDocument
+
+SITES = """
+[[site]]
+name = "kth"
+kind = "batch"
+procs = 100
+cores_per_node = 1
+speed = 1.0
+slot_up = 0.98
+driver = "simulated"
+[[site.queue]]
+name = "default"
+history = "KTH-SP2-1996-2.1-cln.swf.gz"
+log_queue = 1
+max_procs = 100
+max_walltime = "24h"
+[[site]]
+name = "ec2"
+kind = "cloud"
+procs = 128
+cores_per_node = 8
+node_type = "c1.xlarge"
+price_usd_per_hour = 0.68
+billing = "1h"
+boot = "4m"
+[[link]]
+between = ["kth", "ec2"]
+bandwidth_mib_s = 10.0
+latency_s = 0.05
+"""
+
+
+def test_the_example_set_is_a_set():
+    text = (ROOT / "docs" / "sets.md").read_text()
+    example = re.search(r"```yaml\n(.*?)```", text, re.DOTALL)[1]
+    document = validate(SetDocument, yaml.safe_load(example), "docs/sets.md")
+    assert [entry.count for entry in document.workflows] == [8, 1, 2]
+
+
+def test_the_sites_of_the_contract_are_sites(write):
+    catalog = load_catalog(write("sites.toml", SITES))
+    assert catalog.site("ec2").boot_s == 240
+    assert catalog.site("kth").queues[0].max_walltime_s == 86400
+
+
+def test_links_between_documents_lead_somewhere():
+    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
+        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_every_command_of_the_readme_exists(vgrads):
+    names = set(re.findall(r"`vgrads (\w+)", (ROOT / "README.md").read_text()))
+    assert names >= {"bound", "plan", "run", "serve"}
+    for name in names:
+        assert vgrads(name, "--help").code == 0
