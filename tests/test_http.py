@@ -93,6 +93,33 @@ def test_bad_sets_are_problem_documents_that_name_the_field(client, change, fiel
     assert field in answer.json()["detail"] + str(answer.json().get("field"))
 
 
+RAW = '{"name":"s","deadline":%s,"workflows":[{"name":"w","count":%s,"tasks":[{"id":"a","runtime_s":%s,"procs":%s}]}]}'
+HOSTILE = {
+    "deep list": "[" * 100_000,
+    "deep object": '{"a":' * 50_000,
+    "not a number": RAW % ('"1h"', 1, "NaN", 1),
+    "infinite": RAW % ('"1h"', 1, "1e400", 1),
+    "huge integer": RAW % ('"1h"', 1, 1, "9" * 400),
+    "too many": RAW % ('"1h"', 100_000, 1, 1),
+    "far deadline": RAW % ("1e308", 1, 1, 1),
+    "negative deadline": RAW % (-5, 1, 1, 1),
+    "object deadline": RAW % ("{}", 1, 1, 1),
+    "long duration": RAW % (f'"{"9" * 5000}h"', 1, 1, 1),
+    "null": "null",
+    "text": '"x"',
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_bodies_are_refused_in_order(client, name):
+    answer = client.post(
+        "/v1/workflow-sets", content=HOSTILE[name], headers={"content-type": "application/json"}
+    )
+    assert answer.status_code in (400, 422), answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert client.get("/v1/workflow-sets").json() == []
+
+
 def test_unknown_things_are_404_and_malformed_ids_422(client):
     assert client.get("/v1/workflow-sets/set-0123456789").status_code == 404
     assert client.get("/v1/workflow-sets/..%2f..").status_code in (404, 422)

@@ -20,14 +20,16 @@ from workflows.load import load_workflow
 from workflows.runtimes import Runtimes
 
 MAX_WORKFLOWS = 100_000
+_LONGEST_S = 1e9  # thirty years: more is a slip of the pen
+_MOST_PROCS = 100_000_000
 
 
 class TaskDocument(Document):
     """One task, written inline."""
 
     id: Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f/]+$")]
-    runtime_s: Annotated[float, Field(ge=0, allow_inf_nan=False)]
-    procs: Annotated[int, Field(ge=1)] = 1
+    runtime_s: Annotated[float, Field(ge=0, le=_LONGEST_S)]
+    procs: Annotated[int, Field(ge=1, le=_MOST_PROCS)] = 1
     parents: tuple[str, ...] = ()
     command: str = ""
     inputs: tuple[str, ...] = ()
@@ -193,6 +195,8 @@ def _deadline(deadline: str | float | datetime, now: datetime | None, where: str
         seconds = (instant - (now or datetime.now(UTC))).total_seconds()
     if seconds <= 0:
         raise InputError(f"'{deadline}' is in the past", where=place)
+    if seconds > _LONGEST_S:
+        raise InputError(f"'{deadline}' is more than thirty years away", where=place)
     return seconds
 
 
