@@ -11,7 +11,6 @@ from planner.plan import Placement
 from planner.snapshot import TaskKey
 from vgrid.slot import Slot, StartCurve
 
-_LEVELS = (0.5, 0.75, 0.9, 0.97, 1.0)  # shares of a slot's best start probability that are tried
 _EQUAL = 0.005  # probabilities closer than this count as equal: the earlier end decides
 
 
@@ -72,11 +71,19 @@ def _starts(
 ) -> list[float]:
     """Starts worth trying: as early as possible, and where the slot has become surer."""
     calendar = draft.calendars[slot.id]
-    found = []
-    for earliest_s in [ready_s, *(t for t in slot.curve.instants(_LEVELS) if t > ready_s)]:
-        start_s = calendar.earliest_fit(earliest_s, duration_s, procs, latest_end_s)
-        if start_s is not None and start_s not in found:
+    start_s = calendar.earliest_fit(ready_s, duration_s, procs, latest_end_s)
+    if start_s is None:
+        return []
+    found, sure = [start_s], slot.curve.by(start_s)
+    for instant_s, probability in slot.curve.milestones:
+        if probability > sure + _EQUAL:
+            start_s = calendar.earliest_fit(
+                max(ready_s, instant_s), duration_s, procs, latest_end_s
+            )
+            if start_s is None:
+                break
             found.append(start_s)
+            sure = slot.curve.by(start_s)
     return found
 
 

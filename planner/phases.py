@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from planner.draft import Draft
@@ -39,14 +40,16 @@ def trade_off(draft: Draft) -> Steps:
     """Another workflow or a copy of the weakest task: whichever raises the promise more, repeatedly."""
     steps: Steps = []
     checked: set[TaskKey] = set()
+    with_more: list[Placement] = []
     while draft.promise < 1.0 and len(steps) < _MOST_STEPS and draft.scheduled:
         before = draft.promise
-        more, with_more = _try(draft, lambda: _add_next_workflow(draft))
+        more, with_more = _try(draft, partial(_workflow_option, draft, with_more))
         copy, with_copy = _copy_weakest(draft, checked)
         if max(more, copy) <= before:
             break
         draft.replay(with_more if more > copy else with_copy)
         chosen = "workflow" if more > copy else "copy"
+        with_more = [] if more > copy else with_more
         steps.append({"chosen": chosen, "before": before, "with_workflow": more, "with_copy": copy})
     return steps
 
@@ -158,6 +161,27 @@ def _try(draft: Draft, act: Callable[[], object]) -> tuple[float, list[Placement
         if not act():
             return -1.0, []
         return draft.promise, draft.since(mark)
+
+
+def _workflow_option(draft: Draft, kept: list[Placement]) -> bool:
+    """One more workflow: as it was last tried, where that still fits, else placed anew."""
+    return _again(draft, kept) or _add_next_workflow(draft)
+
+
+def _again(draft: Draft, placements: list[Placement]) -> bool:
+    """Place these once more on a draft that has changed since they were found; False if they no longer fit."""
+    mark = draft.mark()
+    for p in placements:
+        start_s = draft.calendars[p.slot].earliest_fit(
+            p.start_s, p.end_s - p.start_s, p.procs, p.end_s
+        )
+        if start_s != p.start_s:
+            draft.back_to(mark)
+            return False
+        draft.place(p)
+    for workflow in sorted({p.workflow for p in placements}):
+        draft.settle(workflow)
+    return bool(placements)
 
 
 def _copy_weakest(draft: Draft, checked: set[TaskKey]) -> tuple[float, list[Placement]]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
+_SHARES = (0.5, 0.75, 0.9, 0.97, 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,15 +34,17 @@ class StartCurve:
         )
         return np.append(self.times_s, np.inf)[position]
 
-    def instants(self, levels: tuple[float, ...]) -> list[float]:
-        """Times at which these shares of the best reachable probability are first met, ascending."""
+    @cached_property
+    def milestones(self) -> tuple[tuple[float, float], ...]:
+        """``(time, probability)`` where these shares of the best reachable probability are first met."""
         if not len(self.times_s) or self.probabilities[-1] <= 0:
-            return []
-        wanted = np.array(levels) * self.probabilities[-1]
+            return ()
+        wanted = np.array(_SHARES) * self.probabilities[-1]
         found = np.searchsorted(self.probabilities, wanted, side="left").clip(
             max=len(self.times_s) - 1
         )
-        return sorted({float(self.times_s[i]) for i in found})
+        rows = {(float(self.times_s[i]), float(self.probabilities[i])) for i in found}
+        return tuple(sorted(rows))
 
     def check(self) -> None:
         """Ascending times, non-falling probabilities within [0, 1]."""
