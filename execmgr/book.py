@@ -39,14 +39,23 @@ class Book:
         placement = self.placements[key]
         return placement.end_s - placement.start_s
 
+    def held_s(self, slot_id: str) -> float:
+        """How long a slot is asked for: if it is ready at once, it must still last to its end."""
+        use = self.uses[slot_id]
+        return use.slot.end_s - use.submit_s
+
     def spec(self, slot_id: str, run: str) -> SlotSpec:
         """What to ask the slot's site for; the id carries the run, so that asking twice is once."""
-        use = self.uses[slot_id]
+        slot = self.uses[slot_id].slot
         return SlotSpec(
-            id=f"{run}.{slot_id}",
-            name=slot_id, site=use.slot.site, queue=use.slot.queue, procs=use.slot.procs,
-            duration_s=use.end_s - use.submit_s if not use.slot.paid else use.slot.end_s - use.submit_s,
+            id=spec_id(slot_id, run), name=slot_id, site=slot.site, queue=slot.queue, procs=slot.procs,
+            duration_s=self.held_s(slot_id),
         )  # fmt: skip
+
+
+def spec_id(slot_id: str, run: str) -> str:
+    """The id under which a site knows a slot of a run."""
+    return f"{run}.{slot_id}"
 
 
 def make_book(plan: Plan, snapshot: Snapshot) -> Book:

@@ -206,10 +206,7 @@ class _Turn:
         slot = self.book.slot_of(key)
         record, end_s = self.slots[slot], self.book.plan.deadline_s
         if record.ready_s is not None:
-            end_s = min(
-                end_s,
-                record.ready_s + self.book.uses[slot].slot.end_s - self.book.uses[slot].submit_s,
-            )
+            end_s = min(end_s, record.ready_s + self.book.held_s(slot))
         return end_s - self.book.duration_s(key) + _SLACK_S
 
     def _inputs_at(self, key: CopyKey) -> float:

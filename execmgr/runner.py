@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from drivers.api import Driver, SlotState
-from execmgr.book import Book
+from execmgr.book import Book, spec_id
 from execmgr.core import begin, over, step
 from execmgr.engine import Engine, TaskOrder
 from execmgr.journal import Journal
@@ -101,7 +101,7 @@ class Runner:
         return found
 
     def _spec_id(self, slot: str) -> str:
-        return self.book.spec(slot, self.run_id).id
+        return spec_id(slot, self.run_id)
 
     def _act(self, commands: list[Command]) -> None:
         starts = [self._order(c) for c in commands if isinstance(c, StartCopy)]

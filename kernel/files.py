@@ -27,3 +27,11 @@ def read_text(path: Path, errors: str = "strict") -> str:
         raise InputError("the compressed file is cut off or damaged", where=str(path)) from error
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from error
+
+
+def write_text(path: Path, text: str) -> None:
+    """UTF-8 text to a file; InputError where it cannot be written."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"cannot be written: {error.strerror}", where=str(path)) from error

@@ -31,9 +31,8 @@ class Draft:
         self.done: dict[str, Bits] = {}
         self._counts: NDArray[np.int16] = np.zeros(self.scenarios.count, dtype=np.int16)
         self._journal: list[Placement] = []
-        self._touched: defaultdict[str, set[str]] = defaultdict(
-            set
-        )  # tasks whose copies came or went
+        # tasks whose copies came or went since their workflow was settled
+        self._touched: defaultdict[str, set[str]] = defaultdict(set)
         self._by_slot: defaultdict[str, list[Placement]] = defaultdict(list)
 
     def place(self, placement: Placement) -> None:

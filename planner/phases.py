@@ -26,7 +26,7 @@ _TRIED_WEAK = 4  # weakest workflows that each cloud step looks at
 def minimal(draft: Draft) -> Steps:
     """Place the needed number of workflows on sites that cost nothing."""
     steps: Steps = []
-    for name in _by_length(draft):
+    for name in draft.snapshot.by_length:
         if len(draft.scheduled) >= draft.snapshot.wanted.needed:
             break
         placed = place_workflow(draft, name, _free_slots(draft))
@@ -57,7 +57,7 @@ def trade_off(draft: Draft) -> Steps:
 def additional(draft: Draft) -> Steps:
     """Use the space left: the other workflows, then copies of tasks that still gain by one."""
     steps: Steps = []
-    for name in _by_length(draft):
+    for name in draft.snapshot.by_length:
         if name not in draft.copies and place_workflow(draft, name, _free_slots(draft)):
             steps.append({"workflow": name, "promise": draft.promise})
     for key in _weakest_first(draft)[:_MOST_STEPS]:
@@ -101,10 +101,11 @@ def _cloud_options(draft: Draft) -> list[Option]:
     trials: list[Callable[[], object]] = []
     if paid:
         trials.append(lambda: _add_next_workflow(draft, paid) or _add_next_workflow(draft, every))
+        tasks = _weakest_first(draft)
         for name in _weakest_workflows(draft)[:_TRIED_WEAK]:
-            trials.append(lambda name=name: add_twin_workflow(draft, name, paid))  # type: ignore[misc]
-            weakest = [key for key in _weakest_first(draft) if key[0] == name][:2]
-            trials += [lambda key=key: add_copy(draft, key, paid) for key in weakest]  # type: ignore[misc]
+            trials.append(partial(add_twin_workflow, draft, name, paid))
+            weakest = [key for key in tasks if key[0] == name][:2]
+            trials += [partial(add_copy, draft, key, paid) for key in weakest]
     found: list[Option] = []
     scheduled, promise = len(draft.scheduled), draft.promise
     for trial in trials:
@@ -139,17 +140,8 @@ def _free_slots(draft: Draft) -> tuple[Slot, ...]:
     return tuple(slot for slot in draft.snapshot.slots if not slot.paid)
 
 
-def _by_length(draft: Draft) -> list[str]:
-    """Workflows by critical path, shortest first: the easiest to keep a promise with."""
-    workflows = draft.snapshot.wanted.workflows
-    lengths: dict[int, float] = {}
-    for w in workflows:  # equal workflows share their tasks: reckon each shape once
-        lengths.setdefault(id(w.tasks), w.critical_path_s())
-    return [w.name for w in sorted(workflows, key=lambda w: lengths[id(w.tasks)])]
-
-
 def _add_next_workflow(draft: Draft, slots: tuple[Slot, ...] | None = None) -> bool:
-    for name in _by_length(draft):
+    for name in draft.snapshot.by_length:
         if name not in draft.copies:
             return place_workflow(draft, name, slots or _free_slots(draft))
     return False
@@ -191,7 +183,7 @@ def _copy_weakest(draft: Draft, checked: set[TaskKey]) -> tuple[float, list[Plac
         if len(checked) >= _MOST_STEPS:
             break
         if key not in checked:
-            promise, placed = _try(draft, lambda key=key: add_copy(draft, key, _free_slots(draft)))  # type: ignore[misc]
+            promise, placed = _try(draft, partial(add_copy, draft, key, _free_slots(draft)))
             if promise > before:
                 return promise, placed
             checked.add(key)

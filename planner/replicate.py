@@ -9,6 +9,7 @@ from planner.mapping import candidates
 from planner.plan import Placement
 from planner.snapshot import TaskKey
 from vgrid.slot import Slot
+from workflows.dag import Workflow
 
 
 def add_copy(draft: Draft, key: TaskKey, slots: Iterable[Slot]) -> Placement | None:
@@ -51,8 +52,9 @@ def add_twin_workflow(draft: Draft, name: str, slots: tuple[Slot, ...]) -> bool:
     """A second copy of every task of a workflow, parents first, each in a slot without its twin."""
     workflow = draft.snapshot.workflow_by_name[name]
     mark, before = draft.mark(), draft.scenarios.share(draft.done[name])
+    rests = _rests_s(workflow)
     for task_id in workflow.order:
-        limit = _twin_limit(draft, name, task_id)
+        limit = draft.snapshot.wanted.deadline_s - rests[task_id]
         options = [o for o in candidates(draft, (name, task_id), slots, limit) if o.probability > 0]
         best = min(
             options, key=lambda o: (-round(o.probability, 2), o.placement.end_s), default=None
@@ -66,18 +68,10 @@ def add_twin_workflow(draft: Draft, name: str, slots: tuple[Slot, ...]) -> bool:
     return True
 
 
-def _twin_limit(draft: Draft, name: str, task_id: str) -> float:
-    """Latest end of a twin: what its own descendants, run at the first copies' speed, leave of the deadline."""
-    workflow = draft.snapshot.workflow_by_name[name]
-    rest = 0.0
-    frontier = [task_id]
-    depth: dict[str, float] = {task_id: 0.0}
-    while frontier:
-        current = frontier.pop()
-        for child in workflow.children[current]:
-            length = depth[current] + workflow.tasks[child].runtime_s
-            if length > depth.get(child, -1.0):
-                depth[child] = length
-                frontier.append(child)
-            rest = max(rest, length)
-    return draft.snapshot.wanted.deadline_s - rest
+def _rests_s(workflow: Workflow) -> dict[str, float]:
+    """For each task the longest chain of run times below it, at the first copies' speed."""
+    rests: dict[str, float] = {}
+    for task_id in reversed(workflow.order):
+        chains = (workflow.tasks[c].runtime_s + rests[c] for c in workflow.children[task_id])
+        rests[task_id] = max(chains, default=0.0)
+    return rests

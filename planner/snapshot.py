@@ -35,6 +35,17 @@ class Snapshot:
     def workflow_by_name(self) -> Mapping[str, Workflow]:
         return {workflow.name: workflow for workflow in self.wanted.workflows}
 
+    @cached_property
+    def by_length(self) -> tuple[str, ...]:
+        """Workflows by critical path, shortest first: the easiest to keep a promise with."""
+        lengths: dict[int, float] = {}
+        for w in self.wanted.workflows:  # equal workflows share their tasks: reckon each shape once
+            if id(w.tasks) not in lengths:
+                lengths[id(w.tasks)] = w.critical_path_s()
+        return tuple(
+            w.name for w in sorted(self.wanted.workflows, key=lambda w: lengths[id(w.tasks)])
+        )
+
     def task(self, key: TaskKey) -> Task:
         """The task behind a key."""
         return self.workflow_by_name[key[0]].tasks[key[1]]

@@ -18,11 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 from statsmodels.stats.proportion import proportion_confint
 
-from kernel.errors import InputError
-from kernel.units import format_duration
-from qbets.backtest import BacktestRow, Trial
+from kernel.files import write_text
+from portal.progress import share_text, time_text
+from qbets.backtest import WINDOW, BacktestRow, Trial, rolling_coverage
 
-_ROLLING = 500
 _MOST_POINTS = 6000
 _KEPT, _MISSED, _BOUND, _CHANGE = "#3b7dd8", "#d22f2f", "#1c2430", "#c58a00"
 
@@ -32,10 +31,7 @@ def write_report(path: Path, trials: Sequence[Trial]) -> None:
     body = "".join(
         [_overview(trials), *(_section(trial) for trial in trials if trial.scored.any())]
     )
-    try:
-        path.write_text(_PAGE.format(body=body), encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"cannot be written: {error.strerror}", where=str(path)) from error
+    write_text(path, _PAGE.format(body=body))
 
 
 def _overview(trials: Sequence[Trial]) -> str:
@@ -47,9 +43,9 @@ def _overview(trials: Sequence[Trial]) -> str:
 
 
 def _line(row: BacktestRow) -> str:
-    cells = [row.history, row.queue, row.method, f"{row.scored:,}", _share(row.coverage),
-             _share(row.worst_window_coverage), _time(row.pinball_s), _time(row.median_bound_s),
-             _share(row.quick_bounded), str(row.change_points), str(row.downtimes)]  # fmt: skip
+    cells = [row.history, row.queue, row.method, f"{row.scored:,}", share_text(row.coverage),
+             share_text(row.worst_window_coverage), time_text(row.pinball_s), time_text(row.median_bound_s),
+             share_text(row.quick_bounded), str(row.change_points), str(row.downtimes)]  # fmt: skip
     return "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>"
 
 
@@ -112,13 +108,11 @@ def _history_figure(trial: Trial) -> Any:
 
 
 def _rolling(axes: Any, when: NDArray[Any], kept: NDArray[np.bool_], level: float) -> None:
-    window = min(_ROLLING, len(kept))
-    total = np.concatenate([[0], np.cumsum(kept)])
-    share = (total[window:] - total[:-window]) / window
-    axes.plot(when[window - 1 :], share, color=_KEPT, linewidth=0.8)
+    shares = rolling_coverage(kept)
+    axes.plot(when[len(when) - len(shares) :], shares, color=_KEPT, linewidth=0.8)
     axes.axhline(level, color=_MISSED, linewidth=0.8)
     axes.set_ylim(0, 1.02)
-    axes.set_ylabel(f"coverage of {window}")
+    axes.set_ylabel(f"coverage of {min(WINDOW, len(kept))}")
 
 
 def _tightness_figure(trial: Trial) -> Any:
@@ -160,14 +154,6 @@ def _svg(figure: Any) -> str:
     plt.close(figure)
     text = buffer.getvalue()
     return f"<figure>{text[text.index('<svg') :]}</figure>"
-
-
-def _share(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3f}"
-
-
-def _time(value: float | None) -> str:
-    return "–" if value is None else format_duration(value)
 
 
 _PAGE = """<!doctype html>

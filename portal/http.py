@@ -38,7 +38,7 @@ class Service:
 
     def __init__(self, store: Store, catalog: Catalog) -> None:
         self.store, self.catalog = store, catalog
-        self._lock = threading.Lock()  # one run at a time touches the plans kept in memory
+        self._lock = threading.Lock()  # one run at a time
 
     def plan(self, document: SetDocument) -> Planned:
         """Plan a document against the service's sites."""

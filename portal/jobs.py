@@ -13,8 +13,8 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from execmgr.book import make_book
 from kernel.errors import InfeasibleError, InputError
+from kernel.files import write_text
 from kernel.units import parse_duration
 from portal.config import embedded_data, home
 from portal.gantt_view import render_html, render_svg
@@ -83,7 +83,7 @@ def run_here(planned: Planned, how: HowToRun) -> bool:
         run_id = store.add_run(set_id)
         folder = how.folder or home() / "runs" / run_id
         options = RunOptions(run_id=run_id, folder=folder, speed=how.speed, seed=how.seed)
-        reporter = RunReporter(out, make_book(planned.plan, planned.snapshot))
+        reporter = RunReporter(out, planned)
         try:
             outcome = run_plan(planned, options, store.journal(run_id), reporter)
         except BaseException:
@@ -99,9 +99,9 @@ def run_here(planned: Planned, how: HowToRun) -> bool:
 def _conclude(outcome: Outcome, options: RunOptions, how: HowToRun, out: Console) -> None:
     sentence = outcome_sentence(outcome)
     if how.gantt:
-        _write(how.gantt, render_html(run_gantt(outcome), sentence))
+        _draw(how.gantt, run_gantt(outcome), sentence)
         out.print(f"Gantt chart: {how.gantt}", highlight=False)
-    if (options.folder).is_dir():
+    if options.folder.is_dir():
         out.print(f"Results: {options.folder}", highlight=False)
     if how.as_json:
         document = plan_json(outcome.book.plan) | {
@@ -114,13 +114,7 @@ def _conclude(outcome: Outcome, options: RunOptions, how: HowToRun, out: Console
 
 def write_gantt(path: Path, planned: Planned) -> None:
     """The chart of a plan."""
-    gantt = planned_gantt(planned)
-    _write(
-        path,
-        _standalone_svg(gantt)
-        if path.suffix == ".svg"
-        else render_html(gantt, "Planned, not run."),
-    )
+    _draw(path, planned_gantt(planned), "Planned, not run.")
 
 
 def draw_run(run_id: str, path: Path) -> None:
@@ -130,11 +124,13 @@ def draw_run(run_id: str, path: Path) -> None:
     gantt = json.loads(row.gantt)
     if not gantt:
         raise InputError(f"'{run_id}' has no chart yet; it is {row.state}")
-    _write(
-        path,
-        render_svg(gantt)
-        if path.suffix == ".svg"
-        else render_html(gantt, f"The promise was {row.state}."),
+    _draw(path, gantt, f"The promise was {row.state}.")
+
+
+def _draw(path: Path, gantt: Mapping[str, Any], sentence: str) -> None:
+    """A page, or with the ending ``.svg`` the chart alone."""
+    write_text(
+        path, _standalone_svg(gantt) if path.suffix == ".svg" else render_html(gantt, sentence)
     )
 
 
@@ -142,13 +138,6 @@ def _standalone_svg(gantt: Mapping[str, Any]) -> str:
     """The chart on white paper: seen without a page, it must not depend on the viewer's colours."""
     svg = render_svg(gantt)
     return svg.replace(">", '><rect width="100%" height="100%" fill="#fff" />', 1)
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"cannot be written: {error.strerror}", where=str(path)) from error
 
 
 def run_summaries(run_id: str | None) -> list[dict[str, Any]]:

@@ -10,11 +10,10 @@ from rich.console import Console
 from rich.table import Table
 
 from drivers.api import SlotState
-from execmgr.book import Book
 from execmgr.states import CopyEnded, Event, RunState, SlotNews
 from kernel.units import format_duration, format_usd
 from planner.plan import Plan
-from portal.operations import Outcome
+from portal.operations import Outcome, Planned
 
 _PIPED_WIDTH = 160
 
@@ -63,10 +62,10 @@ def promise_sentence(plan: Plan) -> str:
 class RunReporter:
     """Turns the steps of a run into lines: slots that come and go, workflows done, what went wrong."""
 
-    def __init__(self, out: Console, book: Book) -> None:
-        self._console, self._book = out, book
+    def __init__(self, out: Console, planned: Planned) -> None:
+        self._console, self._planned = out, planned
         self._done: set[str] = set()
-        self._tasks = len(book.copies)
+        self._tasks = len({p.task_key for p in planned.plan.placements})
 
     def __call__(self, state: RunState, events: list[Event]) -> None:
         for event in events:
@@ -87,10 +86,10 @@ class RunReporter:
             self._line(
                 event.at_s, f"{workflow}: {task} (copy {copy}) failed: {event.reason}", "red"
             )
-        tasks = self._book.snapshot.workflow_by_name[workflow].tasks
+        tasks = self._planned.snapshot.workflow_by_name[workflow].tasks
         if workflow not in self._done and all((workflow, name) in state.done for name in tasks):
             self._done.add(workflow)
-            late = event.at_s > self._book.plan.deadline_s
+            late = event.at_s > self._planned.plan.deadline_s
             share = f"{len(state.done)}/{self._tasks} tasks"
             self._line(
                 event.at_s,
@@ -115,6 +114,16 @@ def outcome_sentence(outcome: Outcome) -> str:
         f"{plan.promise.probability:.3f}; {outcome.in_time} were done in time{when}: "
         f"the promise was {'KEPT' if outcome.kept else 'BROKEN'}."
     )
+
+
+def share_text(value: float | None) -> str:
+    """A share to three digits; a dash where there is none."""
+    return "–" if value is None else f"{value:.3f}"
+
+
+def time_text(value_s: float | None) -> str:
+    """A duration; a dash where there is none."""
+    return "–" if value_s is None else format_duration(value_s)
 
 
 def print_warnings(out: Console, warnings: Iterable[str]) -> None:

@@ -16,7 +16,7 @@ from rich.table import Table
 from kernel.errors import InputError
 from kernel.units import format_duration, format_instant
 from portal.operations import Instant, open_history
-from portal.progress import console
+from portal.progress import console, share_text, time_text
 from qbets.backtest import BacktestRow, Trial, backtest
 from qbets.forecast import Bound, QueueForecast, forecast
 from qbets.predictor import Settings
@@ -183,15 +183,7 @@ def backtest_table(rows: Sequence[BacktestRow]) -> Table:
         table.add_column(name, justify="left" if name in ("history", "queue") else "right")
     for row in rows:
         table.add_row(
-            row.history, row.queue, str(row.scored), _share(row.coverage), _share(row.worst_window_coverage),
-            _time(row.pinball_s), _time(row.median_bound_s), _share(row.quick_bounded), f"{row.jobs_per_s:,.0f}",
+            row.history, row.queue, str(row.scored), share_text(row.coverage), share_text(row.worst_window_coverage),
+            time_text(row.pinball_s), time_text(row.median_bound_s), share_text(row.quick_bounded), f"{row.jobs_per_s:,.0f}",
         )  # fmt: skip
     return table
-
-
-def _share(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3f}"
-
-
-def _time(value: float | None) -> str:
-    return "–" if value is None else format_duration(value)

@@ -141,7 +141,12 @@ def pinball(waits_s: NDArray[np.float64], bounds_s: NDArray[np.float64], quantil
 
 def worst_window(kept: NDArray[np.bool_], window: int = WINDOW) -> float:
     """Lowest coverage of any ``window`` consecutive jobs; of all of them where there are fewer."""
-    if len(kept) <= window:
-        return float(kept.mean())
+    return float(rolling_coverage(kept, window).min())
+
+
+def rolling_coverage(kept: NDArray[np.bool_], window: int = WINDOW) -> NDArray[np.float64]:
+    """Coverage of every ``window`` consecutive jobs; one value, that of all, where there are fewer."""
+    width = min(window, len(kept))
     total = np.concatenate([[0], np.cumsum(kept)])
-    return float((total[window:] - total[:-window]).min() / window)
+    shares: NDArray[np.float64] = (total[width:] - total[:-width]) / width
+    return shares

@@ -87,9 +87,8 @@ class QueueForecast:
         plain = bounds_of(waits, levels, confidence)
         if self.caution >= 1.0 or not len(waits):
             return plain
-        strict = bounds_of(
-            waits, stricter(levels, self.caution), confidence
-        )  # NaN: history too short for it
+        # NaN where history is too short for the stricter level: then the longest wait of all
+        strict = bounds_of(waits, stricter(levels, self.caution), confidence)
         return np.where(np.isnan(plain), np.nan, np.where(np.isnan(strict), waits[-1], strict))
 
     def probability(

@@ -192,11 +192,12 @@ class QueuePredictor:
 
     def _bin_again(self) -> None:
         """Find the clusters anew from the history that still applies, and deal it out to them."""
-        known = sorted(k for stream in self.streams for k in stream.known)
-        self.next_binning = self.sequence + max(_FIRST_BINNING, int(_GROWTH * len(known)))
+        count = sum(len(stream) for stream in self.streams)
+        self.next_binning = self.sequence + max(_FIRST_BINNING, int(_GROWTH * count))
         self.arrays.forget(self.now_s)
-        if self.settings.cluster_size == "none":
+        if self._size_by == "none":
             return
+        known = sorted(k for stream in self.streams for k in stream.known)
         table = np.array(known)
         minimum = _PER_BIN * self.streams[0].minimum
         self.edges = find_edges(table[:, 2], table[:, 1], minimum)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from qbets.bounds import minimum_history, probability_within, rank_table, upper_rank
+from qbets.bounds import minimum_history, rank_table, upper_rank
 from qbets.changepoint import WINDOW, change_run
 
 _SHORTEST_RUN = 3  # run_length() is never below this, so shorter runs need no autocorrelation
@@ -106,11 +106,15 @@ class WaitStream:
             heapq.heappush(self._high, wait_s)
         self._balance()
 
-    def _balance(self) -> None:
+    def _rank(self) -> int:
+        """How many of the known waits lie at or below the bound."""
         count = len(self.known)
         if count >= len(self._ranks):
             self._ranks = rank_table(self.quantile, self.confidence, count)
-        rank = min(int(self._ranks[count]), count)
+        return min(int(self._ranks[count]), count)
+
+    def _balance(self) -> None:
+        rank = self._rank()
         while len(self._low) < rank:
             heapq.heappush(self._low, -heapq.heappop(self._high))
         while len(self._low) > rank:
@@ -118,11 +122,7 @@ class WaitStream:
 
     def _rebuild(self) -> None:
         """Both heaps anew: a sorted list is a heap, and so is the negated rest read backwards."""
-        ordered = sorted(k.wait_s for k in self.known)
-        count = len(ordered)
-        if count >= len(self._ranks):
-            self._ranks = rank_table(self.quantile, self.confidence, count)
-        rank = min(int(self._ranks[count]), count)
+        ordered, rank = sorted(k.wait_s for k in self.known), self._rank()
         self._low = [-wait_s for wait_s in reversed(ordered[:rank])]
         self._high = ordered[rank:]
 
@@ -139,13 +139,6 @@ class WaitStream:
         """Upper bounds on any quantiles from the same history; NaN where it is too short."""
         level = self.confidence if confidence is None else confidence
         return bounds_of(self.sorted_waits, quantile, level)
-
-    def probability(self, within_s: ArrayLike) -> NDArray[np.float64]:
-        """Lower confidence limit on P(wait ≤ d) for every d; any shape, same shape back."""
-        known = np.searchsorted(
-            self.sorted_waits, np.asarray(within_s, dtype=np.float64), side="right"
-        )
-        return probability_within(known, len(self), self.confidence)
 
     def check(self) -> None:
         """Both heaps hold the history, the lower its smallest k, and k is the rank for n."""

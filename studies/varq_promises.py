@@ -17,7 +17,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 
@@ -47,8 +47,6 @@ class Asked:
 
     wanted: Reservation
     start_by_s: float
-    submitted_s: float | None = None
-    walltime_s: float = 0.0
     started_s: float | None = None
 
     @property
@@ -118,20 +116,16 @@ class _Stage:
         ahead_s = asked.start_by_s - now_s
         if ahead_s < 0:
             return
-        instant_s = self._instant(asked, ahead_s)
-        if policy == "moving" and instant_s is not None and instant_s >= _STEP_S:
-            self.due.push(now_s + min(instant_s, _REVIEW_S), number)
-            return
-        asked.submitted_s = now_s
-        asked.walltime_s = asked.wanted.walltime_s + ahead_s
-        job = Job(str(number), asked.wanted.procs, asked.walltime_s, asked.walltime_s)
-        self.submit(number, job, now_s, -1)
+        if policy == "moving":
+            instant_s = self._instant(asked, ahead_s)
+            if instant_s is not None and instant_s >= _STEP_S:
+                self.due.push(now_s + min(instant_s, _REVIEW_S), number)
+                return
+        walltime_s = asked.wanted.walltime_s + ahead_s
+        self.submit(number, Job(str(number), asked.wanted.procs, walltime_s, walltime_s), now_s, -1)
 
     def _instant(self, asked: Asked, ahead_s: float) -> float | None:
-        wanted = Reservation(
-            procs=asked.wanted.procs, walltime_s=asked.wanted.walltime_s, start_by_s=ahead_s,
-            probability=asked.wanted.probability,
-        )  # fmt: skip
+        wanted = replace(asked.wanted, start_by_s=ahead_s)
         path = trajectory(freeze(self.predictor, 0.0), wanted, _STEP_S)
         return None if path.chosen is None else float(path.submit_s[path.chosen])
 
@@ -185,7 +179,7 @@ def _pass(stage: _Stage, until_s: float, policy: str) -> None:
     while len(stage.due) and stage.due.peek_time() <= until_s:
         now_s, number = stage.due.pop()
         stage.advance(now_s)
-        stage.review(number, now_s, policy if policy == "moving" else "once")
+        stage.review(number, now_s, policy)
     stage.advance(until_s)
 
 
@@ -211,12 +205,7 @@ def _work(job: tuple[Path, str, float]) -> Outcome:
     path, policy, probability = job
     log = read_history(path)
     outcome = replay(log, log.max_procs or int(log.procs.max()), policy, probability)
-    return Outcome(
-        **{
-            **{name: getattr(outcome, name) for name in outcome.__slots__},
-            "history": history_name(path),
-        }
-    )
+    return replace(outcome, history=history_name(path))
 
 
 def table(outcomes: Sequence[Outcome]) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernel.errors import InputError
+from kernel.units import parse_duration
 from traces.records import JobLog
 
 BROKEN_SHARE = 0.01
@@ -45,6 +46,14 @@ def broken_warning(broken: Sequence[int]) -> tuple[str, ...]:
         return ()
     lines = ", ".join(map(str, broken[:5])) + ("…" if len(broken) > 5 else "")
     return (f"skipped {len(broken)} broken line(s): {lines}",)
+
+
+def requested_s(text: str) -> float:
+    """Requested seconds; −1 for UNLIMITED, nothing, and whatever else is no duration."""
+    try:
+        return parse_duration(text)
+    except InputError:
+        return -1.0
 
 
 def numbered(names: Iterable[str]) -> tuple[NDArray[np.int64], dict[int, str]]:

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import re
 
-from kernel.errors import InputError
-from kernel.units import parse_duration
-from traces.build import Job, broken_warning, build_log, refuse_broken
+from traces.build import Job, broken_warning, build_log, refuse_broken, requested_s
 from traces.records import JobLog
 
 _QUEUE, _OWNER, _SUBMIT, _START, _END, _SLOTS, _CATEGORY, _TASK = 0, 3, 8, 9, 10, 34, 39, 41
@@ -44,17 +42,10 @@ def _job(fields: list[str]) -> Job:
     limit = _LIMIT.search(":".join(fields[_CATEGORY:]))
     return Job(
         submit_s=submit, start_s=start or None, end_s=max(end, submit), procs=max(1, int(fields[_SLOTS])),
-        request_s=_limit(limit[1]) if limit else -1.0, user=fields[_OWNER], queue=fields[_QUEUE],
+        request_s=requested_s(limit[1]) if limit else -1.0, user=fields[_OWNER], queue=fields[_QUEUE],
     )  # fmt: skip
 
 
 def _seconds(text: str) -> float:
     value = float(text)
     return value / 1000 if value > _MILLISECONDS else value
-
-
-def _limit(text: str) -> float:
-    try:
-        return parse_duration(text)
-    except InputError:
-        return -1.0

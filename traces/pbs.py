@@ -11,9 +11,7 @@ import re
 from datetime import UTC, datetime
 from statistics import median
 
-from kernel.errors import InputError
-from kernel.units import parse_duration
-from traces.build import Job, broken_warning, build_log, refuse_broken
+from traces.build import Job, broken_warning, build_log, refuse_broken, requested_s
 from traces.records import JobLog
 
 _PAIR = re.compile(r"(\S+?)=(\S*)")
@@ -71,7 +69,7 @@ def _job(fields: Fields) -> Job | None:
         return None
     return Job(
         submit_s=submit, start_s=start, end_s=float(fields.get("end", start)), procs=_procs(fields),
-        request_s=_walltime(fields), user=fields.get("user", "unknown"), queue=fields.get("queue", "unknown"),
+        request_s=requested_s(fields.get("Resource_List.walltime", "")), user=fields.get("user", "unknown"), queue=fields.get("queue", "unknown"),
     )  # fmt: skip
 
 
@@ -100,10 +98,3 @@ def _procs(fields: Fields) -> int:
     total = sum(int(m[1]) * int(m[2]) for m in map(_NODES.match, chunks.split("+")) if m)
     count = fields.get("Resource_List.nodect", "1")
     return total or (int(count) if count.isdigit() else 1)
-
-
-def _walltime(fields: Fields) -> float:
-    try:
-        return parse_duration(fields["Resource_List.walltime"])
-    except (KeyError, InputError):
-        return -1.0

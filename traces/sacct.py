@@ -14,8 +14,7 @@ import numpy as np
 import pandas as pd
 
 from kernel.errors import InputError
-from kernel.units import parse_duration
-from traces.build import broken_warning, numbered, refuse_broken
+from traces.build import broken_warning, numbered, refuse_broken, requested_s
 from traces.records import JobLog
 
 _NAMES = {
@@ -125,12 +124,5 @@ def _times(column: pd.Series) -> np.ndarray:
 
 def _limits(column: pd.Series) -> np.ndarray:
     """Requested seconds; −1 for UNLIMITED, Partition_Limit and nothing. Few values: each parsed once."""
-    known = {value: _limit(value) for value in column.unique()}
+    known = {value: requested_s(value) for value in column.unique()}
     return column.map(known).to_numpy(dtype=np.float64)
-
-
-def _limit(text: str) -> float:
-    try:
-        return parse_duration(text)
-    except InputError:
-        return -1.0
