@@ -165,6 +165,12 @@ def test_run_lead_in_virtual_time_and_draw_it_again(vgrads, tmp_path):
     for name in ("b.html", "b.svg"):
         assert vgrads("gantt", answer.json["run"], "-o", tmp_path / name).code == 0
     assert "<rect" in (tmp_path / "b.svg").read_text()
+    for command in ("plan", "run"):
+        vgrads(command, DATA / "lead.yaml", "--gantt", tmp_path / f"{command}.svg")
+    for name in ("b", "plan", "run"):
+        drawn = (tmp_path / f"{name}.svg").read_text()
+        assert drawn.startswith("<svg")
+        assert '<rect width="100%" height="100%" fill="#fff" />' in drawn
     same = vgrads("run", DATA / "lead.yaml", "--json", "--seed", 3).json["outcome"]
     assert same == outcome
 
