@@ -119,8 +119,12 @@ class SimulatedBatch:
             instant = self.wake_at()
             for happening in self._cluster.advance(instant):
                 spec = self._specs.get(happening.job)
-                if spec is not None and happening.kind == "started":
+                if spec is None:
+                    continue
+                if happening.kind == "started":
                     self._life.grant(spec, happening.time_s)
+                elif happening.kind == "killed":
+                    self._life.end(spec.id, SlotState.FAILED, happening.time_s, "a node failed")
             self._life.advance(instant)
         self._cluster.advance(now)
 

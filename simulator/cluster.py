@@ -6,12 +6,14 @@ import math
 from bisect import bisect_left, insort
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Literal
 
 from kernel.events import EventQueue
-from simulator.backfill import POLICIES, Job
+from simulator.backfill import Job, make_policy
 
-_END, _ARRIVE = 0, 1  # processors come free before the next job at that instant asks for them
+_END, _FAIL, _ARRIVE, _LOOK = range(4)  # processors come free before the next job asks for them
+_DOWN = "!down:"  # what holds processors that are out of order
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +21,21 @@ class Happening:
     """Something that the cluster did with a job."""
 
     time_s: float
-    kind: Literal["started", "ended"]
+    kind: Literal["started", "ended", "killed"]
     job: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outage:
+    """Processors that break at ``at_s`` and are repaired after ``length_s``.
+
+    ``position`` in [0, 1) says which: those of the jobs that run there die with them.
+    """
+
+    at_s: float
+    procs: int
+    length_s: float
+    position: float
 
 
 @dataclass(slots=True)
@@ -39,12 +54,13 @@ class BatchCluster:
     def __init__(self, procs: int, policy: str = "easy") -> None:
         self.procs = procs
         self.now_s = -math.inf
-        self._choose = POLICIES[policy]
-        self._events: EventQueue[tuple[int, Job]] = EventQueue()
+        self._choose = make_policy(policy)
+        self._events: EventQueue[tuple[int, Job | Outage | None]] = EventQueue()
         self._queue: list[Job] = []
         self._running: dict[str, _Run] = {}
         self._ends: list[tuple[float, int]] = []  # (expected end, processors), ascending
         self._used = 0
+        self._outages = count()
 
     def submit(self, job: Job, at_s: float) -> None:
         """A job will arrive at ``at_s``; one wider than the cluster gets all of it."""
@@ -56,18 +72,26 @@ class BatchCluster:
         """A job that was already running when the simulation begins."""
         self._start(job, started_s)
 
+    def break_down(self, outage: Outage) -> None:
+        """Nodes will fail; jobs on them are killed, not queued again."""
+        self._events.push(outage.at_s, (_FAIL, outage), priority=_FAIL)
+
     def withdraw(self, job_id: str) -> bool:
-        """Take a job out, waiting or running; False if it is not there (any more)."""
-        for position, job in enumerate(self._queue):
-            if job.id == job_id:
-                del self._queue[position]
-                return True
+        """Take a job out, waiting or running; False if it is not there (any more).
+
+        What can start in its place does so at the next :meth:`advance`, to this very instant.
+        """
         run = self._running.get(job_id)
-        if run is None:
-            return False
-        self._events.cancel(run.ticket)
-        self._finish(run)
-        self._schedule(self.now_s)
+        if run is not None:
+            self._events.cancel(run.ticket)
+            self._finish(run)
+        else:
+            left = [job for job in self._queue if job.id != job_id]
+            if len(left) == len(self._queue):
+                return False
+            self._queue = left
+        if self._queue:
+            self._events.push(self.now_s, (_LOOK, None), priority=_LOOK)
         return True
 
     def next_time(self) -> float:
@@ -79,16 +103,45 @@ class BatchCluster:
         happened: list[Happening] = []
         while len(self._events) and self._events.peek_time() <= until_s:
             instant = self._events.peek_time()
-            for _, (kind, job) in self._events.pop_until(instant):
-                if kind == _ARRIVE:
-                    self._queue.append(job)
-                else:
-                    self._finish(self._running[job.id])
-                    happened.append(Happening(instant, "ended", job.id))
+            for _, (_, what) in self._events.pop_until(instant):
+                happened += self._happen(what, instant)
             self.now_s = instant
             happened += self._schedule(instant)
         self.now_s = max(self.now_s, until_s)
         return happened
+
+    def _happen(self, what: Job | Outage | None, now_s: float) -> list[Happening]:
+        if isinstance(what, Outage):
+            return self._fail(what, now_s)
+        if what is None:
+            return []
+        run = self._running.get(what.id)
+        if run is None:
+            self._queue.append(what)
+            return []
+        self._finish(run)
+        return [] if what.id.startswith(_DOWN) else [Happening(now_s, "ended", what.id)]
+
+    def _fail(self, outage: Outage, now_s: float) -> list[Happening]:
+        """Kill what runs on the broken processors, then hold them until they are repaired.
+
+        Running jobs lie side by side in the order of their starts, free processors after them.
+        """
+        procs = min(outage.procs, self.procs)
+        first = int(outage.position * (self.procs - procs + 1))
+        killed, row = [], 0
+        for run in list(self._running.values()):
+            hit = row < first + procs and row + run.job.procs > first
+            row += run.job.procs
+            if hit and not run.job.id.startswith(_DOWN):
+                self._events.cancel(run.ticket)
+                self._finish(run)
+                killed.append(Happening(now_s, "killed", run.job.id))
+        procs = min(procs, self.procs - self._used)
+        if procs:
+            name = f"{_DOWN}{next(self._outages)}"
+            self._start(Job(name, procs, outage.length_s, outage.length_s), now_s)
+        return killed
 
     def _schedule(self, now_s: float) -> list[Happening]:
         if not self._queue or self._used >= self.procs:
