@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Protocol
 
+SPOT = "spot"
+"""The queue of a slot that is asked for on a cloud's spot market."""
+
 
 class SlotState(IntEnum):
     """Ordered: a slot never goes back, so late news is recognised by its rank.
@@ -46,6 +49,7 @@ class SlotSpec:
     queue: str
     procs: int
     duration_s: float
+    nodes: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

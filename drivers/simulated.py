@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from drivers.api import SlotSpec, SlotState, SlotStatus
+from drivers.api import SPOT, SlotSpec, SlotState, SlotStatus
 from drivers.ledger import SlotLedger
 from kernel.clock import Clock
 from kernel.events import EventQueue
@@ -27,6 +27,7 @@ class SiteBehaviour:
     slot_acquire: float = 1.0
     boot_s: float = 0.0
     boot_spread: float = 0.0
+    spot_interruptions_per_hour: float = 0.0
     seed: int = 0
 
 
@@ -49,6 +50,10 @@ class _SlotLife:
         if draws.random() >= self.behaviour.slot_up:
             breaks_s = ready_s + draws.random() * max(0.0, at_s + spec.duration_s - ready_s)
             self._due.push(breaks_s, (spec.id, SlotState.FAILED, "the slot broke down"))
+        if spec.queue == SPOT and self.behaviour.spot_interruptions_per_hour > 0:
+            nodes_hours = 3600.0 / self.behaviour.spot_interruptions_per_hour / spec.nodes
+            taken_s = at_s + draws.exponential(nodes_hours)
+            self._due.push(taken_s, (spec.id, SlotState.FAILED, "the spot market took it back"))
 
     def refused(self, spec: SlotSpec) -> bool:
         """True where the site refuses this request outright."""
@@ -133,11 +138,15 @@ class SimulatedBatch:
 
 
 class SimulatedCloud:
-    """Slots as sets of virtual machines: at once or refused, ready after a boot."""
+    """Slots as sets of virtual machines: at once or refused, ready after a boot.
+
+    The spot market is a quota of its own, as large as the region.
+    """
 
     def __init__(self, region: CloudRegion, clock: Clock, behaviour: SiteBehaviour) -> None:
         self._region, self._clock = region, clock
-        self._life = _SlotLife(behaviour, region.release)
+        self._spot = CloudRegion(region.procs)
+        self._life = _SlotLife(behaviour, self._release)
 
     def submit(self, spec: SlotSpec) -> None:
         if spec.id in self._life.ledger:
@@ -145,7 +154,8 @@ class SimulatedCloud:
         now = self._clock.now()
         self._life.advance(now)
         self._life.ledger.move(spec.id, SlotState.REQUESTED, now)
-        if self._life.refused(spec) or not self._region.acquire(spec.id, spec.procs):
+        region = self._spot if spec.queue == SPOT else self._region
+        if self._life.refused(spec) or not region.acquire(spec.id, spec.procs):
             self._life.ledger.move(spec.id, SlotState.FAILED, now, "refused: no capacity")
         else:
             self._life.grant(spec, now)
@@ -165,3 +175,7 @@ class SimulatedCloud:
     def close(self) -> None:
         for slot in self._life.ledger.open_slots():
             self.cancel(slot)
+
+    def _release(self, slot: str) -> None:
+        self._region.release(slot)
+        self._spot.release(slot)

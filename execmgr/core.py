@@ -101,7 +101,10 @@ class _Turn:
         if record.state is not None and (record.state.ended or news.state <= record.state):
             return  # late news
         ready_s = news.at_s if news.state == SlotState.READY else record.ready_s
-        record = replace(record, state=news.state, ready_s=ready_s, reason=news.reason)
+        granted_s = news.at_s if news.state == SlotState.GRANTED else record.granted_s
+        record = replace(
+            record, state=news.state, granted_s=granted_s, ready_s=ready_s, reason=news.reason
+        )
         if news.state.ended:
             record = replace(record, ended_s=news.at_s)
         self.slots = self.slots.set(news.slot, record)
@@ -153,7 +156,9 @@ class _Turn:
         if record.next >= len(self.book.order[slot]) and record.used == 0:
             return self._close(slot)
         if record.state is None and self.now_s >= self.book.uses[slot].submit_s:
-            self.slots = self.slots.set(slot, replace(record, state=SlotState.REQUESTED))
+            self.slots = self.slots.set(
+                slot, replace(record, state=SlotState.REQUESTED, asked_s=self.now_s)
+            )
             self.commands.append(OpenSlot(slot))
             return True
         return changed

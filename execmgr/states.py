@@ -93,6 +93,8 @@ class SlotRecord:
     """A slot of the run; ``next`` is the position of the next copy in its planned order."""
 
     state: SlotState | None = None  # None: not asked for yet
+    asked_s: float | None = None
+    granted_s: float | None = None
     ready_s: float | None = None
     ended_s: float | None = None
     reason: str = ""

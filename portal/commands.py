@@ -9,9 +9,10 @@ from typing import Annotated
 import typer
 
 from kernel.errors import InputError, VgradsError
-from portal import queue_commands  # noqa: F401  # adds its commands to the application
+from portal import queue_commands, site_commands  # noqa: F401  # add their commands
 from portal.options import (
     AsJson,
+    AsStated,
     At,
     Gantt,
     Seed,
@@ -30,6 +31,7 @@ def plan(
     sites: Sites = None,
     at: At = None,
     seed: Seed = 0,
+    as_stated: AsStated = False,
     gantt: Gantt = None,
     strict: Annotated[
         bool,
@@ -42,7 +44,7 @@ def plan(
     from portal.progress import print_plan
     from portal.schema import plan_json
 
-    planned = jobs.plan_file(set_file, sites, instant_of(at), seed)
+    planned = jobs.plan_file(set_file, sites, instant_of(at), seed, learned=not as_stated)
     if gantt:
         jobs.write_gantt(gantt, planned)
     answer_with(as_json, plan_json(planned.plan), lambda: print_plan(make_console(), planned.plan))
@@ -58,6 +60,7 @@ def run(
     sites: Sites = None,
     at: At = None,
     seed: Seed = 0,
+    as_stated: AsStated = False,
     gantt: Gantt = None,
     speed: Annotated[
         str, typer.Option("--speed", help="Virtual seconds a second at simulated sites, or 'max'.")
@@ -74,7 +77,7 @@ def run(
     from portal import jobs
 
     pace = jobs.parse_speed(speed)
-    planned = jobs.plan_file(set_file, sites, instant_of(at), seed)
+    planned = jobs.plan_file(set_file, sites, instant_of(at), seed, learned=not as_stated)
     if not planned.plan.feasible:
         jobs.refuse(planned, set_file)
     kept = jobs.run_here(
@@ -100,7 +103,9 @@ def demo(
     pace = jobs.parse_speed(speed)
     for name in ("lead.yaml", "lead-storm.yaml"):
         make_console().rule(name)
-        planned = jobs.plan_file(embedded_data() / name, None, None, seed)
+        planned = jobs.plan_file(
+            embedded_data() / name, embedded_data() / "sites.toml", None, seed, learned=False
+        )
         jobs.run_here(
             planned, jobs.HowToRun(speed=pace, seed=seed, gantt=gantt, folder=None, as_json=False)
         )
@@ -149,16 +154,15 @@ def serve(
 
     import uvicorn
 
-    from portal.config import embedded_data
     from portal.http import make_app
+    from portal.sites import choose_catalog
     from portal.tables import Store
-    from vgrid.catalog import load_catalog
 
     if host != "localhost" and not ipaddress.ip_address(host).is_loopback:
         raise InputError(
             f"'{host}' is not a loopback address; there is no access control yet", where="--host"
         )
-    catalog = load_catalog(sites or embedded_data() / "sites.toml")
+    catalog = choose_catalog(sites)
     uvicorn.run(make_app(Store(db), catalog), host=host, port=port, log_level="info")
 
 

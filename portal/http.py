@@ -15,6 +15,7 @@ from fastapi import Path as PathParameter
 from fastapi.responses import HTMLResponse, JSONResponse
 from starlette.exceptions import HTTPException
 
+from execmgr.acquisitions import acquisitions
 from kernel.errors import InputError, VgradsError
 from portal.config import embedded_data, home
 from portal.gantt_view import render_html
@@ -45,7 +46,7 @@ class Service:
         wanted = build_set(document, _shipped_workflow, "body", directory=str(home()))
         if sum(len(w.tasks) for w in wanted.workflows) > _MOST_TASKS:
             raise InputError(f"more than {_MOST_TASKS} tasks", where="workflows")
-        return plan_set(wanted, open_grid(self.catalog))
+        return plan_set(wanted, open_grid(self.catalog, seen=self.store.acquisitions()))
 
     def submit(self, document: SetDocument) -> str:
         """Plan a set and keep it; returns its id."""
@@ -79,6 +80,7 @@ class Service:
             self.store.end_run(run_id, "failed", {"reason": str(error)}, planned_gantt(planned))
             return
         state = "kept" if outcome.kept else "broken"
+        self.store.add_acquisitions(run_id, acquisitions(outcome.book, outcome.state))
         self.store.end_run(run_id, state, outcome_json(outcome), run_gantt(outcome))
 
 

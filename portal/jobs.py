@@ -13,16 +13,17 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from execmgr.acquisitions import acquisitions
 from kernel.errors import InfeasibleError, InputError
 from kernel.files import write_text
 from kernel.units import parse_duration
-from portal.config import embedded_data, home
+from portal.config import home
 from portal.gantt_view import render_html, render_svg
 from portal.operations import Instant, Outcome, Planned, RunOptions, open_grid, plan_set, run_plan
 from portal.progress import RunReporter, console, outcome_sentence, print_plan, print_warnings
 from portal.schema import outcome_json, plan_json, planned_gantt, run_gantt
+from portal.sites import choose_catalog, past_acquisitions
 from portal.tables import Store
-from vgrid.catalog import load_catalog
 from workflows.sets import load_set
 
 
@@ -37,13 +38,19 @@ class HowToRun:
     as_json: bool
 
 
-def plan_file(set_file: Path, sites: Path | None, at: Instant, seed: int) -> Planned:
-    """Plan the set in a file against the sites given, named by the set, or embedded."""
+def plan_file(
+    set_file: Path, sites: Path | None, at: Instant, seed: int, learned: bool = True
+) -> Planned:
+    """Plan the set in a file against the sites given, named by the set, of the database, or embedded.
+
+    ``learned``: let what earlier runs saw of these sites correct what the file states.
+    """
     wanted, named = load_set(set_file)
-    catalog = load_catalog(sites or (Path(named) if named else embedded_data() / "sites.toml"))
+    catalog = choose_catalog(sites or (Path(named) if named else None))
     out = console(stderr=True)
     with out.status("planning") as status:
-        grid = open_grid(catalog, at, notify=status.update)
+        seen = past_acquisitions() if learned else ()
+        grid = open_grid(catalog, at, notify=status.update, seen=seen)
         status.update("planning")
         planned = plan_set(wanted, grid, seed)
     print_warnings(out, [w for log in grid.logs.values() for w in log.warnings])
@@ -89,6 +96,7 @@ def run_here(planned: Planned, how: HowToRun) -> bool:
         except BaseException:
             store.end_run(run_id, "interrupted", {}, planned_gantt(planned))
             raise
+        store.add_acquisitions(run_id, acquisitions(outcome.book, outcome.state))
         store.end_run(
             run_id, "kept" if outcome.kept else "broken", outcome_json(outcome), run_gantt(outcome)
         )

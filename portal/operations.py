@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
@@ -23,8 +23,9 @@ from portal.wiring import Surrounding, all_simulated, make_clock, make_drivers, 
 from qbets.forecast import QueueForecast, forecast
 from traces.history import read_history
 from traces.records import JobLog
+from vgrid.binding import Acquisition, Binding, learn_binding
 from vgrid.catalog import Catalog
-from vgrid.offers import OfferRequest, offer_slots
+from vgrid.offers import Knowledge, OfferRequest, offer_slots
 from workflows.sets import WorkflowSet
 
 Instant = float | datetime | None
@@ -34,12 +35,18 @@ Notify = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Grid:
-    """The catalogue with what the histories of its queues say at one instant."""
+    """The catalogue with what the histories of its queues say at one instant, and what was seen of its sites."""
 
     catalog: Catalog
+    bindings: Mapping[str, Binding]
     logs: Mapping[QueueKey, JobLog]
     instants: Mapping[QueueKey, float]
     forecasts: Mapping[QueueKey, QueueForecast]
+
+    @property
+    def known(self) -> Knowledge:
+        """What offers are made from."""
+        return Knowledge(oracles=self.forecasts, bindings=self.bindings)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,8 +98,13 @@ def _cached_forecast(
     return forecast(open_history(path).only_queue(queue), at_s)
 
 
-def open_grid(catalog: Catalog, at: Instant = None, notify: Notify = lambda _: None) -> Grid:
-    """Read the histories of all queues and learn from them what was known at ``at``."""
+def open_grid(
+    catalog: Catalog,
+    at: Instant = None,
+    notify: Notify = lambda _: None,
+    seen: Sequence[Acquisition] = (),
+) -> Grid:
+    """Read the histories of all queues and learn from them what was known at ``at``; ``seen``: earlier slots."""
     logs: dict[QueueKey, JobLog] = {}
     instants: dict[QueueKey, float] = {}
     forecasts: dict[QueueKey, QueueForecast] = {}
@@ -108,13 +120,16 @@ def open_grid(catalog: Catalog, at: Instant = None, notify: Notify = lambda _: N
             forecasts[key] = _cached_forecast(
                 queue.history, changed_ns, queue.log_queue, instants[key]
             )
-    return Grid(catalog=catalog, logs=logs, instants=instants, forecasts=forecasts)
+    bindings = {site.name: learn_binding(site, seen) for site in catalog.sites}
+    return Grid(
+        catalog=catalog, logs=logs, instants=instants, forecasts=forecasts, bindings=bindings
+    )
 
 
 def plan_set(wanted: WorkflowSet, grid: Grid, seed: int = 0) -> Planned:
     """Ask all sites for slots, then run the four phases."""
     begin = time.perf_counter()
-    slots = offer_slots(grid.catalog, grid.forecasts, _request(wanted))
+    slots = offer_slots(grid.catalog, grid.known, _request(wanted))
     procure_s = time.perf_counter() - begin
     snapshot = Snapshot(wanted=wanted, slots=slots, links=grid.catalog.links, seed=seed)
     plan = make_plan(snapshot)

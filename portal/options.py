@@ -38,7 +38,7 @@ History = Annotated[
     Path,
     typer.Argument(
         metavar="HISTORY",
-        help="A queue log: SWF, GWF, sacct -P, PBS or Grid Engine accounting; plain, .gz or .xz.",
+        help="A queue log (SWF, GWF, sacct -P, PBS or Grid Engine accounting; plain, .gz or .xz), or SITE or SITE/QUEUE of the database.",
         show_default=False,
     ),
 ]
@@ -70,10 +70,18 @@ SetFile = Annotated[
 Sites = Annotated[
     Path | None,
     typer.Option(
-        "--sites", help="Sites (TOML). Default: those that the set names, else the embedded ones."
+        "--sites",
+        help="Sites (TOML). Default: those that the set names, else of the database, else embedded.",
     ),
 ]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of everything random.")]
+AsStated = Annotated[
+    bool,
+    typer.Option(
+        "--as-stated",
+        help="Take boot times and rates as the sites file states them, not as earlier runs saw them.",
+    ),
+]
 Gantt = Annotated[
     Path | None,
     typer.Option("--gantt", metavar="FILE.html", help="Write the Gantt chart, a page of its own."),

@@ -17,6 +17,7 @@ from kernel.errors import InputError
 from kernel.units import format_duration, format_instant
 from portal.operations import Instant, open_history
 from portal.progress import console, share_text, time_text
+from portal.sites import resolve_history
 from qbets.backtest import BacktestRow, Trial, backtest
 from qbets.forecast import Bound, QueueForecast, forecast
 from qbets.predictor import Settings
@@ -50,7 +51,8 @@ def ask_queue(
 ) -> AskedQueue:
     """Open a history and learn from it what was known at an instant."""
     settings.check()
-    log = open_history(history, format_name).only_queue(queue)
+    history, log_queue = resolve_history(history)
+    log = open_history(history, format_name).only_queue(log_queue if queue is None else queue)
     at_s = log.instant(at)
     return AskedQueue(log=log, at_s=at_s, forecast=forecast(log, at_s, settings))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Iterable
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,6 +18,7 @@ from execmgr.journal import event_to_json
 from execmgr.states import Event
 from kernel.errors import InputError, SiteError
 from portal.config import database_url, home
+from vgrid.binding import Acquisition
 
 
 class SetRow(SQLModel, table=True):
@@ -50,6 +52,51 @@ class EventRow(SQLModel, table=True):
     run_id: str = Field(foreign_key="run.id", primary_key=True)
     position: int = Field(primary_key=True)
     body: str
+
+
+class AcquisitionRow(SQLModel, table=True):
+    """A slot of a run from request to end; what binding overhead and rates are learned from."""
+
+    __tablename__ = "acquisition"
+    id: int | None = Field(default=None, primary_key=True)
+    run_id: str = Field(foreign_key="run.id", index=True)
+    site: str = Field(index=True)
+    queue: str
+    procs: int
+    requested_s: float
+    granted_s: float | None = None
+    ready_s: float | None = None
+    ended_s: float | None = None
+    refused: bool = False
+    broken: bool = False
+
+
+class SiteRow(SQLModel, table=True):
+    """A site as it would stand in a TOML file; the paths of its histories are in their own table."""
+
+    __tablename__ = "site"
+    name: str = Field(primary_key=True)
+    document: str
+
+
+class LinkRow(SQLModel, table=True):
+    """A network link between two sites."""
+
+    __tablename__ = "link"
+    one: str = Field(primary_key=True)
+    other: str = Field(primary_key=True)
+    document: str
+
+
+class HistoryRow(SQLModel, table=True):
+    """The history of a queue: a log file as it was given."""
+
+    __tablename__ = "history"
+    site: str = Field(primary_key=True, foreign_key="site.name", ondelete="CASCADE")
+    queue: str = Field(primary_key=True)
+    file: str
+    changed: datetime
+    body: bytes
 
 
 def new_id(prefix: str) -> str:
@@ -112,6 +159,47 @@ class Store:
             row.state, row.outcome, row.gantt = state, json.dumps(outcome), json.dumps(gantt)
             session.add(row)
             session.commit()
+
+    def add_acquisitions(self, run_id: str, found: Iterable[Acquisition]) -> None:
+        """Keep how the slots of a run came about."""
+        with Session(self._engine) as session:
+            session.add_all(AcquisitionRow(run_id=run_id, **asdict(one)) for one in found)
+            session.commit()
+
+    def acquisitions(self, limit: int = 1000) -> list[Acquisition]:
+        """The newest slots of all sites."""
+        query = select(AcquisitionRow).order_by(AcquisitionRow.id.desc()).limit(limit)  # type: ignore[union-attr]
+        with Session(self._engine) as session:
+            rows = session.exec(query).all()
+        return [Acquisition(**row.model_dump(exclude={"id", "run_id"})) for row in rows]
+
+    def put_sites(self, rows: Iterable[SQLModel]) -> None:
+        """Keep sites, links and histories; those of the same names are replaced, all or nothing."""
+        with Session(self._engine) as session:
+            for row in rows:
+                session.merge(row)
+                session.flush()
+            session.commit()
+
+    def site_rows(self) -> tuple[list[SiteRow], list[LinkRow], list[HistoryRow]]:
+        """Everything that is known about sites."""
+        with Session(self._engine) as session:
+            sites = session.exec(select(SiteRow).order_by(SiteRow.name)).all()
+            links = session.exec(select(LinkRow)).all()
+            return list(sites), list(links), list(session.exec(select(HistoryRow)))
+
+    def remove_site(self, name: str) -> bool:
+        """Forget a site with its histories and links; False where there is none."""
+        with Session(self._engine) as session:
+            row = session.get(SiteRow, name)
+            if row is None:
+                return False
+            for link in session.exec(select(LinkRow)):
+                if name in (link.one, link.other):
+                    session.delete(link)
+            session.delete(row)
+            session.commit()
+        return True
 
     def get_run(self, run_id: str) -> RunRow:
         """One run; InputError if there is none."""

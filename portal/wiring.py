@@ -15,12 +15,15 @@ from execmgr.process_engine import ProcessEngine
 from execmgr.simulated_engine import SimulatedEngine
 from kernel.clock import Clock, SimClock, WallClock
 from kernel.errors import InputError
+from kernel.streams import stream
 from simulator.cloud import CloudRegion
 from simulator.cluster import BatchCluster
-from simulator.load import load_background
+from simulator.load import Nodes, draw_outages, load_background
 from traces.records import JobLog
 from vgrid.catalog import Catalog, Site
 
+BUILT = ("simulated", "local")
+"""Drivers that there are."""
 HORIZON_S = 3 * 86400.0  # background load that is laid out beyond the deadline
 
 
@@ -79,7 +82,7 @@ def _driver(site: Site, clock: Clock, around: Surrounding) -> Driver:
         )
     behaviour = SiteBehaviour(
         slot_up=site.slot_up, slot_acquire=site.slot_acquire, boot_s=site.boot_s, boot_spread=site.boot_spread,
-        seed=around.seed,
+        spot_interruptions_per_hour=max(node.spot_interruptions_per_hour for node in site.nodes), seed=around.seed,
     )  # fmt: skip
     if site.kind == "batch":
         return SimulatedBatch(_cluster(site, around), clock, behaviour)
@@ -88,15 +91,22 @@ def _driver(site: Site, clock: Clock, around: Surrounding) -> Driver:
 
 def _cluster(site: Site, around: Surrounding) -> BatchCluster:
     cluster = BatchCluster(site.procs)
+    until_s = around.until_s + HORIZON_S
+    for outage in draw_outages(_nodes(site), until_s, stream(around.seed, "outages", site.name)):
+        cluster.break_down(outage)
     laid_out: set[str] = set()  # two queues may share one log: its jobs are there once
     for queue in site.queues:
         key = (site.name, queue.name)
         if key in around.logs and around.logs[key].name not in laid_out:
             laid_out.add(around.logs[key].name)
-            load_background(
-                cluster, around.logs[key], around.instants[key], around.until_s + HORIZON_S
-            )
+            load_background(cluster, around.logs[key], around.instants[key], until_s)
     return cluster
+
+
+def _nodes(site: Site) -> Nodes:
+    cores = site.nodes[0].cores
+    count = max(1, site.procs // cores)
+    return Nodes(count=count, cores=cores, mtbf_s=site.node_mtbf_s, repair_s=site.node_repair_s)
 
 
 def make_engine(simulated: bool, clock: Clock, folder: Path, set_folder: Path) -> Engine:

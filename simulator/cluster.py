@@ -156,7 +156,7 @@ class BatchCluster:
 
     def _start(self, job: Job, at_s: float) -> None:
         ticket = self._events.push(at_s + job.run_s, (_END, job), priority=_END)
-        expected = at_s + max(job.request_s, job.run_s)
+        expected = at_s + job.told_s
         self._running[job.id] = _Run(job, expected, ticket)
         insort(self._ends, (expected, job.procs))
         self._used += job.procs

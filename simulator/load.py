@@ -3,15 +3,37 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from simulator.backfill import Job
-from simulator.cluster import BatchCluster
+from simulator.cluster import BatchCluster, Outage
 from traces.records import JobLog
 
 WEEK_S = 7 * 86400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nodes:
+    """``count`` equal nodes that break independently, each ``mtbf_s`` after its last repair on average."""
+
+    count: int
+    cores: int
+    mtbf_s: float
+    repair_s: float
+
+
+def draw_outages(nodes: Nodes, until_s: float, draws: np.random.Generator) -> list[Outage]:
+    """Failures of single nodes up to an instant, as a Poisson process of the whole cluster."""
+    rate = nodes.count / nodes.mtbf_s
+    times = np.sort(draws.uniform(0.0, until_s, draws.poisson(rate * until_s)))
+    spots = draws.random(len(times))
+    return [
+        Outage(at_s=float(t), procs=nodes.cores, length_s=nodes.repair_s, position=float(spot))
+        for t, spot in zip(times, spots, strict=True)
+    ]
 
 
 def load_background(cluster: BatchCluster, log: JobLog, at_s: float, horizon_s: float) -> None:

@@ -1,5 +1,7 @@
 """Drivers that can run anywhere: local and simulated, the same expectations for each."""
 
+from dataclasses import replace
+
 import pytest
 
 from drivers.api import SlotSpec, SlotState
@@ -9,7 +11,7 @@ from drivers.simulated import SimulatedBatch, SimulatedCloud, SiteBehaviour
 from kernel.clock import SimClock
 from simulator.backfill import Job
 from simulator.cloud import CloudRegion
-from simulator.cluster import BatchCluster
+from simulator.cluster import BatchCluster, Outage
 
 PROCS = 8
 
@@ -126,3 +128,29 @@ def test_late_news_is_dropped():
     assert ledger.move("a", SlotState.FAILED, 3.0)
     assert not ledger.move("a", SlotState.EXPIRED, 4.0)
     assert ledger.state("a") == SlotState.FAILED
+
+
+def test_a_node_failure_fails_the_slot_that_runs_there():
+    clock, cluster = SimClock(), BatchCluster(PROCS)
+    driver = SimulatedBatch(cluster, clock, SiteBehaviour())
+    cluster.break_down(Outage(at_s=50.0, procs=1, length_s=10.0, position=0.0))
+    driver.submit(spec("a", PROCS, 100.0))
+    clock.advance_to(50.0)
+    [status] = driver.status(["a"])
+    assert (status.state, status.since_s, status.reason) == (
+        SlotState.FAILED,
+        50.0,
+        "a node failed",
+    )
+
+
+def test_the_spot_market_takes_slots_back_and_has_a_quota_of_its_own():
+    clock = SimClock()
+    behaviour = SiteBehaviour(spot_interruptions_per_hour=1000.0)
+    driver = SimulatedCloud(CloudRegion(PROCS), clock, behaviour)
+    driver.submit(spec("steady", PROCS, 7200.0))
+    driver.submit(replace(spec("cheap", PROCS, 7200.0), queue="spot"))
+    clock.advance_to(3600.0)
+    steady, cheap = driver.status(["steady", "cheap"])
+    assert steady.state == SlotState.READY
+    assert (cheap.state, cheap.reason) == (SlotState.FAILED, "the spot market took it back")

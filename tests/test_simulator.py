@@ -159,7 +159,10 @@ def test_an_outage_kills_what_runs_there_and_holds_the_processors_until_repaired
     cluster.check()
 
 
-@given(jobs, st.lists(st.tuples(st.integers(0, 60), st.integers(1, 10), st.floats(0, 0.99)), max_size=5))
+@given(
+    jobs,
+    st.lists(st.tuples(st.integers(0, 60), st.integers(1, 10), st.floats(0, 0.99)), max_size=5),
+)
 def test_every_job_ends_or_is_killed_once_whatever_breaks(rows, breaks):
     cluster = BatchCluster(10)
     for number, (submit, width, request, run) in enumerate(rows):

@@ -10,9 +10,9 @@ from qbets.forecast import QueueForecast, forecast
 from qbets.predictor import Settings
 from tests.conftest import DATA
 from tests.logs import make_log
-from vgrid.binding import latest_submission
-from vgrid.catalog import load_catalog
-from vgrid.offers import OfferRequest, offer_slots
+from vgrid.binding import Acquisition, latest_submission, learn_binding
+from vgrid.catalog import Site, load_catalog
+from vgrid.offers import Knowledge, OfferRequest, offer_slots
 from vgrid.slot import Slot, StartCurve, certain_from
 from vgrid.varq import Reservation, trajectory
 
@@ -51,6 +51,24 @@ SITE = '[[site]]\nname = "a"\nkind = "{kind}"\nprocs = {procs}\n{more}\n'
         ("cloud", 4, '[[link]]\nbetween = ["a", "b"]', "no site 'b'"),
         ("cloud", 4, '[[site]]\nname = "a"\nkind = "cloud"\nprocs = 1', "two of the sites"),
         ("cloud", 4, "price_usd_per_hour = ", "cannot be parsed"),
+        ("cloud", 4, "price = 0.5", "'price' has no unit; write price_usd_per_hour"),
+        (
+            "cloud",
+            4,
+            '[[site.node]]\ntype = "m"\nspot_price = 1.0',
+            "site.0.node.0: 'spot_price' has no unit",
+        ),
+        ("cloud", 4, 'speed = 2.0\n[[site.node]]\ntype = "m"', "not both"),
+        ("cloud", 4, 'billing = "0s"', "billing must be above 0"),
+        ("cloud", 4, 'node_mtbf = "0s"', "node_mtbf: must be above 0"),
+        (
+            "cloud",
+            4,
+            '[[site.node]]\ntype = "m"\n[[site.node]]\ntype = "m"',
+            "two of the node types",
+        ),
+        ("dedicated", 4, "spot_price_usd_per_hour = 1.0", "no spot market"),
+        ("batch", 4, '[[site.queue]]\nname = "q"\n[[site.node]]\ntype = "m"', "one type of node"),
     ],
 )
 def test_wrong_site_files_are_refused_with_the_field(write, kind, procs, more, message):
@@ -106,7 +124,9 @@ def test_offers_carry_the_probabilities_of_the_history():
     catalog = load_catalog(DATA / "sites.toml")
     known = forecast(make_log(500, seed=1), 1e9)
     offers = offer_slots(
-        catalog, {("mayhem", "default"): known}, OfferRequest(procs=16, count=4, until_s=7200.0)
+        catalog,
+        Knowledge(oracles={("mayhem", "default"): known}),
+        OfferRequest(procs=16, count=4, until_s=7200.0),
     )
     mayhem = next(o for o in offers if o.site == "mayhem")
     second = next(o for o in offers if o.id == "mayhem-default-2")
@@ -148,3 +168,103 @@ def test_a_reservation_that_cannot_be_had_gets_the_best_offer():
     assert not trajectory(waits, limited).probabilities[:600].any()
     with pytest.raises(InputError):
         trajectory(waits, Reservation(procs=4, walltime_s=1.0, start_by_s=-1.0, probability=0.5))
+
+
+CLOUD = """
+[[site]]
+name = "c"
+kind = "cloud"
+procs = 16
+boot = "4m"
+slot_up = 0.9
+[[site.node]]
+type = "small"
+cores = 2
+price_usd_per_hour = 0.1
+[[site.node]]
+type = "large"
+cores = 8
+memory_mib = 32000
+speed = 2.0
+price_usd_per_hour = 0.8
+spot_price_usd_per_hour = 0.2
+spot_interruptions_per_hour = 0.1
+"""
+
+
+def test_every_type_of_node_and_the_spot_market_are_offered(write):
+    catalog = load_catalog(write("sites.toml", CLOUD))
+    offers = offer_slots(catalog, Knowledge(), OfferRequest(procs=8, count=9, until_s=7200.0))
+    by_id = {offer.id: offer for offer in offers}
+    assert sorted(by_id) == [
+        "c-large-1",
+        "c-large-2",
+        "c-large-spot-1",
+        "c-large-spot-2",
+        "c-small-1",
+        "c-small-2",
+    ]
+    small, large, spot = (by_id[name] for name in ("c-small-1", "c-large-1", "c-large-spot-1"))
+    assert (small.nodes, large.nodes, large.memory_mib, large.speed) == (4, 1, 32000, 2.0)
+    assert (large.cost_usd(3600), spot.cost_usd(3600)) == (0.8, 0.2)
+    assert spot.up == pytest.approx(large.up * np.exp(-0.2))
+
+
+def test_nodes_that_break_cost_long_and_wide_slots_more(write):
+    text = '[[site]]\nname = "a"\nkind = "dedicated"\nprocs = 64\nnode_mtbf = "1000h"\n'
+    catalog = load_catalog(write("sites.toml", text))
+    for procs in (1, 32):
+        [offer, *_] = offer_slots(
+            catalog, Knowledge(), OfferRequest(procs=procs, count=1, until_s=36000.0)
+        )
+        assert offer.up == pytest.approx(np.exp(-procs / 100))
+
+
+def seen(site, overhead_s, count, **more):
+    return [
+        Acquisition(
+            site=site,
+            queue="",
+            procs=1,
+            requested_s=0.0,
+            granted_s=10.0,
+            ready_s=10.0 + overhead_s,
+            **more,
+        )
+    ] * count
+
+
+def test_binding_moves_from_what_is_stated_to_what_was_seen(write):
+    site = load_catalog(write("sites.toml", CLOUD)).site("c")
+    stated = learn_binding(site, [])
+    assert stated.up == pytest.approx(0.9)
+    assert stated.overhead.by(240) == pytest.approx(0.5, abs=0.03)
+    late = learn_binding(site, seen("c", 900.0, 40) + seen("elsewhere", 1.0, 99))
+    assert late.observed == 40
+    assert late.overhead.by(600) < 0.15
+    assert late.overhead.by(900) == pytest.approx(1.0, abs=0.01)
+    refusals = [Acquisition(site="c", queue="", procs=1, requested_s=0.0, refused=True)] * 20
+    assert learn_binding(site, refusals).acquire == pytest.approx(0.5)
+    assert learn_binding(
+        site, seen("c", 240.0, 20, ended_s=900.0, broken=True)
+    ).up == pytest.approx(0.45)
+    for one in (stated, late):
+        one.overhead.check()
+        one.granted_at_once().check()
+
+
+def test_a_withdrawn_request_teaches_nothing(write):
+    site = load_catalog(write("sites.toml", CLOUD)).site("c")
+    withdrawn = [Acquisition(site="c", queue="", procs=1, requested_s=0.0, ended_s=5.0)] * 50
+    assert learn_binding(site, withdrawn).acquire == learn_binding(site, []).acquire
+
+
+@given(curves, st.lists(st.floats(0, 500), min_size=1, max_size=30))
+def test_overhead_only_delays_what_a_queue_grants(waits, overheads):
+    site = Site(name="x", kind="batch", procs=4, boot_s=60.0)
+    records = [a for s in overheads for a in seen("x", s, 1)]
+    ready = learn_binding(site, records).after(waits)
+    ready.check()
+    instants = np.linspace(0, 2000, 50)
+    assert all(ready.by(t) <= waits.by(t) + 1e-9 for t in instants)
+    assert ready.probabilities[-1] == pytest.approx(waits.probabilities[-1])

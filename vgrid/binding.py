@@ -1,13 +1,123 @@
-"""When to ask for a slot that a plan uses: as late as costs no probability."""
+"""Binding: from the request for a slot to the moment at which it can take a task.
+
+What was observed of it at each site corrects what the site's description states, and tells when to
+ask for a slot that a plan uses: as late as costs no probability.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
 
-from vgrid.slot import Slot
+from vgrid.catalog import Site
+from vgrid.slot import Slot, StartCurve
 from vgrid.varq import STEP_S
+
+_OVERHEAD_WEIGHT = 4.0
+"""Observations that the stated boot time counts for."""
+_RATE_WEIGHT = 20.0
+"""Observations that a stated probability counts for."""
+_POINTS = 9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acquisition:
+    """One slot from request to end; instants in seconds of any one clock, None: never came so far."""
+
+    site: str
+    queue: str
+    procs: int
+    requested_s: float
+    granted_s: float | None = None
+    ready_s: float | None = None
+    ended_s: float | None = None
+    refused: bool = False
+    broken: bool = False
+
+    def check(self) -> None:
+        """Requested, granted, ready, ended: in this order."""
+        told = [self.requested_s, self.granted_s, self.ready_s, self.ended_s]
+        known = [instant for instant in told if instant is not None]
+        if known != sorted(known):
+            raise AssertionError(f"out of order: {self}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Binding:
+    """How slots of a site come about: overhead after the grant, chance of a grant, chance of survival.
+
+    ``overhead`` is the distribution of the time from grant to ready; ``observed`` counts what it was
+    learned from beyond the site's description.
+    """
+
+    overhead: StartCurve
+    acquire: float
+    up: float
+    observed: int = 0
+
+    def granted_at_once(self) -> StartCurve:
+        """P(ready by t) where a request is granted or refused at once."""
+        return StartCurve(self.overhead.times_s, self.overhead.probabilities * self.acquire)
+
+    def after(self, waits: StartCurve) -> StartCurve:
+        """P(ready by t) where the grant takes a wait first: the two distributions added."""
+        middles = (np.arange(_POINTS) + 0.5) / _POINTS
+        delays = np.unique(self.overhead.ready_at(middles * self.overhead.probabilities[-1]))
+        if not delays.any():
+            return StartCurve(waits.times_s, waits.probabilities * self.acquire)
+        points = self.overhead.ready_at(middles)
+        tail = waits.times_s[-1:] + points  # the last of the waits ends after each delay
+        times = np.union1d(waits.times_s + points[0], tail)
+        padded = np.append(0.0, waits.probabilities)
+        found = [np.searchsorted(waits.times_s + delay, times, side="right") for delay in points]
+        chances = np.mean([padded[rows] for rows in found], axis=0)
+        return StartCurve(times, np.maximum.accumulate(chances) * self.acquire)
+
+
+def learn_binding(site: Site, seen: Iterable[Acquisition]) -> Binding:
+    """The site's description, corrected by what was seen there; each weighs as its observations.
+
+    Requests that were neither granted nor refused, withdrawn while they waited, tell nothing.
+    """
+    records = [record for record in seen if record.site == site.name]
+    ready = [
+        r.ready_s - r.granted_s for r in records if r.ready_s is not None and r.granted_s is not None
+    ]  # fmt: skip
+    decided = [r for r in records if r.refused or r.granted_s is not None]
+    lived = [r for r in records if r.ready_s is not None and r.ended_s is not None]
+    return Binding(
+        overhead=_overhead(site, np.array(ready)), observed=len(ready),
+        acquire=_rate(site.slot_acquire, sum(not r.refused for r in decided), len(decided)),
+        up=_rate(site.slot_up, sum(not r.broken for r in lived), len(lived)),
+    )  # fmt: skip
+
+
+def _rate(stated: float, successes: int, trials: int) -> float:
+    """Posterior mean under a beta distribution with the stated mean."""
+    return (_RATE_WEIGHT * stated + successes) / (_RATE_WEIGHT + trials)
+
+
+def _overhead(site: Site, seen: NDArray[np.float64]) -> StartCurve:
+    """Stated boot times, log-normal as in :func:`simulator.cloud.boot_time`, and the observed ones."""
+    stated, shares = _stated_overhead(site)
+    times = np.concatenate([stated, seen])
+    weights = np.concatenate([shares * _OVERHEAD_WEIGHT, np.ones(len(seen))])
+    order = np.argsort(times, kind="stable")
+    reached = np.cumsum(weights[order])
+    return StartCurve(times[order], np.minimum(reached / reached[-1], 1.0))
+
+
+def _stated_overhead(site: Site) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Boot times and their probabilities; one value where there is no spread."""
+    if site.boot_s <= 0 or site.boot_spread <= 0:
+        return np.array([site.boot_s]), np.ones(1)
+    z = np.linspace(-3.0, 4.0, 141)
+    shares = np.diff(ndtr(z), prepend=0.0)
+    return site.boot_s * np.exp(site.boot_spread * z), shares / shares.sum()
 
 
 def latest_submission(slot: Slot, starts_s: Sequence[float]) -> float:

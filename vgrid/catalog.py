@@ -8,86 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
-
-from kernel.documents import Document, load_mapping, validate
+from kernel.documents import load_mapping, validate
 from kernel.errors import InputError
-from kernel.units import parse_duration
-
-Kind = Literal["batch", "reservation", "dedicated", "cloud", "local"]
-Probability = Annotated[float, Field(ge=0, le=1)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-DEFAULT_BANDWIDTH_MIB_S = 10.0
-DEFAULT_LATENCY_S = 0.05
-
-
-def _seconds(value: Any) -> float:
-    try:
-        return parse_duration(value)
-    except InputError as error:
-        raise ValueError(error.what) from error
-
-
-class QueueDocument(Document):
-    """A batch queue of a site."""
-
-    name: Annotated[str, Field(min_length=1)]
-    history: str | None = None
-    log_queue: str | int | None = None
-    max_procs: Annotated[int, Field(ge=1)] | None = None
-    max_walltime: float | str = float("inf")
-    max_jobs: Annotated[int, Field(ge=1)] = 8
-
-    _walltime = field_validator("max_walltime")(lambda v: v if v == float("inf") else _seconds(v))
-
-
-class SiteDocument(Document):
-    """A site as written under ``[[site]]``."""
-
-    name: Annotated[str, Field(min_length=1, pattern=r"^[A-Za-z0-9_.-]+$")]
-    kind: Kind
-    procs: Annotated[int, Field(ge=1)]
-    cores_per_node: Annotated[int, Field(ge=1)] = 1
-    speed: Positive = 1.0
-    slot_up: Probability = 1.0
-    slot_acquire: Probability = 1.0
-    driver: (
-        Literal["simulated", "slurm", "gridengine", "pbs", "ec2", "eucalyptus", "local"] | None
-    ) = None
-    queue: tuple[QueueDocument, ...] = ()
-    node_type: str = ""
-    price_usd_per_hour: NotNegative = 0.0
-    billing: float | str = 3600.0
-    boot: float | str = 0.0
-    boot_spread: NotNegative = 0.2
-
-    _times = field_validator("billing", "boot")(_seconds)
-
-    @model_validator(mode="after")
-    def _kind_fits(self) -> SiteDocument:
-        if self.kind == "batch" and not self.queue:
-            raise ValueError("a batch site needs at least one [[site.queue]]")
-        if self.kind != "batch" and self.queue:
-            raise ValueError(f"a {self.kind} site has no queues")
-        return self
-
-
-class LinkDocument(Document):
-    """A network link as written under ``[[link]]``."""
-
-    between: tuple[str, str]
-    bandwidth_mib_s: Positive = DEFAULT_BANDWIDTH_MIB_S
-    latency_s: NotNegative = DEFAULT_LATENCY_S
-
-
-class SitesDocument(Document):
-    """A whole sites file."""
-
-    site: Annotated[tuple[SiteDocument, ...], Field(min_length=1)]
-    link: tuple[LinkDocument, ...] = ()
+from vgrid.documents import (
+    DEFAULT_BANDWIDTH_MIB_S,
+    DEFAULT_LATENCY_S,
+    Kind,
+    NodeDocument,
+    QueueDocument,
+    SiteDocument,
+    SitesDocument,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,20 +35,43 @@ class Queue:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NodeType:
+    """What a node is and costs. ``speed`` divides run times; prices are per node-hour.
+
+    A spot node costs ``spot_price_usd_per_hour`` and is taken away at a rate of
+    ``spot_interruptions_per_hour``; None where there is no such market.
+    """
+
+    name: str = ""
+    cores: int = 1
+    memory_mib: float | None = None
+    speed: float = 1.0
+    price_usd_per_hour: float = 0.0
+    spot_price_usd_per_hour: float | None = None
+    spot_interruptions_per_hour: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """A place where slots can be had. ``speed`` divides run times; prices are per node-hour."""
+    """A place where slots can be had, and what goes wrong there how often.
+
+    ``slot_acquire``, ``slot_up`` and ``task_failure`` are probabilities of a slot or a task,
+    ``node_mtbf_s`` the mean time between failures of one node, ``node_hours`` the allocation that
+    is left there (None: unlimited).
+    """
 
     name: str
     kind: Kind
     procs: int
-    cores_per_node: int = 1
-    speed: float = 1.0
+    nodes: tuple[NodeType, ...] = (NodeType(),)
     slot_up: float = 1.0
     slot_acquire: float = 1.0
+    task_failure: float = 0.0
+    node_mtbf_s: float = float("inf")
+    node_repair_s: float = 4 * 3600.0
+    node_hours: float | None = None
     driver: str = "simulated"
     queues: tuple[Queue, ...] = ()
-    node_type: str = ""
-    price_usd_per_hour: float = 0.0
     billing_s: float = 3600.0
     boot_s: float = 0.0
     boot_spread: float = 0.2
@@ -124,7 +79,7 @@ class Site:
     @property
     def paid(self) -> bool:
         """True where using the site costs money: the reserve of the fourth phase."""
-        return self.price_usd_per_hour > 0
+        return any(node.price_usd_per_hour > 0 for node in self.nodes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,16 +137,24 @@ def _site(entry: SiteDocument, folder: Path, where: str) -> Site:
     place = f"{where}: site '{entry.name}'"
     _refuse_repeats([queue.name for queue in entry.queue], "queue", place)
     queues = tuple(_queue(queue, entry, folder, place) for queue in entry.queue)
-    plain = entry.model_dump(include={"name", "kind", "procs", "cores_per_node", "speed", "slot_up", "slot_acquire",
-                                      "node_type", "price_usd_per_hour", "boot_spread"})  # fmt: skip
+    plain = entry.model_dump(include={"name", "kind", "procs", "slot_up", "slot_acquire", "task_failure", "node_hours",
+                                      "boot_spread"})  # fmt: skip
     driver = entry.driver or ("local" if entry.kind == "local" else "simulated")
+    nodes = tuple(_node(node, node.type, node.cores) for node in entry.node)
+    _refuse_repeats([node.name for node in nodes], "node type", place)
     return Site(
-        **plain,
-        driver=driver,
-        queues=queues,
-        billing_s=float(entry.billing),
-        boot_s=float(entry.boot),
-    )
+        **plain, driver=driver, queues=queues, nodes=nodes or (_node(entry, entry.node_type, entry.cores_per_node),),
+        billing_s=float(entry.billing), boot_s=float(entry.boot), node_mtbf_s=float(entry.node_mtbf),
+        node_repair_s=float(entry.node_repair),
+    )  # fmt: skip
+
+
+def _node(entry: NodeDocument | SiteDocument, name: str, cores: int) -> NodeType:
+    return NodeType(
+        name=name, cores=cores, memory_mib=entry.memory_mib, speed=entry.speed,
+        price_usd_per_hour=entry.price_usd_per_hour, spot_price_usd_per_hour=entry.spot_price_usd_per_hour,
+        spot_interruptions_per_hour=entry.spot_interruptions_per_hour,
+    )  # fmt: skip
 
 
 def _queue(entry: QueueDocument, site: SiteDocument, folder: Path, where: str) -> Queue:

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
-from scipy.special import ndtr
 
-from vgrid.catalog import Catalog, Queue, Site
-from vgrid.slot import Slot, StartCurve, certain_from
+from drivers.api import SPOT
+from vgrid.binding import Binding, learn_binding
+from vgrid.catalog import Catalog, NodeType, Queue, Site
+from vgrid.slot import Slot, StartCurve
 from vgrid.varq import STEP_S, WaitOracle
 
 _CURVE_POINTS = 2000
 Oracles = Mapping[tuple[str, str], WaitOracle]
+Bindings = Mapping[str, Binding]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,78 +33,105 @@ class OfferRequest:
     confidence: float = 0.95
 
 
-def offer_slots(catalog: Catalog, oracles: Oracles, request: OfferRequest) -> tuple[Slot, ...]:
+@dataclass(frozen=True, kw_only=True)
+class Knowledge:
+    """What has been seen of the sites: wait histories of queues, and how acquiring slots went."""
+
+    oracles: Oracles = field(default_factory=dict)
+    bindings: Bindings = field(default_factory=dict)
+
+    def binding(self, site: Site) -> Binding:
+        """How slots of a site come about; as the catalogue states it where nothing was seen."""
+        return self.bindings.get(site.name) or learn_binding(site, ())
+
+
+def offer_slots(catalog: Catalog, known: Knowledge, request: OfferRequest) -> tuple[Slot, ...]:
     """Offers of all sites; a queue without history is offered with probability 0."""
     found: list[Slot] = []
     for site in catalog.sites:
         if site.kind == "batch":
             for queue in site.queues:
-                found += _batch_offers(site, queue, oracles.get((site.name, queue.name)), request)
+                found += batch_offers(site, queue, known, request)
         else:
-            found += _instant_offers(site, request)
+            for node in site.nodes:
+                found += instant_offers(site, node, known, request)
     return tuple(found)
 
 
-def _batch_offers(
-    site: Site, queue: Queue, oracle: WaitOracle | None, request: OfferRequest
-) -> list[Slot]:
+def batch_offers(site: Site, queue: Queue, known: Knowledge, request: OfferRequest) -> list[Slot]:
     """Equal slots; the n-th finds n − 1 of ours waiting before it and is less sure to come."""
-    procs = _whole_nodes(min(request.procs, queue.max_procs), site, queue.max_procs)
+    oracle, binding = known.oracles.get((site.name, queue.name)), known.binding(site)
+    procs = _whole_nodes(min(request.procs, queue.max_procs), site.nodes[0], queue.max_procs)
     walltime_s = min(request.until_s, queue.max_walltime_s)
     curves: dict[int, StartCurve] = {}
     found = []
     for ahead in range(min(queue.max_procs // procs, queue.max_jobs, request.count)):
         group = oracle.group(procs, walltime_s, ahead) if oracle else 0
         if group not in curves:
-            curves[group] = _queue_curve(
-                site, oracle, (procs, walltime_s, ahead), request.confidence
-            )
-        slot = _slot(
-            site, f"{site.name}-{queue.name}-{ahead + 1}", procs, curves[group], walltime_s
-        )
+            shape = (procs, walltime_s, ahead)
+            curves[group] = binding.after(_wait_curve(oracle, shape, request.confidence))
+        name = f"{site.name}-{queue.name}-{ahead + 1}"
+        slot = _slot((site, site.nodes[0]), name, procs, curves[group], walltime_s, binding.up)
         found.append(replace(slot, queue=queue.name, shared=f"{site.name}/{queue.name}"))
     return found
 
 
-def _queue_curve(
-    site: Site, oracle: WaitOracle | None, shape: tuple[int, float, int], confidence: float
+def _wait_curve(
+    oracle: WaitOracle | None, shape: tuple[int, float, int], confidence: float
 ) -> StartCurve:
     """GETPROB from now on, for a job of this shape (processors, wall time, of ours ahead)."""
     procs, walltime_s, ahead = shape
     times = np.arange(0.0, walltime_s, max(STEP_S, walltime_s / _CURVE_POINTS))
     if oracle is None:
-        return StartCurve(times + site.boot_s, np.zeros_like(times))
-    chances = oracle.probability(procs, walltime_s, times, confidence, ahead) * site.slot_acquire
-    return StartCurve(times + site.boot_s, np.maximum.accumulate(chances))
+        return StartCurve(times, np.zeros_like(times))
+    chances = oracle.probability(procs, walltime_s, times, confidence, ahead)
+    return StartCurve(times, np.maximum.accumulate(chances))
 
 
-def _instant_offers(site: Site, request: OfferRequest) -> list[Slot]:
-    procs = _whole_nodes(min(request.procs, site.procs), site, site.procs)
-    curve = _boot_curve(site)
+def instant_offers(
+    site: Site, node: NodeType, known: Knowledge, request: OfferRequest
+) -> list[Slot]:
+    """Slots of one type of node, granted at once or refused; on demand, and on the spot market.
+
+    The spot market is a quota of its own, as large as the site.
+    """
+    procs = _whole_nodes(min(request.procs, site.procs), node, site.procs)
+    binding = known.binding(site)
     count = min(site.procs // procs, request.count)
-    return [
-        _slot(site, f"{site.name}-{n}", procs, curve, request.until_s) for n in range(1, count + 1)
-    ]
+    prefix = f"{site.name}-{node.name}" if len(site.nodes) > 1 else site.name
+    markets = [("", prefix)]
+    if node.spot_price_usd_per_hour is not None:
+        markets.append((SPOT, f"{prefix}-{SPOT}"))
+    found, curve = [], binding.granted_at_once()
+    for market, name in markets:
+        for n in range(1, count + 1):
+            slot = _slot((site, node), f"{name}-{n}", procs, curve, request.until_s, binding.up)
+            found.append(_on_spot(slot, node, request.until_s) if market else slot)
+    return found
 
 
-def _boot_curve(site: Site) -> StartCurve:
-    """Log-normal boot times as in :func:`simulator.cloud.boot_time`; a step where there is no spread."""
-    if site.boot_s <= 0 or site.boot_spread <= 0:
-        return certain_from(site.boot_s, site.slot_acquire)
-    z = np.linspace(-3.0, 4.0, 141)
-    return StartCurve(site.boot_s * np.exp(site.boot_spread * z), ndtr(z) * site.slot_acquire)
+def _on_spot(slot: Slot, node: NodeType, length_s: float) -> Slot:
+    """The same slot on the spot market: cheaper, and taken away at the market's rate."""
+    lives = math.exp(-node.spot_interruptions_per_hour * slot.nodes * length_s / 3600.0)
+    price = node.spot_price_usd_per_hour or 0.0
+    return replace(slot, queue=SPOT, up=slot.up * lives, price_usd_per_hour=price)
 
 
-def _whole_nodes(procs: int, site: Site, limit: int) -> int:
+def _whole_nodes(procs: int, node: NodeType, limit: int) -> int:
     """Processors rounded up to whole nodes, as far as the limit allows."""
-    rounded = math.ceil(procs / site.cores_per_node) * site.cores_per_node
+    rounded = math.ceil(procs / node.cores) * node.cores
     return rounded if rounded <= limit else limit
 
 
-def _slot(site: Site, name: str, procs: int, curve: StartCurve, end_s: float) -> Slot:
-    """A slot that nothing else depends on."""
+def _slot(
+    place: tuple[Site, NodeType], name: str, procs: int, curve: StartCurve, end_s: float, up: float
+) -> Slot:
+    """A slot that nothing else depends on; ``up`` before the nodes' own failures are counted."""
+    site, node = place
+    nodes = math.ceil(procs / node.cores)
+    survives = math.exp(-nodes * end_s / site.node_mtbf_s)
     return Slot(
         id=name, site=site.name, queue="", kind=site.kind, procs=procs, curve=curve, end_s=end_s, shared=name,
-        up=site.slot_up, speed=site.speed, price_usd_per_hour=site.price_usd_per_hour, billing_s=site.billing_s,
-        nodes=math.ceil(procs / site.cores_per_node),
+        up=up * survives, speed=node.speed, price_usd_per_hour=node.price_usd_per_hour,
+        billing_s=site.billing_s, nodes=nodes, node_type=node.name, memory_mib=node.memory_mib,
     )  # fmt: skip

@@ -80,6 +80,8 @@ class Slot:
     price_usd_per_hour: float = 0.0
     billing_s: float = 3600.0
     nodes: int = 1
+    node_type: str = ""
+    memory_mib: float | None = None
 
     @property
     def paid(self) -> bool:

@@ -1,0 +1,69 @@
+"""Commands about sites: list, check, add, remove."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from portal.options import AsJson, answer_with, app, make_console
+
+sites_app = typer.Typer(
+    name="sites",
+    help="Which sites are known, what they can do, what was seen of them.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+)
+app.add_typer(sites_app)
+
+SitesFile = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="[SITES]",
+        help="Sites (TOML). Default: those of the database, else the embedded ones.",
+        show_default=False,
+    ),
+]
+
+
+@sites_app.command("list", epilog="Example: `vgrads sites list data/sites.toml`")
+def list_sites(sites: SitesFile = None, as_json: AsJson = False) -> None:
+    """Sites with their queues, histories and prices, and what earlier runs saw of them."""
+    from portal import site_view
+    from portal.sites import choose_catalog, past_acquisitions
+
+    rows = site_view.describe(choose_catalog(sites), past_acquisitions())
+    answer_with(as_json, {"sites": rows}, lambda: site_view.sites_table(rows))
+
+
+@sites_app.command("check", epilog="Example: `vgrads sites check data/sites.toml`")
+def check_sites(sites: SitesFile = None, as_json: AsJson = False) -> None:
+    """Reach every site and say what each can do; exit 4 if one cannot be used."""
+    from portal import site_view
+    from portal.sites import choose_catalog
+
+    rows = site_view.check_all(choose_catalog(sites))
+    answer_with(as_json, {"sites": rows}, lambda: site_view.checks_table(rows))
+    if not all(row["usable"] for row in rows):
+        raise typer.Exit(4)
+
+
+@sites_app.command("add", epilog="Example: `vgrads sites add mysites.toml`")
+def add(
+    sites: Annotated[Path, typer.Argument(metavar="SITES", help="Sites (TOML).")],
+) -> None:
+    """Put the sites of a file into the database, with their histories; known names are replaced."""
+    from portal.sites import add_sites
+
+    names = add_sites(sites)
+    make_console().print(f"kept in the database: {', '.join(names)}", highlight=False)
+
+
+@sites_app.command("remove", epilog="Example: `vgrads sites remove kittyhawk`")
+def remove(name: Annotated[str, typer.Argument(metavar="SITE")]) -> None:
+    """Forget a site of the database."""
+    from portal.sites import remove_site
+
+    remove_site(name)
+    make_console().print(f"removed {name}", highlight=False)

@@ -1,0 +1,141 @@
+"""Sites as people write them: the fields of the TOML file, and what does not go together."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from kernel.documents import Document
+from kernel.errors import InputError
+from kernel.units import parse_duration
+
+Kind = Literal["batch", "reservation", "dedicated", "cloud", "local"]
+Probability = Annotated[float, Field(ge=0, le=1)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+_NAME = r"^[A-Za-z0-9_.-]+$"
+_NODE_FIELDS = (
+    "cores_per_node", "memory_mib", "speed", "node_type", "price_usd_per_hour",
+    "spot_price_usd_per_hour", "spot_interruptions_per_hour",
+)  # fmt: skip
+DEFAULT_BANDWIDTH_MIB_S = 10.0
+DEFAULT_LATENCY_S = 0.05
+
+
+def _seconds(value: Any) -> float:
+    try:
+        return parse_duration(value)
+    except InputError as error:
+        raise ValueError(error.what) from error
+
+
+def _positive_seconds(value: Any) -> float:
+    seconds = _seconds(value)
+    if seconds <= 0:
+        raise ValueError("must be above 0")
+    return seconds
+
+
+def _refuse_prices_without_unit(given: Any) -> Any:
+    for key in ("price", "spot_price"):
+        if isinstance(given, dict) and key in given:
+            raise ValueError(f"'{key}' has no unit; write {key}_usd_per_hour (per node)")
+    return given
+
+
+class QueueDocument(Document):
+    """A batch queue of a site."""
+
+    name: Annotated[str, Field(min_length=1)]
+    history: str | None = None
+    log_queue: str | int | None = None
+    max_procs: Annotated[int, Field(ge=1)] | None = None
+    max_walltime: float | str = float("inf")
+    max_jobs: Annotated[int, Field(ge=1)] = 8
+
+    _walltime = field_validator("max_walltime")(lambda v: v if v == float("inf") else _seconds(v))
+
+
+class NodeDocument(Document):
+    """A type of node as written under ``[[site.node]]``; without any, the site's own fields are one."""
+
+    type: Annotated[str, Field(min_length=1, pattern=_NAME)]
+    cores: Annotated[int, Field(ge=1)] = 1
+    memory_mib: Positive | None = None
+    speed: Positive = 1.0
+    price_usd_per_hour: NotNegative = 0.0
+    spot_price_usd_per_hour: NotNegative | None = None
+    spot_interruptions_per_hour: NotNegative = 0.0
+
+    _units = model_validator(mode="before")(_refuse_prices_without_unit)
+
+
+class SiteDocument(Document):
+    """A site as written under ``[[site]]``."""
+
+    name: Annotated[str, Field(min_length=1, pattern=_NAME)]
+    kind: Kind
+    procs: Annotated[int, Field(ge=1)]
+    cores_per_node: Annotated[int, Field(ge=1)] = 1
+    memory_mib: Positive | None = None
+    speed: Positive = 1.0
+    slot_up: Probability = 1.0
+    slot_acquire: Probability = 1.0
+    driver: (
+        Literal["simulated", "slurm", "gridengine", "pbs", "ec2", "eucalyptus", "local"] | None
+    ) = None
+    queue: tuple[QueueDocument, ...] = ()
+    node: tuple[NodeDocument, ...] = ()
+    task_failure: Probability = 0.0
+    node_mtbf: float | str = float("inf")
+    node_repair: float | str = 4 * 3600.0
+    node_hours: NotNegative | None = None
+    node_type: str = ""
+    price_usd_per_hour: NotNegative = 0.0
+    spot_price_usd_per_hour: NotNegative | None = None
+    spot_interruptions_per_hour: NotNegative = 0.0
+    billing: float | str = 3600.0
+    boot: float | str = 0.0
+    boot_spread: NotNegative = 0.2
+
+    _times = field_validator("billing", "boot", "node_repair")(_seconds)
+    _mtbf = field_validator("node_mtbf")(lambda v: v if v == float("inf") else _positive_seconds(v))
+    _units = model_validator(mode="before")(_refuse_prices_without_unit)
+
+    @model_validator(mode="after")
+    def _kind_fits(self) -> SiteDocument:
+        self._nodes_fit()
+        if self.kind == "batch" and not self.queue:
+            raise ValueError("a batch site needs at least one [[site.queue]]")
+        if self.kind != "batch" and self.queue:
+            raise ValueError(f"a {self.kind} site has no queues")
+        return self
+
+    def _nodes_fit(self) -> None:
+        if self.node and self.model_fields_set & set(_NODE_FIELDS):
+            raise ValueError("give nodes under [[site.node]] or by the site's own fields, not both")
+        if self.node and self.kind == "batch":
+            raise ValueError(
+                "a batch site has one type of node; describe others as sites of their own"
+            )
+        if float(self.billing) == 0:
+            raise ValueError("billing must be above 0, for example 1s or 1h")
+        spot = [self.spot_price_usd_per_hour, *(n.spot_price_usd_per_hour for n in self.node)]
+        if self.kind != "cloud" and any(price is not None for price in spot):
+            raise ValueError(f"a {self.kind} site has no spot market")
+
+
+class LinkDocument(Document):
+    """A network link as written under ``[[link]]``."""
+
+    between: tuple[str, str]
+    bandwidth_mib_s: Positive = DEFAULT_BANDWIDTH_MIB_S
+    latency_s: NotNegative = DEFAULT_LATENCY_S
+
+
+class SitesDocument(Document):
+    """A whole sites file."""
+
+    site: Annotated[tuple[SiteDocument, ...], Field(min_length=1)]
+    link: tuple[LinkDocument, ...] = ()
