@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,6 +25,17 @@ class Document(BaseModel):
 
 
 Model = TypeVar("Model", bound=Document)
+
+
+Value = TypeVar("Value")
+
+
+def as_value_error(parse: Callable[[], Value]) -> Value:
+    """What a parser gives; its complaint as the ValueError that a validator needs."""
+    try:
+        return parse()
+    except InputError as error:
+        raise ValueError(f"{error.what} ({error.fix})" if error.fix else error.what) from error
 
 
 def load_mapping(path: Path) -> dict[str, Any]:

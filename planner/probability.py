@@ -15,9 +15,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from kernel.streams import stream
 from planner.plan import Placement
 from planner.snapshot import Snapshot
+from vgrid.fate import slot_fate
 from vgrid.slot import Slot
 from workflows.dag import Workflow
 
@@ -50,14 +50,7 @@ class Scenarios:
 
     def _fate(self, slot: Slot) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         if slot.id not in self._fates:
-            seed, count = self.snapshot.seed, self.count
-            ready = slot.curve.ready_at(1.0 - stream(seed, "ready", slot.shared).random(count))
-            draws = stream(seed, "broken", slot.id).random((2, count))
-            with np.errstate(
-                invalid="ignore"
-            ):  # a slot that is never ready has no life to break in
-                breaks = ready + draws[1] * np.maximum(slot.end_s - ready, 0.0)
-            self._fates[slot.id] = ready, np.where(draws[0] < slot.up, np.inf, breaks)
+            self._fates[slot.id] = slot_fate(slot, self.count, self.snapshot.seed)
         return self._fates[slot.id]
 
     def share(self, bits: Bits) -> float:

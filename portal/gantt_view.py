@@ -211,6 +211,11 @@ def _deadline(deadline_s: float, scale: _Scale, height: float) -> str:
     )
 
 
+def standalone_svg(svg: str) -> str:
+    """The chart on white paper: seen without a page, it must not depend on the viewer's colours."""
+    return svg.replace(">", '><rect width="100%" height="100%" fill="#fff" />', 1)
+
+
 def render_html(gantt: Json, sentence: str = "") -> str:
     """A page of its own: the chart as it happened and as it was planned, the promise, a legend."""
     ran = gantt.get("now_s") is not None
@@ -218,7 +223,7 @@ def render_html(gantt: Json, sentence: str = "") -> str:
     charts.append(("The plan", render_svg(gantt, False)))
     sections = "".join(f"<section><h2>{escape(title)}</h2>{svg}</section>" for title, svg in charts)
     promise = gantt["promise"]
-    facts = (
+    facts = gantt.get("facts") or (
         f"{gantt['needed']} of {len(gantt['workflows'])} workflows by {format_duration(gantt['deadline_s'])}, "
         f"promised with probability {promise['probability']:.3f} ± {promise['standard_error']:.3f}, "
         f"cost {format_usd(gantt['cost_usd'])}"

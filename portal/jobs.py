@@ -18,7 +18,7 @@ from kernel.errors import InfeasibleError, InputError
 from kernel.files import write_text
 from kernel.units import parse_duration
 from portal.config import home
-from portal.gantt_view import render_html, render_svg
+from portal.gantt_view import render_html, render_svg, standalone_svg
 from portal.operations import Instant, Outcome, Planned, RunOptions, open_grid, plan_set, run_plan
 from portal.progress import RunReporter, console, outcome_sentence, print_plan, print_warnings
 from portal.schema import outcome_json, plan_json, planned_gantt, run_gantt
@@ -137,15 +137,8 @@ def draw_run(run_id: str, path: Path) -> None:
 
 def _draw(path: Path, gantt: Mapping[str, Any], sentence: str) -> None:
     """A page, or with the ending ``.svg`` the chart alone."""
-    write_text(
-        path, _standalone_svg(gantt) if path.suffix == ".svg" else render_html(gantt, sentence)
-    )
-
-
-def _standalone_svg(gantt: Mapping[str, Any]) -> str:
-    """The chart on white paper: seen without a page, it must not depend on the viewer's colours."""
-    svg = render_svg(gantt)
-    return svg.replace(">", '><rect width="100%" height="100%" fill="#fff" />', 1)
+    page = render_html(gantt, sentence)
+    write_text(path, standalone_svg(render_svg(gantt)) if path.suffix == ".svg" else page)
 
 
 def run_summaries(run_id: str | None) -> list[dict[str, Any]]:

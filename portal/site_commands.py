@@ -1,4 +1,4 @@
-"""Commands about sites: list, check, add, remove."""
+"""Commands about sites: list, check, add, remove; and what they would offer."""
 
 from __future__ import annotations
 
@@ -7,7 +7,18 @@ from typing import Annotated
 
 import typer
 
-from portal.options import AsJson, answer_with, app, make_console
+from portal.options import (
+    AsJson,
+    AsStated,
+    At,
+    Gantt,
+    Seed,
+    Sites,
+    answer_with,
+    app,
+    instant_of,
+    make_console,
+)
 
 sites_app = typer.Typer(
     name="sites",
@@ -67,3 +78,31 @@ def remove(name: Annotated[str, typer.Argument(metavar="SITE")]) -> None:
 
     remove_site(name)
     make_console().print(f"removed {name}", highlight=False)
+
+
+@app.command(epilog="Example: `vgrads offers storm.grid --gantt offers.html`")
+def offers(
+    request: Annotated[
+        Path,
+        typer.Argument(
+            metavar="REQUEST",
+            help="What nodes are wanted: YAML or JSON, or a text such as docs/requests.md shows.",
+            show_default=False,
+        ),
+    ],
+    sites: Sites = None,
+    at: At = None,
+    seed: Seed = 0,
+    as_stated: AsStated = False,
+    gantt: Gantt = None,
+    as_json: AsJson = False,
+) -> None:
+    """Which nodes can be had, when, how surely, at what cost? Exit 3 where not as surely as asked."""
+    from portal import offer_view
+
+    offer = offer_view.ask(request, sites, instant_of(at), seed, learned=not as_stated)
+    if gantt:
+        offer_view.draw(gantt, offer)
+    answer_with(as_json, offer_view.offer_json(offer), lambda: offer_view.offer_text(offer))
+    if not offer.enough:
+        offer_view.refuse(offer, request)

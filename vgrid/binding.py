@@ -131,6 +131,38 @@ def latest_submission(slot: Slot, starts_s: Sequence[float]) -> float:
     delays = np.append(np.arange(0.0, min(starts_s), STEP_S), min(starts_s))
     enough = np.ones(len(delays), dtype=bool)
     for start_s in sorted(set(starts_s)):
-        wanted = slot.curve.by(start_s)
-        enough &= np.array([slot.curve.by(start_s - d) for d in delays]) >= wanted - 1e-3
+        enough &= slot.curve.by_all(start_s - delays) >= slot.curve.by(start_s) - 1e-3
     return float(delays[np.flatnonzero(enough)[-1]]) if enough.any() else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One of several requests that stand for one group of nodes."""
+
+    id: str
+    cluster: str
+    nodes: int
+    granted: bool = False
+
+
+def surplus(requests: Iterable[Request], least: int, tight: bool) -> tuple[str, ...]:
+    """Requests to cancel because those granted suffice: all others, in the order given.
+
+    A tight group is served by one cluster, the first whose grants are enough; a loose one by all
+    together. Granted ones beyond what is needed are given back, the last first.
+    """
+    standing = list(requests)
+    granted: dict[str, int] = {}
+    for request in standing:
+        if request.granted:
+            place = request.cluster if tight else ""
+            granted[place] = granted.get(place, 0) + request.nodes
+    served = next((place for place, nodes in granted.items() if nodes >= least), None)
+    if served is None:
+        return ()
+    kept, needed = set(), least
+    for request in standing:
+        if request.granted and needed > 0 and (not tight or request.cluster == served):
+            kept.add(request.id)
+            needed -= request.nodes
+    return tuple(request.id for request in standing if request.id not in kept)

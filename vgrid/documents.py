@@ -6,8 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from kernel.documents import Document
-from kernel.errors import InputError
+from kernel.documents import Document, as_value_error
 from kernel.units import parse_duration
 
 Kind = Literal["batch", "reservation", "dedicated", "cloud", "local"]
@@ -24,10 +23,7 @@ DEFAULT_LATENCY_S = 0.05
 
 
 def _seconds(value: Any) -> float:
-    try:
-        return parse_duration(value)
-    except InputError as error:
-        raise ValueError(error.what) from error
+    return as_value_error(lambda: parse_duration(value))
 
 
 def _positive_seconds(value: Any) -> float:

@@ -27,6 +27,11 @@ class StartCurve:
         position = int(np.searchsorted(self.times_s, instant_s, side="right"))
         return float(self.probabilities[position - 1]) if position else 0.0
 
+    def by_all(self, instants_s: ArrayLike) -> Floats:
+        """:meth:`by` for many instants; same shape back."""
+        rows = np.searchsorted(self.times_s, np.asarray(instants_s, dtype=np.float64), side="right")
+        return np.append(0.0, self.probabilities)[rows]
+
     def ready_at(self, chances: ArrayLike) -> Floats:
         """Inverse: for uniform draws, when the slot is ready; ``inf`` where it never is."""
         position = np.searchsorted(

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, field_validator, model_validator
 
-from kernel.documents import Document, load_mapping, validate
+from kernel.documents import Document, as_value_error, load_mapping, validate
 from kernel.errors import InputError
 from kernel.units import parse_duration, parse_fraction
 from workflows.dag import Task, Workflow, make_workflow
@@ -71,7 +71,7 @@ class SetDocument(Document):
     @field_validator("fraction")
     @classmethod
     def _fraction(cls, value: str | float | None) -> float | None:
-        return None if value is None else _as_value_error(lambda: parse_fraction(value, ""))
+        return None if value is None else as_value_error(lambda: parse_fraction(value, ""))
 
     @field_validator("probability")
     @classmethod
@@ -85,13 +85,6 @@ class SetDocument(Document):
         if self.fraction is not None and self.at_least is not None:
             raise ValueError("give 'fraction' or 'at_least', not both")
         return self
-
-
-def _as_value_error(parse: Callable[[], float]) -> float:
-    try:
-        return parse()
-    except InputError as error:
-        raise ValueError(str(error)) from error
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,172 @@
+"""What a caller wants, in the terms of virtual grids: groups of nodes, when, how surely, for how much.
+
+After the virtual grid description language of VGrADS (SC'09 §2.2): a tight group lies in one cluster,
+a loose one may be spread over sites. Documents are YAML or JSON; :mod:`vgrid.request_text` is the
+same as people read it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator
+
+from kernel.documents import Document, as_value_error, load_mapping, validate
+from kernel.errors import InputError
+from kernel.units import parse_duration, parse_probability
+from vgrid.catalog import NodeType
+
+Coupling = Literal["tight", "loose"]
+Rank = Literal["probability", "speed", "price", "start"]
+_NAME = r"^[A-Za-z][A-Za-z0-9_-]*$"
+_COUNT = re.compile(r"(\d+)(?:\s*\.\.\s*(\d+))?$")
+_MIB = {"mib": 1.0, "mb": 1e6 / 2**20, "gib": 1024.0, "gb": 1e9 / 2**20, "tib": 2.0**20}
+_MOST_NODES = 10_000_000
+
+
+class GroupDocument(Document):
+    """One group of nodes."""
+
+    name: Annotated[str, Field(pattern=_NAME, max_length=60)]
+    coupling: Coupling = "loose"
+    nodes: int | str
+    cores: Annotated[int, Field(ge=1)] = 1
+    memory: float | str | None = None
+    speed: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    rank: Rank = "probability"
+
+    @field_validator("nodes")
+    @classmethod
+    def _nodes(cls, value: int | str) -> str:
+        least, most = as_value_error(lambda: parse_count(value))
+        return str(least) if least == most else f"{least}..{most}"
+
+    @field_validator("memory")
+    @classmethod
+    def _memory(cls, value: float | str | None) -> float | None:
+        return None if value is None else as_value_error(lambda: parse_memory(value))
+
+
+class RequestDocument(Document):
+    """A request as written in YAML or JSON."""
+
+    name: Annotated[str, Field(pattern=_NAME, max_length=60)]
+    duration: float | str
+    earliest: float | str = 0.0
+    deadline: float | str
+    probability: float | str = 0.9
+    budget_usd: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    groups: Annotated[tuple[GroupDocument, ...], Field(min_length=1)]
+
+    @field_validator("duration", "earliest", "deadline")
+    @classmethod
+    def _times(cls, value: float | str) -> float:
+        return as_value_error(lambda: parse_duration(value))
+
+    @field_validator("probability")
+    @classmethod
+    def _probability(cls, value: float | str) -> float:
+        return as_value_error(lambda: parse_probability(value, ""))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """``least`` to ``most`` nodes alike: cores, memory and speed are lower limits."""
+
+    name: str
+    coupling: Coupling
+    least: int
+    most: int
+    cores: int = 1
+    memory_mib: float | None = None
+    speed: float = 0.0
+    rank: Rank = "probability"
+
+    def unfit(self, node: NodeType) -> str:
+        """Why nodes of this type will not do; empty if they will. Memory nobody stated will not."""
+        if node.cores < self.cores:
+            return f"nodes have {node.cores} cores"
+        if self.memory_mib is not None and (node.memory_mib or 0.0) < self.memory_mib:
+            return f"nodes have {node.memory_mib or 'an unknown amount of'} MiB of memory"
+        return f"speed is {node.speed:g}" if node.speed < self.speed else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GridRequest:
+    """Everything that is wanted; all groups together from one instant on, times from now."""
+
+    name: str
+    groups: tuple[Group, ...]
+    duration_s: float
+    earliest_s: float
+    deadline_s: float
+    probability: float = 0.9
+    budget_usd: float | None = None
+
+    @property
+    def start_by_s(self) -> float:
+        """The last instant at which everything must be there."""
+        return self.deadline_s - self.duration_s
+
+
+def parse_count(value: int | str) -> tuple[int, int]:
+    """``4`` or ``"4..16"`` as least and most."""
+    found = _COUNT.match(str(value).strip())
+    if found is None:
+        raise InputError(f"'{value}' is no number of nodes", fix="write 4 or 4..16")
+    least = int(found[1])
+    most = int(found[2] or found[1])
+    if not 1 <= least <= most <= _MOST_NODES:
+        raise InputError(f"'{value}' is no range of nodes", fix="write 4 or 4..16")
+    return least, most
+
+
+def parse_memory(value: float | str) -> float:
+    """MiB of ``2000`` (MiB) or ``"16 GiB"``."""
+    found = re.match(r"([\d.]+)\s*([A-Za-z]*)$", str(value).strip())
+    try:
+        return float(found[1]) * _MIB[(found[2] or "MiB").lower()]  # type: ignore[index]
+    except (TypeError, KeyError, ValueError) as error:
+        raise InputError(f"'{value}' is no amount of memory", fix="write 16GiB") from error
+
+
+def load_request(path: Path) -> GridRequest:
+    """The request in a YAML or JSON file, or in readable form (any other ending)."""
+    if path.suffix.lower() in (".yaml", ".yml", ".json"):
+        return request_from(load_mapping(path), str(path))
+    from kernel.files import read_text  # noqa: PLC0415
+    from vgrid.request_text import parse_request  # noqa: PLC0415  # it needs this module
+
+    return parse_request(read_text(path), str(path))
+
+
+def request_from(given: Any, where: str) -> GridRequest:
+    """The value behind a document; InputError names the field."""
+    document = validate(RequestDocument, given, where)
+    groups = tuple(_group(entry) for entry in document.groups)
+    names = [group.name for group in groups]
+    if len(set(names)) < len(names):
+        raise InputError("two groups have one name", where=f"{where}: groups")
+    request = GridRequest(
+        name=document.name, groups=groups, duration_s=float(document.duration), earliest_s=float(document.earliest),
+        deadline_s=float(document.deadline), probability=float(document.probability), budget_usd=document.budget_usd,
+    )  # fmt: skip
+    if request.duration_s <= 0:
+        raise InputError("must be above 0", where=f"{where}: duration")
+    if request.earliest_s + request.duration_s > request.deadline_s:
+        raise InputError(
+            f"{request.duration_s:.0f} s from {request.earliest_s:.0f} s on end after the deadline, {request.deadline_s:.0f} s",
+            where=f"{where}: deadline",
+        )
+    return request
+
+
+def _group(entry: GroupDocument) -> Group:
+    least, most = parse_count(entry.nodes)
+    return Group(
+        name=entry.name, coupling=entry.coupling, least=least, most=most, cores=entry.cores,
+        memory_mib=None if entry.memory is None else float(entry.memory), speed=entry.speed, rank=entry.rank,
+    )  # fmt: skip

@@ -1,0 +1,135 @@
+"""Requests as people read and write them.
+
+::
+
+    grid storm for 2h from 30m by 6h with 90% under $20 {
+      solvers = tight 4..16 nodes [cores >= 8, memory >= 16GiB] rank speed
+      farm    = loose 10 nodes
+    }
+
+The clauses after the name stand in any order; ``from``, ``with`` and ``under`` may be left out. ``#``
+begins a comment. A mistake is reported with its line and column.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NoReturn
+
+from kernel.errors import InputError
+from vgrid.request import GridRequest, Group, request_from
+
+_TOKEN = re.compile(r"\s+|#[^\n]*|(?P<word>>=|[{}\[\],=]|[^\s{}\[\],=>#]+)")
+_CLAUSES = {"for": "duration", "from": "earliest", "by": "deadline", "with": "probability", "under": "budget_usd"}  # fmt: skip
+_LIMITS = ("cores", "memory", "speed")
+_COUPLINGS = ("tight", "loose")
+
+
+class _Reader:
+    """Words with their places; knows how to complain."""
+
+    def __init__(self, text: str, where: str) -> None:
+        self.text, self.where = text, where
+        self.words: list[tuple[str, int]] = []
+        position = 0
+        while position < len(text):
+            found = _TOKEN.match(text, position)
+            if found is None:
+                self._refuse(position, f"'{text[position]}' is not understood")
+            if found["word"]:
+                self.words.append((found["word"], position))
+            position = found.end()
+        self.next = 0
+
+    @property
+    def peek(self) -> str:
+        return self.words[self.next][0] if self.next < len(self.words) else ""
+
+    def take(self, wanted: str = "") -> str:
+        """The next word; where one is wanted, only that."""
+        word = self.peek
+        if not word or (wanted and word != wanted):
+            self.refuse(f"'{wanted}'" if wanted else "more")
+        self.next += 1
+        return word
+
+    def one_of(self, known: Any, what: str) -> str:
+        if self.peek not in known:
+            self.refuse(f"{what} ({', '.join(known)})")
+        return self.take()
+
+    def refuse(self, wanted: str) -> NoReturn:
+        found = f"'{self.peek}'" if self.peek else "the end"
+        place = self.words[self.next][1] if self.next < len(self.words) else len(self.text)
+        self._refuse(place, f"expected {wanted}, found {found}")
+
+    def _refuse(self, position: int, what: str) -> NoReturn:
+        line = self.text.count("\n", 0, position) + 1
+        column = position - self.text.rfind("\n", 0, position)
+        raise InputError(what, where=f"{self.where}, line {line}, column {column}")
+
+
+def parse_request(text: str, where: str) -> GridRequest:
+    """The request in a text."""
+    reader = _Reader(text, where)
+    reader.take("grid")
+    document: dict[str, Any] = {"name": reader.take()}
+    while reader.peek != "{":
+        clause = reader.one_of(_CLAUSES, "a clause or '{'")
+        field = _CLAUSES[clause]
+        if field in document:
+            reader.next -= 1
+            reader.refuse(f"'{clause}' once")
+        word = reader.take()
+        document[field] = word.removeprefix("$") if clause == "under" else word
+    reader.take("{")
+    document["groups"] = []
+    while reader.peek != "}":
+        document["groups"].append(_group(reader))
+    reader.take("}")
+    if reader.peek:
+        reader.refuse("the end")
+    return request_from(document, where)
+
+
+def _group(reader: _Reader) -> dict[str, Any]:
+    group: dict[str, Any] = {"name": reader.take()}
+    reader.take("=")
+    group["coupling"] = reader.one_of(_COUPLINGS, "a coupling")
+    group["nodes"] = reader.take()
+    if reader.peek not in ("node", "nodes"):
+        reader.refuse("'nodes'")
+    reader.take()
+    if reader.peek == "[":
+        reader.take()
+        while reader.peek != "]":
+            limit = reader.one_of(_LIMITS, "a limit")
+            reader.take(">=")
+            group[limit] = reader.take()
+            if reader.peek in ("GiB", "MiB", "GB", "MB", "TiB"):
+                group[limit] += reader.take()
+            if reader.peek != "]":
+                reader.take(",")
+        reader.take("]")
+    if reader.peek == "rank":
+        reader.take()
+        group["rank"] = reader.one_of(("probability", "speed", "price", "start"), "a rank")
+    return group
+
+
+def request_text(request: GridRequest) -> str:
+    """The text of a request; :func:`parse_request` gives the same request back."""
+    head = f"grid {request.name} for {request.duration_s:g}s from {request.earliest_s:g}s by {request.deadline_s:g}s with {request.probability:.12g}"
+    budget = "" if request.budget_usd is None else f" under ${request.budget_usd:.12g}"
+    lines = "".join(f"  {_group_text(group)}\n" for group in request.groups)
+    return f"{head}{budget} {{\n{lines}}}\n"
+
+
+def _group_text(group: Group) -> str:
+    count = str(group.least) if group.least == group.most else f"{group.least}..{group.most}"
+    limits = [f"cores >= {group.cores}"]
+    if group.memory_mib is not None:
+        limits.append(f"memory >= {group.memory_mib:.12g}MiB")
+    if group.speed:
+        limits.append(f"speed >= {group.speed:.12g}")
+    return f"{group.name} = {group.coupling} {count} nodes [{', '.join(limits)}] rank {group.rank}"
