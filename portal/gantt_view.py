@@ -220,7 +220,7 @@ def render_html(gantt: Json, sentence: str = "") -> str:
     """A page of its own: the chart as it happened and as it was planned, the promise, a legend."""
     ran = gantt.get("now_s") is not None
     charts = [("What happened", render_svg(gantt, True))] if ran else []
-    charts.append(("The plan", render_svg(gantt, False)))
+    charts.append(("The plan" if gantt["placements"] else "On offer", render_svg(gantt, False)))
     sections = "".join(f"<section><h2>{escape(title)}</h2>{svg}</section>" for title, svg in charts)
     promise = gantt["promise"]
     facts = gantt.get("facts") or (
@@ -246,7 +246,7 @@ def _legend(gantt: Json) -> str:
         f'<span><i style="background:{_STATE_COLOURS[s]}"></i>{s}</span>'
         for s in ("planned", "running", "done", "failed", "cancelled")
     ]
-    return "".join(items) + '<span class="rule"></span>' + "".join(states)
+    return "".join(items) + '<span class="rule"></span>' + "".join(states) if items else ""
 
 
 _PAGE = """<!doctype html>
@@ -261,13 +261,14 @@ p {{ margin: .2rem 0; }} .soft-text {{ color: var(--soft); }}
 svg.gantt {{ width: 100%; height: auto; display: block; touch-action: none; }}
 svg .ink {{ fill: var(--ink); }} svg .soft {{ fill: var(--soft); }}
 svg .bar.dim {{ opacity: .15; }}
+.facts {{ white-space: pre-wrap; }}
 .legend {{ display: flex; flex-wrap: wrap; gap: .3rem .7rem; margin-top: .8rem; align-items: center; }}
 .legend i {{ display: inline-block; width: .8em; height: .8em; border-radius: 2px; margin-right: .35em; }}
 .key {{ border: 0; border-radius: 4px; background: var(--key); color: inherit; font: inherit; font-size: .85rem; padding: .1rem .5rem; cursor: pointer; }}
 .key[aria-pressed=true] {{ outline: 2px solid currentColor; }}
 .rule {{ width: 1px; height: 1.2em; background: var(--soft); opacity: .5; }}
 </style></head><body>
-<h1>{title}</h1><p>{facts}</p><p><strong>{sentence}</strong></p>
+<h1>{title}</h1><p class="facts">{facts}</p><p><strong>{sentence}</strong></p>
 <p class="soft-text">Grey: slots, as high as their processors. Bars: tasks, one colour a workflow, dashed where they are copies;
 the band below tells their state. Thin line under a slot: when it may be ready (5–95 %, tick at the median).
 Wheel to zoom, drag to pan, double-click to reset, hover for details, click a workflow to pick it out.</p>

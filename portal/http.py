@@ -19,6 +19,7 @@ from execmgr.acquisitions import acquisitions
 from kernel.errors import InputError, VgradsError
 from portal.config import embedded_data, home
 from portal.gantt_view import render_html
+from portal.grid_routes import add_grid_routes
 from portal.operations import Planned, RunOptions, open_grid, plan_set, run_plan
 from portal.pages import index_page
 from portal.problems import install_problem_handlers
@@ -103,6 +104,7 @@ def make_app(store: Store, catalog: Catalog) -> FastAPI:
     service = Service(store, catalog)
     install_problem_handlers(app)
     _add_set_routes(app, service)
+    add_grid_routes(app, service.store, lambda: service.catalog)
     _add_page_routes(app, service)
     return app
 

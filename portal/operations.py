@@ -21,6 +21,7 @@ from planner.plan import Plan
 from planner.snapshot import Snapshot
 from portal.wiring import Surrounding, all_simulated, make_clock, make_drivers, make_engine
 from qbets.forecast import QueueForecast, forecast
+from qbets.predictor import Settings
 from traces.history import read_history
 from traces.records import JobLog
 from vgrid.binding import Acquisition, Binding, learn_binding
@@ -93,9 +94,17 @@ def open_history(path: str | Path, format_name: str | None = None) -> JobLog:
 
 @lru_cache(maxsize=256)
 def _cached_forecast(
-    path: str, _changed_ns: int, queue: str | int | None, at_s: float
+    path: str, _changed_ns: int, queue: str | int | None, at_s: float, settings: Settings
 ) -> QueueForecast:
-    return forecast(open_history(path).only_queue(queue), at_s)
+    return forecast(open_history(path).only_queue(queue), at_s, settings)
+
+
+def cached_forecast(
+    path: str, queue: str | int | None, at_s: float, settings: Settings | None = None
+) -> QueueForecast:
+    """What a history says at an instant, learned once as long as its file does not change."""
+    changed_ns = Path(path).stat().st_mtime_ns
+    return _cached_forecast(path, changed_ns, queue, at_s, settings or Settings())
 
 
 def open_grid(
@@ -116,10 +125,7 @@ def open_grid(
             notify(f"reading the history of {site.name}/{queue.name}")
             whole = open_history(queue.history)
             logs[key], instants[key] = whole, whole.instant(at)
-            changed_ns = Path(queue.history).stat().st_mtime_ns
-            forecasts[key] = _cached_forecast(
-                queue.history, changed_ns, queue.log_queue, instants[key]
-            )
+            forecasts[key] = cached_forecast(queue.history, queue.log_queue, instants[key])
     bindings = {site.name: learn_binding(site, seen) for site in catalog.sites}
     return Grid(
         catalog=catalog, logs=logs, instants=instants, forecasts=forecasts, bindings=bindings

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from kernel.errors import InputError
 from kernel.units import format_duration, format_instant
-from portal.operations import Instant, open_history
+from portal.operations import Instant, cached_forecast, open_history
 from portal.progress import console, share_text, time_text
 from portal.sites import resolve_history
 from qbets.backtest import BacktestRow, Trial, backtest
@@ -55,6 +55,13 @@ def ask_queue(
     log = open_history(history, format_name).only_queue(log_queue if queue is None else queue)
     at_s = log.instant(at)
     return AskedQueue(log=log, at_s=at_s, forecast=forecast(log, at_s, settings))
+
+
+def ask_log(path: str, log_queue: str | int | None, settings: Settings) -> AskedQueue:
+    """What the whole of a catalogue's history says; learned once as long as its file does not change."""
+    log = open_history(path).only_queue(log_queue)
+    known = cached_forecast(path, log_queue, log.end_s, settings)
+    return AskedQueue(log=log, at_s=log.end_s, forecast=known)
 
 
 def bound_text(answer: Bound, asked: AskedQueue) -> str:

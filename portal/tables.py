@@ -71,6 +71,17 @@ class AcquisitionRow(SQLModel, table=True):
     broken: bool = False
 
 
+class GridRow(SQLModel, table=True):
+    """An offer of nodes that was made for a request."""
+
+    __tablename__ = "virtual_grid"
+    id: str = Field(primary_key=True)
+    name: str
+    created: datetime
+    offer: str
+    gantt: str
+
+
 class SiteRow(SQLModel, table=True):
     """A site as it would stand in a TOML file; the paths of its histories are in their own table."""
 
@@ -172,6 +183,20 @@ class Store:
         with Session(self._engine) as session:
             rows = session.exec(query).all()
         return [Acquisition(**row.model_dump(exclude={"id", "run_id"})) for row in rows]
+
+    def add_grid(self, name: str, offer: dict[str, Any], gantt: dict[str, Any]) -> str:
+        """Keep an offer; returns its id."""
+        row = GridRow(
+            id=new_id("grid"), name=name, created=datetime.now(UTC), offer=json.dumps(offer), gantt=json.dumps(gantt)
+        )  # fmt: skip
+        grid_id = row.id
+        self._save(row)
+        return grid_id
+
+    def get_grid(self, grid_id: str) -> GridRow | None:
+        """One offer."""
+        with Session(self._engine) as session:
+            return session.get(GridRow, grid_id)
 
     def put_sites(self, rows: Iterable[SQLModel]) -> None:
         """Keep sites, links and histories; those of the same names are replaced, all or nothing."""

@@ -171,6 +171,15 @@ class BatchCluster:
         """Jobs in the queue, head first."""
         return tuple(self._queue)
 
+    @property
+    def running(self) -> Sequence[tuple[Job, float]]:
+        """Running jobs, oldest first, with the instants of their starts; outages are none."""
+        return tuple(
+            (run.job, run.expected_s - run.job.told_s)
+            for run in self._running.values()
+            if not run.job.id.startswith(_DOWN)
+        )
+
     def check(self) -> None:
         """Processors are conserved, nothing is both waiting and running, the books agree."""
         used = sum(run.job.procs for run in self._running.values())

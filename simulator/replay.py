@@ -50,13 +50,17 @@ def replay_starts(load: Workload, procs: int, policy: str = "easy") -> Floats:
     told = np.maximum(load.request_s, load.run_s)
     order = np.argsort(load.placed_told_s, kind="stable")
     placed = (load.placed_ends_s[order], load.placed_told_s[order], load.placed_procs[order])
-    return np.asarray(
-        _replay((load.submit_s, width, load.request_s, load.run_s, told), placed, procs, policy == "easy")
-    )  # fmt: skip
+    jobs = (load.submit_s, width, load.request_s, load.run_s, told)
+    return np.asarray(replay_compiled(jobs, placed, procs, policy == "easy", (-1, np.inf)))
 
 
 @njit(cache=True)
-def _replay(jobs: Any, placed: Any, procs: int, backfill: bool) -> Any:  # one loop, compiled
+def replay_compiled(jobs: Any, placed: Any, procs: int, backfill: bool, until: Any) -> Any:
+    """The loop itself, for compiled callers: columns as tuples, widths within the cluster.
+
+    ``until`` is a job and an instant: the replay ends when that job has started or time is beyond.
+    """
+    stop, last_s = until
     submit, width, _, run, told = jobs
     count, held = len(submit), len(placed[0])
     starts = np.full(count, np.inf)
@@ -72,11 +76,15 @@ def _replay(jobs: Any, placed: Any, procs: int, backfill: bool) -> Any:  # one l
         beating = _push(heap_s, heap_j, beating, placed[0][n], count + n)
         running = _insert(ends_s, ends_p, running, placed[1][n], placed[2][n])
     while coming < count or (head >= 0 and beating > 0):
+        if stop >= 0 and starts[stop] < np.inf:
+            break
         now = np.inf
         if beating:
             now = heap_s[0]
         if coming < count and submit[coming] < now:
             now = submit[coming]
+        if now > last_s:
+            break
         while beating and heap_s[0] <= now:
             job = heap_j[0]
             beating = _pop(heap_s, heap_j, beating)

@@ -3,62 +3,45 @@
 A recorded log is replayed through a simulated EASY cluster. At regular intervals somebody asks for N
 processors for W seconds from T on, with probability P. The predictor knows what the simulated queue
 has shown by then, nothing else; the reservation is submitted among the other jobs and delays them.
-Two ways of choosing the instant of submission are compared:
+Three ways of choosing the instant of submission are compared:
 
-- ``once``: the paper's: the latest instant of the trajectory computed when the question is asked;
-- ``moving``: the trajectory is computed again as time passes, and the submission moves with it.
+- ``once``: the paper's: the latest instant of the trajectory computed from past waits when the question
+  is asked;
+- ``ahead``: the same, once, from simulated futures of the queue (:mod:`qbets.lookahead`);
+- ``moving``: from futures too, looked at again as time passes, and the submission moves with them.
 
 Kept: the job is running at T and has its whole wall time left. Idle: processor time held before T.
-Run: ``python -m studies.varq_promises LOG.swf.gz… [--markdown]``.
+Run: ``python -m studies.varq_promises LOG.swf.gz… --picture docs/varq.svg``.
 """
 
 from __future__ import annotations
 
 import sys
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field, replace
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 
 import numpy as np
+from rich.console import Console
+from rich.progress import track
 from statsmodels.stats.proportion import proportion_confint
 
-from kernel.events import EventQueue
 from kernel.streams import stream
-from qbets.forecast import freeze
-from qbets.predictor import Arrival, QueuePredictor, Settings
+from qbets.predictor import QueuePredictor, Settings
 from simulator.backfill import Job
-from simulator.cluster import BatchCluster, Happening
+from simulator.cluster import BatchCluster
+from studies.varq_stage import Asked, Stage, advance_to
 from traces.history import history_name, read_history
 from traces.records import JobLog
-from vgrid.varq import Reservation, trajectory
+from vgrid.varq import Reservation
 
-POLICIES = ("none", "once", "moving")
+POLICIES = ("none", "once", "ahead", "moving")
 LEVELS = (0.5, 0.75, 0.9, 0.95)
-_REVIEW_S = 600.0
 _WARM_UP = 0.15  # share of the log that passes before the first question
-_STEP_S = 60.0
-
-
-@dataclass(slots=True)
-class Asked:
-    """One reservation and what became of it; times on the log's clock."""
-
-    wanted: Reservation
-    start_by_s: float
-    started_s: float | None = None
-
-    @property
-    def kept(self) -> bool:
-        return self.started_s is not None and self.started_s <= self.start_by_s
-
-    @property
-    def idle_s(self) -> float:
-        """Processor seconds held before they were wanted."""
-        if self.started_s is None:
-            return 0.0
-        return max(0.0, self.start_by_s - self.started_s) * self.wanted.procs
+_TESTED = 2_000  # jobs of others that are foretold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,68 +59,21 @@ class Outcome:
 
     @property
     def share(self) -> float:
+        """Of the promises made, those kept."""
         return self.kept / max(1, self.asked - self.refused)
 
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 % interval of the share (Wilson)."""
+        low, high = proportion_confint(
+            self.kept, max(1, self.asked - self.refused), method="wilson"
+        )
+        return float(low), float(high)
 
-@dataclass(slots=True)
-class _Stage:
-    """A cluster under recorded load, a predictor that watches it, reservations under way."""
-
-    cluster: BatchCluster
-    predictor: QueuePredictor
-    asked: dict[int, Asked] = field(default_factory=dict)
-    waits_s: list[float] = field(default_factory=list)
-    submits: dict[int, float] = field(default_factory=dict)
-    due: EventQueue[int] = field(default_factory=EventQueue)
-
-    def advance(self, until_s: float) -> None:
-        """Let the cluster run on; the predictor sees every start when it happens."""
-        for happening in self.cluster.advance(until_s):
-            if happening.kind == "started":
-                self._saw(happening)
-
-    def _saw(self, happening: Happening) -> None:
-        number = int(happening.job)
-        self.predictor.start(number, happening.time_s)
-        if number in self.asked:
-            self.asked[number].started_s = happening.time_s
-        else:
-            self.waits_s.append(happening.time_s - self.submits[number])
-
-    def submit(self, number: int, job: Job, at_s: float, user: int) -> None:
-        """Any job enters the queue."""
-        self.submits[number] = at_s
-        self.predictor.submit(number, at_s, Arrival(job.procs, job.request_s, user))
-        self.cluster.submit(job, at_s)
-
-    def review(self, number: int, now_s: float, policy: str) -> None:
-        """Submit a reservation if its instant has come, else look again later."""
-        asked = self.asked[number]
-        ahead_s = asked.start_by_s - now_s
-        if ahead_s < 0:
-            return
-        if policy == "moving":
-            instant_s = self._instant(asked, ahead_s)
-            if instant_s is not None and instant_s >= _STEP_S:
-                self.due.push(now_s + min(instant_s, _REVIEW_S), number)
-                return
-        walltime_s = asked.wanted.walltime_s + ahead_s
-        self.submit(number, Job(str(number), asked.wanted.procs, walltime_s, walltime_s), now_s, -1)
-
-    def _instant(self, asked: Asked, ahead_s: float) -> float | None:
-        wanted = replace(asked.wanted, start_by_s=ahead_s)
-        path = trajectory(freeze(self.predictor, 0.0), wanted, _STEP_S)
-        return None if path.chosen is None else float(path.submit_s[path.chosen])
-
-    def ask(self, number: int, asked: Asked, now_s: float, policy: str) -> bool:
-        """A question comes; False if it is refused because no instant is sure enough."""
-        instant_s = self._instant(asked, asked.start_by_s - now_s)
-        if instant_s is None:
-            return False
-        self.asked[number] = asked
-        first_s = instant_s if policy == "once" else min(instant_s, _REVIEW_S)
-        self.due.push(now_s + first_s, number)
-        return True
+    @property
+    def idle(self) -> float:
+        """Idle node-hours for each promise made."""
+        return self.idle_node_hours / max(1, self.asked - self.refused)
 
 
 def replay(
@@ -145,9 +81,10 @@ def replay(
 ) -> Outcome:
     """Run one log with ``count`` questions under one policy."""
     log = log.select(log.started & (log.run_s >= 0))
-    stage = _Stage(BatchCluster(procs), QueuePredictor(Settings()))
+    stage = Stage(BatchCluster(procs), QueuePredictor(Settings()))
     questions = _questions(log, procs, probability, count if policy != "none" else 0, seed)
-    first = len(log)
+    stage.allowed = 1.0 - probability
+    first, every = len(log), max(1, len(log) // _TESTED)
     refused = 0
     rows = zip(
         log.submit_s.tolist(),
@@ -160,27 +97,21 @@ def replay(
     for number, (at_s, width, request_s, run_s, user) in enumerate(rows):
         while questions and questions[0][0] <= at_s:
             ask_s, asked = questions.pop(0)
-            _pass(stage, ask_s, policy)
+            advance_to(stage, ask_s, policy)
             refused += not stage.ask(first + len(stage.asked) + refused, asked, ask_s, policy)
-        _pass(stage, at_s, policy)
+        advance_to(stage, at_s, policy)
         asked_s = request_s if request_s > 0 else max(run_s, 1.0)
-        stage.submit(number, Job(str(number), min(width, procs), asked_s, run_s), at_s, user)
-    _pass(stage, float("inf"), policy)
+        job = Job(str(number), min(width, procs), asked_s, run_s)
+        if policy in ("ahead", "moving") and number % every == 0:
+            stage.test(number, job, at_s)
+        stage.submit(number, job, at_s, user)
+    advance_to(stage, float("inf"), policy)
     made = list(stage.asked.values())
     return Outcome(
         history=log.name, policy=policy, probability=probability, asked=len(made) + refused, refused=refused,
         kept=sum(asked.kept for asked in made), idle_node_hours=sum(asked.idle_s for asked in made) / 3600,
         others_wait_s=float(np.mean(stage.waits_s)),
     )  # fmt: skip
-
-
-def _pass(stage: _Stage, until_s: float, policy: str) -> None:
-    """Time passes; reservations that are due are reviewed at their instants."""
-    while len(stage.due) and stage.due.peek_time() <= until_s:
-        now_s, number = stage.due.pop()
-        stage.advance(now_s)
-        stage.review(number, now_s, policy)
-    stage.advance(until_s)
 
 
 def _questions(
@@ -201,39 +132,78 @@ def _questions(
     return found
 
 
-def _work(job: tuple[Path, str, float]) -> Outcome:
-    path, policy, probability = job
+def _work(job: tuple[Path, str, float, int]) -> Outcome:
+    path, policy, probability, count = job
     log = read_history(path)
-    outcome = replay(log, log.max_procs or int(log.procs.max()), policy, probability)
+    outcome = replay(log, log.max_procs or int(log.procs.max()), policy, probability, count)
     return replace(outcome, history=history_name(path))
+
+
+def study(paths: Sequence[Path], count: int) -> list[Outcome]:
+    """All logs, policies and levels, on all cores, with a progress bar."""
+    work = [(path, policy, level, count) for path, policy, level in product(paths, POLICIES[1:], LEVELS)]  # fmt: skip
+    work += [(path, "none", LEVELS[0], 0) for path in paths]
+    work.sort(key=lambda job: -POLICIES.index(job[1]))  # the long ones first
+    bar = Console(stderr=True)
+    with ProcessPoolExecutor() as pool:
+        waiting = [pool.submit(_work, job) for job in work]
+        done = track(as_completed(waiting), "replaying", total=len(work), console=bar)
+        outcomes = [one.result() for one in done]
+    return sorted(outcomes, key=lambda o: (o.history, o.probability, POLICIES.index(o.policy)))
 
 
 def table(outcomes: Sequence[Outcome]) -> str:
     """The study as a Markdown table."""
     base = {o.history: o.others_wait_s for o in outcomes if o.policy == "none"}
-    once = {(o.history, o.probability): o for o in outcomes if o.policy == "once"}
-    lines = ["| log | P | policy | refused | running at T (95 % interval) | idle node-hours | of those of `once` | others' mean wait |",
-             "| --- | --: | --- | --: | --: | --: | --: | --: |"]  # fmt: skip
+    peers = {(o.history, o.probability, o.policy): o for o in outcomes}
+    lines = ["| log | P | policy | refused | running at T (95 % interval) | idle node-hours a reservation | of `once` | of `ahead` | others' mean wait |",
+             "| --- | --: | --- | --: | --: | --: | --: | --: | --: |"]  # fmt: skip
     for o in outcomes:
         if o.policy == "none":
             continue
-        low, high = proportion_confint(o.kept, max(1, o.asked - o.refused), method="wilson")
-        per_kept = o.idle_node_hours / max(1, o.asked - o.refused)
-        peer = once[o.history, o.probability]
-        ratio = per_kept / max(1e-9, peer.idle_node_hours / max(1, peer.asked - peer.refused))
+        low, high = o.interval
+        shares = [o.idle / max(1e-9, peers[o.history, o.probability, peer].idle) for peer in POLICIES[1:3]]  # fmt: skip
         lines.append(
             f"| {o.history} | {o.probability} | {o.policy} | {o.refused} of {o.asked} | {o.share:.3f} ({low:.3f}–{high:.3f}) | "
-            f"{o.idle_node_hours:,.0f} | {ratio:.2f} | {o.others_wait_s / base[o.history] - 1:+.1%} |"
+            f"{o.idle:,.1f} | {shares[0]:.2f} | {shares[1]:.2f} | {o.others_wait_s / base[o.history] - 1:+.1%} |"
         )
     return "\n".join(lines)
 
 
+def draw(outcomes: Sequence[Outcome], path: Path) -> None:
+    """Reliability diagrams, one for each log: promised against kept, with intervals."""
+    import matplotlib as mpl  # noqa: PLC0415
+
+    mpl.use("svg")
+    mpl.rcParams["svg.hashsalt"] = "vgrads"
+    import matplotlib.pyplot as plt  # noqa: PLC0415
+
+    logs = sorted({o.history for o in outcomes})
+    figure, axes = plt.subplots(1, len(logs), figsize=(3.2 * len(logs), 3.4), sharey=True, squeeze=False)  # fmt: skip
+    for axis, log in zip(axes[0], logs, strict=True):
+        axis.plot([0.4, 1], [0.4, 1], color="#999", linewidth=1)
+        for shift, policy in zip((-0.008, 0.0, 0.008), POLICIES[1:], strict=True):
+            rows = [o for o in outcomes if (o.history, o.policy) == (log, policy) and o.asked > o.refused]  # fmt: skip
+            shares = np.array([o.share for o in rows])
+            spans = np.abs(np.array([o.interval for o in rows]).reshape(-1, 2).T - shares)
+            promised = [o.probability + shift for o in rows]
+            axis.errorbar(promised, shares, yerr=spans, fmt="o-", markersize=4, capsize=2, linewidth=1, label=policy)  # fmt: skip
+        axis.set(title=log.split("-cln")[0], xlabel="promised", xlim=(0.45, 1.0), ylim=(0.2, 1.02))
+    axes[0][0].set_ylabel("running at T")
+    axes[0][0].legend(frameon=False, loc="lower right")
+    figure.tight_layout()
+    figure.savefig(path, metadata={"Date": None})
+
+
 def main() -> None:
-    paths = [Path(argument) for argument in sys.argv[1:]]
-    work = [(path, "none", 0.5) for path in paths] + list(product(paths, POLICIES[1:], LEVELS))
-    with ProcessPoolExecutor(2) as pool:
-        outcomes = list(pool.map(_work, work))
-    outcomes.sort(key=lambda o: (o.history, o.probability, o.policy != "once"))
+    parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
+    parser.add_argument("logs", nargs="+", type=Path)
+    parser.add_argument("--count", type=int, default=400, help="questions to each log and level")
+    parser.add_argument("--picture", type=Path, help="where the reliability diagrams go (SVG)")
+    chosen = parser.parse_args()
+    outcomes = study(chosen.logs, chosen.count)
+    if chosen.picture:
+        draw(outcomes, chosen.picture)
     sys.stdout.write(table(outcomes) + "\n")
 
 

@@ -355,3 +355,33 @@ def test_the_installed_command_is_there():
         [script, "--help"], capture_output=True, text=True, check=False, env=dict(os.environ)
     )
     assert done.returncode == 0
+
+
+GRID = "grid storm for 2h by 6h with {} under $20 {{ solvers = tight 16..32 nodes farm = loose 10 nodes }}"
+
+
+def test_offers_print_a_tree_and_draw_a_chart(vgrads, write, tmp_path):
+    wanted = write("storm.grid", GRID.format("90%"))
+    answer = vgrads("offers", wanted, "--json", "--gantt", tmp_path / "o.html")
+    offer = answer.json
+    assert (answer.code, offer["enough"], offer["tree"]["kind"]) == (0, True, "grid")
+    assert offer["probability"] >= 0.9
+    assert {group["name"] for group in offer["groups"]} == {"solvers", "farm"}
+    page = (tmp_path / "o.html").read_text()
+    assert "On offer" in page
+    assert all(slot in page for group in offer["groups"] for slot in group["slots"])
+    text = vgrads("offers", wanted).out
+    assert "solvers: not utkeuca/nodes" in text
+    assert "there in time with" in text
+    assert vgrads("offers", wanted, "--json").json["tree"] == offer["tree"]
+
+
+def test_an_offer_that_is_not_sure_enough_is_exit_3_with_the_best(vgrads, write):
+    far = GRID.format("99.9%").replace("16..32", "3000")
+    answer = vgrads("offers", write("a.grid", far), "--json")
+    assert answer.code == 3
+    assert not answer.json["enough"]
+    assert "sure nodes for 'solvers'" in answer.err
+    answer = vgrads("offers", write("b.grid", "grid storm for 2h { x = loose many nodes }"))
+    assert answer.code == 2
+    assert "b.grid" in answer.err

@@ -135,3 +135,60 @@ def test_a_set_that_cannot_be_promised_is_kept_and_not_run(client):
     set_id = submit(client, wide)
     assert client.get(f"/v1/workflow-sets/{set_id}/plan").json()["feasible"] is False
     assert client.post(f"/v1/workflow-sets/{set_id}/run").status_code == 409
+
+
+WANTED = {
+    "name": "storm",
+    "duration": "2h",
+    "deadline": "6h",
+    "groups": [{"name": "x", "coupling": "tight", "nodes": 16}],
+}
+
+
+def test_a_virtual_grid_is_offered_kept_and_drawn(client):
+    answer = client.post("/v1/virtual-grids", json=WANTED)
+    assert answer.status_code == 201, answer.text
+    offer = answer.json()
+    assert offer["enough"]
+    assert offer["groups"][0]["nodes"] >= 16
+    assert client.get(answer.headers["Location"]).json() == offer
+    lanes = client.get(f"{answer.headers['Location']}/gantt").json()["slots"]
+    assert [lane["id"] for lane in lanes] == offer["groups"][0]["slots"]
+    assert client.get("/v1/virtual-grids/grid-0123456789").status_code == 404
+    late = client.post("/v1/virtual-grids", json=WANTED | {"deadline": "1h"})
+    assert late.status_code == 422
+    assert "end after the deadline" in late.json()["detail"]
+
+
+def test_queues_answer_over_http_as_on_the_command_line(client, vgrads):
+    log = embedded_data() / "histories" / "mayhem.swf.gz"
+    base, same = "/v1/sites/mayhem/queues/default", ("--procs", 8, "--walltime", "1h", "--json")
+    query = {"procs": 8, "walltime_s": 3600}
+    assert client.get(f"{base}/bound", params=query).json() == vgrads("bound", log, *same).json
+    within = client.get(f"{base}/probability", params={**query, "within_s": 1800})
+    assert within.json() == vgrads("probability", log, "--within", "30m", *same).json
+    path = client.get(f"{base}/trajectory", params={**query, "start_by_s": 3600})
+    assert path.json() == vgrads("trajectory", log, "--start-by", "1h", *same).json
+
+
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [
+        ("mayhem/queues/none/bound", 404),
+        ("none/queues/default/bound", 404),
+        ("mayhem/queues/default/bound?procs=0", 422),
+        ("mayhem/queues/default/bound?probability=1", 422),
+        ("mayhem/queues/default/probability?within_s=nan", 422),
+        ("mayhem/queues/default/trajectory?start_by_s=1e8", 422),
+    ],
+)
+def test_wrong_questions_to_queues_are_refused(client, path, code):
+    answer = client.get(f"/v1/sites/{path}")
+    assert answer.status_code == code
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+def test_sites_are_listed_without_places_of_files(client):
+    rows = client.get("/v1/sites").json()
+    assert {row["name"] for row in rows} >= {"mayhem", "ec2"}
+    assert "/" not in str([queue["history"] for row in rows for queue in row["queues"]])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from studies.varq_promises import POLICIES, replay, table
+from studies.varq_promises import POLICIES, draw, replay, table
 from tests.logs import make_log
 
 
@@ -14,9 +14,8 @@ def outcomes():
 
 
 def test_every_question_is_refused_or_gets_its_job(outcomes):
-    none, once, moving = outcomes
-    assert (none.asked, none.kept) == (0, 0)
-    for outcome in (once, moving):
+    assert (outcomes[0].asked, outcomes[0].kept) == (0, 0)
+    for outcome in outcomes[1:]:
         assert outcome.asked == 40
         assert 0 < outcome.kept <= outcome.asked - outcome.refused
         assert outcome.idle_node_hours >= 0
@@ -37,4 +36,11 @@ def test_a_replay_is_a_function_of_its_seed():
 
 
 def test_the_table_has_a_line_for_each_policy_and_level(outcomes):
-    assert table(outcomes).count("| made up |") == 2
+    assert table(outcomes).count("| made up |") == 3
+
+
+def test_the_picture_has_a_diagram_for_each_log(outcomes, tmp_path):
+    draw(outcomes, tmp_path / "varq.svg")
+    drawn = (tmp_path / "varq.svg").read_text()
+    assert drawn.lstrip().startswith("<?xml")
+    assert "made up" in drawn

@@ -25,7 +25,7 @@ from vgrid.shapes import Choice, Excluded, group_choices
 from vgrid.slot import Slot
 
 SCENARIOS = 4096
-_TARGETS = (1.0, 1.1, 1.25, 1.45, 1.7, 2.0, 2.5, 3.2, 4.0, 6.0, 10.0, 20.0)
+_RISES = (1.0, 1.1, 1.25, 1.45, 1.7, 2.0, 2.5, 3.2, 4.0, 6.0, 10.0, 20.0)
 Bools = NDArray[np.bool_]
 Solver = Callable[[Sequence[Choice], Group, float, Limits], Answer | None]
 
@@ -133,10 +133,9 @@ def _reach(
     best = Answer(choices=(), solver="none", gap=None)
     met = np.zeros(SCENARIOS, dtype=bool)
     fates: dict[str, Bools] = {}
-    for target in _TARGETS:
-        answer = solver(choices, group, target * group.least, limits) or greedy(
-            choices, group, target * group.least, limits
-        )
+    for rise in _RISES:
+        target = each * group.least * rise
+        answer = solver(choices, group, target, limits) or greedy(choices, group, target, limits)
         if answer is None:
             break
         there = group_met(answer.choices, group, request, seed, fates)

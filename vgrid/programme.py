@@ -93,9 +93,9 @@ def penalty(choice: Choice, group: Group) -> float:
 def solve(choices: Sequence[Choice], group: Group, target: float, limits: Limits) -> Answer | None:
     """The integer programme, by HiGHS; None where it is infeasible or the solver gives up."""
     model = pulp.LpProblem("procure", pulp.LpMinimize)
-    take = [pulp.LpVariable(f"x{n}", cat="Binary") for n in range(len(choices))]
+    take = [model.add_variable(f"x{n}", cat="Binary") for n in range(len(choices))]
     lanes = sorted({(c.cluster, c.width) for c in choices})
-    use = {lane: pulp.LpVariable(f"u{n}", cat="Binary") for n, lane in enumerate(lanes)}
+    use = {lane: model.add_variable(f"u{n}", cat="Binary") for n, lane in enumerate(lanes)}
     model += pulp.lpSum(penalty(c, group) * x for c, x in zip(choices, take, strict=True))
     expected = pulp.lpSum(c.width * c.probability * x for c, x in zip(choices, take, strict=True))
     model += expected >= target - 1e-9

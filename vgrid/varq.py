@@ -17,6 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 from kernel.errors import InputError
 
 STEP_S = 30.0
+MARGIN = 0.35
+"""Of the probability that is missing to 1: what later instants must have in reserve."""
 
 
 class WaitOracle(Protocol):
@@ -97,3 +99,71 @@ def _chances(
             wanted.procs, walltime_s, within_s[rows], wanted.confidence
         )
     return chances
+
+
+def adapt(allowed: float, probability: float, kept: bool, rate: float = 0.03) -> float:
+    """The share of failures to allow from now on, after one more promise was kept or not.
+
+    Choosing instants by their estimated probability picks those that were estimated too high, and
+    moving them gives away luck but keeps bad luck; the record of promises corrects both in the long
+    run (adaptive conformal inference: Gibbs and Candès, NeurIPS 2021, equation 2). Never more lenient
+    than what was promised, never asking for the impossible.
+    """
+    missing = 1.0 - probability
+    step = rate * missing if kept else -rate * probability
+    return min(max(allowed + step, missing / 10.0), missing)
+
+
+class QueueFutures(Protocol):
+    """How one queue may go on from the state it is in."""
+
+    def chance(self, procs: int, walltime_s: float, submit_in_s: float, by_s: float) -> float:
+        """P(a job submitted in ``submit_in_s`` runs by ``by_s``)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """What to do about a reservation now: submit, or look again in ``again_in_s``.
+
+    ``probability`` is that of submitting as early as the queue allows; ``latest_s`` the latest instant that is still sure
+    enough, None where none is any more; submitting is then the best that is left.
+    """
+
+    submit: bool
+    again_in_s: float
+    probability: float
+    latest_s: float | None
+
+
+def move(futures: QueueFutures, wanted: Reservation, margin: float = MARGIN) -> Move:
+    """Submit now, or wait because later is sure enough. Times in ``wanted`` count from now.
+
+    Waiting is worth it only while what is lost by bad news until the next look is covered: later
+    instants must beat the probability by ``margin`` of what is missing to 1. The next look comes
+    after a third of the time that is left to the latest good instant.
+    """
+    begin = wanted.start_by_s
+
+    def chance(submit_s: float) -> float:
+        walltime_s = wanted.walltime_s + begin - submit_s
+        if walltime_s > wanted.max_walltime_s:
+            return 0.0
+        return futures.chance(wanted.procs, walltime_s, submit_s, begin)
+
+    first = max(0.0, wanted.walltime_s + begin - wanted.max_walltime_s)  # within the queue's limit
+    best = chance(first) if first <= begin else 0.0
+    level = wanted.probability + margin * (1.0 - wanted.probability)
+    if best < level:
+        enough = best >= wanted.probability
+        again_s = first if enough else 0.0
+        return Move(
+            submit=again_s <= 0, again_in_s=again_s, probability=best, latest_s=first if enough else None
+        )  # fmt: skip
+    low, high = first, begin
+    while high - low > 2 * STEP_S:
+        middle = (low + high) / 2
+        low, high = (middle, high) if chance(middle) >= level else (low, middle)
+    waits = low > 2 * STEP_S
+    return Move(
+        submit=not waits, again_in_s=max(STEP_S, first, low / 3) if waits else 0.0, probability=best, latest_s=low
+    )  # fmt: skip

@@ -1,0 +1,100 @@
+"""Trajectories and queries to all sites, against asking one instant and one offer at a time.
+
+``python benchmarks/bench_vgrid.py [LOG.swf.gz…]``; without logs the histories that ship.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from qbets.forecast import QueueForecast, forecast
+from qbets.predictor import Settings
+from traces.history import history_name, read_history
+from vgrid.catalog import Catalog, NodeType, Queue, Site
+from vgrid.offers import Knowledge, OfferRequest, offer_slots
+from vgrid.procure import procure
+from vgrid.request_text import parse_request
+from vgrid.varq import Reservation, trajectory
+
+DATA = Path(__file__).parent.parent / "data" / "histories"
+QUEUES, CLOUDS = 50, 10
+DAY_S = 86_400.0
+
+
+def best_of(call: Callable[[], Any], times: int = 5) -> float:
+    """Shortest of some runs, in seconds."""
+    seconds = []
+    for _ in range(times):
+        begin = time.perf_counter()
+        call()
+        seconds.append(time.perf_counter() - begin)
+    return min(seconds)
+
+
+def one_by_one(known: QueueForecast, wanted: Reservation) -> np.ndarray:
+    """The same trajectory, a GETPROB for every instant."""
+    submits = np.arange(0.0, wanted.start_by_s + 15.0, 30.0)
+    return np.array(
+        [
+            float(known.probability(wanted.procs, wanted.walltime_s + wanted.start_by_s - t, wanted.start_by_s - t))
+            for t in submits
+        ]
+    )  # fmt: skip
+
+
+def bench_trajectory(known: QueueForecast, name: str) -> None:
+    wanted = Reservation(procs=8, walltime_s=7200.0, start_by_s=DAY_S, probability=0.9)
+    path = trajectory(known, wanted)
+    same = np.allclose(path.probabilities, one_by_one(known, wanted))
+    ours, plain = best_of(lambda: trajectory(known, wanted)), best_of(lambda: one_by_one(known, wanted), 2)  # fmt: skip
+    print(
+        f"{name}: trajectory over 24 h, {len(path.submit_s)} instants: {ours * 1e3:.1f} ms, one by one {plain * 1e3:.0f} ms "
+        f"({plain / ours:.0f}×), same: {same}"
+    )
+
+
+def bench_query(known: list[QueueForecast]) -> None:
+    """Offers of many queues and clouds, with their probabilities; then a whole procurement."""
+    queue = Queue(
+        name="q", history=None, log_queue=None, max_procs=64, max_walltime_s=DAY_S, max_jobs=8
+    )
+    batch = [Site(name=f"b{n}", kind="batch", procs=128, queues=(queue,)) for n in range(QUEUES)]
+    node = NodeType(name="m", cores=8, price_usd_per_hour=0.68)
+    clouds = [Site(name=f"c{n}", kind="cloud", procs=128, nodes=(node,), boot_s=240.0) for n in range(CLOUDS)]  # fmt: skip
+    catalog = Catalog(sites=(*batch, *clouds), links={})
+    oracles = {(site.name, "q"): known[n % len(known)] for n, site in enumerate(batch)}
+    knowledge, request = Knowledge(oracles=oracles), OfferRequest(procs=16, count=8, until_s=6 * 3600.0)  # fmt: skip
+    offers = offer_slots(catalog, knowledge, request)
+    seconds = best_of(lambda: offer_slots(catalog, knowledge, request))
+    print(
+        f"query of {QUEUES} queues and {CLOUDS} clouds: {len(offers)} offers in {seconds * 1e3:.1f} ms"
+    )
+    wanted = parse_request("grid b for 2h by 6h { x = tight 16..32 nodes y = loose 8 nodes [cores >= 8] }", "bench")  # fmt: skip
+    offer = procure(catalog, knowledge, wanted)
+    seconds = best_of(lambda: procure(catalog, knowledge, wanted), 2)
+    considered = sum(group.considered for group in offer.groups)
+    print(
+        f"procurement among {considered} slots: {seconds * 1e3:.0f} ms, probability {offer.probability:.3f}"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("logs", nargs="*", type=Path)
+    logs = parser.parse_args().logs or sorted(DATA.glob("*.swf.gz"))
+    known = []
+    for path in logs:
+        log = read_history(path)
+        known.append(forecast(log, log.end_s, Settings()))
+        bench_trajectory(known[-1], history_name(path))
+    bench_query(known)
+
+
+if __name__ == "__main__":
+    main()

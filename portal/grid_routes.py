@@ -1,0 +1,129 @@
+"""REST: sites with their queues, and virtual grids on request."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from fastapi import FastAPI, HTTPException, Query, Response
+from fastapi import Path as PathParameter
+from fastapi.responses import JSONResponse
+
+from kernel.errors import InputError
+from portal import queries, site_view
+from portal.offer_view import offer_gantt, offer_json
+from portal.operations import open_grid
+from portal.schema import bound_json, trajectory_json
+from portal.tables import GridRow, Store
+from qbets.predictor import Settings
+from vgrid.catalog import Catalog
+from vgrid.procure import procure
+from vgrid.request import RequestDocument, request_from
+from vgrid.varq import Reservation, trajectory
+
+GridId = Annotated[str, PathParameter(pattern=r"^grid-[0-9a-f]{10}$")]
+Procs = Annotated[int, Query(ge=1, le=10**9)]
+Seconds = Annotated[float, Query(ge=0, le=1e9, allow_inf_nan=False)]
+Share = Annotated[float, Query(gt=0, lt=1)]
+_LONGEST_TRAJECTORY_S = 31 * 86400.0
+
+
+def add_grid_routes(app: FastAPI, store: Store, catalog: Callable[[], Catalog]) -> None:
+    """Routes over a store and the present catalogue."""
+    _add_site_routes(app, store, catalog)
+    _add_request_routes(app, store, catalog)
+
+
+def _add_request_routes(app: FastAPI, store: Store, catalog: Callable[[], Catalog]) -> None:
+    @app.post("/v1/virtual-grids", status_code=201)
+    def ask(document: RequestDocument, response: Response) -> dict[str, Any]:
+        """Which nodes can be had for this request? Answers as ``vgrads offers --json``."""
+        wanted = request_from(document.model_dump(), "body")
+        grid = open_grid(catalog(), seen=store.acquisitions())
+        offer = procure(grid.catalog, grid.known, wanted)
+        answer = offer_json(offer)
+        grid_id = store.add_grid(wanted.name, answer, offer_gantt(offer))
+        response.headers["Location"] = f"/v1/virtual-grids/{grid_id}"
+        return {"id": grid_id, **answer}
+
+    @app.get("/v1/virtual-grids/{grid_id}")
+    def read(grid_id: GridId) -> JSONResponse:
+        """An offer that was made."""
+        return JSONResponse({"id": grid_id, **json.loads(_grid(store, grid_id).offer)})
+
+    @app.get("/v1/virtual-grids/{grid_id}/gantt")
+    def gantt(grid_id: GridId) -> JSONResponse:
+        """The Gantt query for an offer."""
+        return JSONResponse(json.loads(_grid(store, grid_id).gantt))
+
+
+def _grid(store: Store, grid_id: str) -> GridRow:
+    row = store.get_grid(grid_id)
+    if row is None:
+        raise HTTPException(404, f"no virtual grid '{grid_id}'")
+    return row
+
+
+def _add_site_routes(app: FastAPI, store: Store, catalog: Callable[[], Catalog]) -> None:
+    @app.get("/v1/sites")
+    def sites() -> list[dict[str, Any]]:
+        """All sites with their queues, prices, and what runs saw of them."""
+        rows = site_view.describe(catalog(), store.acquisitions())
+        return [_without_paths(row) for row in rows]
+
+    @app.get("/v1/sites/{site}/queues/{queue}/bound")
+    def bound(
+        site: str, queue: str, procs: Procs = 1, walltime_s: Seconds = 3600.0, probability: Share = 0.95, confidence: Share = 0.95
+    ) -> dict[str, Any]:  # fmt: skip
+        """How long will a job wait at most? As ``vgrads bound --json``."""
+        asked = _asked(
+            catalog(), site, queue, Settings(quantile=probability, confidence=confidence)
+        )
+        found = asked.forecast.bound(procs, walltime_s, probability, confidence)
+        return bound_json(found, asked.since) | {"downtime": queries.downtime_json(asked)}
+
+    @app.get("/v1/sites/{site}/queues/{queue}/probability")
+    def probability(
+        site: str, queue: str, within_s: Seconds, procs: Procs = 1, walltime_s: Seconds = 3600.0, confidence: Share = 0.95
+    ) -> dict[str, Any]:  # fmt: skip
+        """How surely does a job start within a time? As ``vgrads probability --json``."""
+        asked = _asked(catalog(), site, queue, Settings(confidence=confidence))
+        chance = float(asked.forecast.probability(procs, walltime_s, within_s, confidence))
+        jobs = len(asked.forecast.waits(procs, walltime_s))
+        return queries.probability_json(asked, chance, within_s, jobs)
+
+    @app.get("/v1/sites/{site}/queues/{queue}/trajectory")
+    def path(
+        site: str, queue: str, start_by_s: Seconds, procs: Procs = 1, walltime_s: Seconds = 3600.0, probability: Share = 0.9
+    ) -> dict[str, Any]:  # fmt: skip
+        """When must a job be submitted to run by a given time? As ``vgrads trajectory --json``."""
+        if start_by_s > _LONGEST_TRAJECTORY_S:
+            raise InputError("is more than a month away", where="start_by_s")
+        asked = _asked(catalog(), site, queue, Settings())
+        limit_s = next(q.max_walltime_s for q in catalog().site(site).queues if q.name == queue)
+        wanted = Reservation(
+            procs=procs, walltime_s=walltime_s, start_by_s=start_by_s, probability=probability, max_walltime_s=limit_s
+        )  # fmt: skip
+        return trajectory_json(trajectory(asked.forecast, wanted))
+
+
+def _asked(catalog: Catalog, site: str, queue: str, settings: Settings) -> queries.AskedQueue:
+    """The history behind a queue; 404 where there is no such queue or no history."""
+    for known in catalog.sites:
+        for entry in known.queues:
+            if (known.name, entry.name) == (site, queue):
+                if entry.history is None:
+                    raise HTTPException(404, f"'{site}/{queue}' has no history")
+                return queries.ask_log(entry.history, entry.log_queue, settings)
+    raise HTTPException(404, f"no queue '{site}/{queue}'")
+
+
+def _without_paths(row: dict[str, Any]) -> dict[str, Any]:
+    """A site's row without the places of its files, which are nobody's business outside."""
+    queues = []
+    for queue in row["queues"]:
+        history = queue["history"]
+        kept = None if history is None else {k: v for k, v in history.items() if k != "file"}
+        queues.append(queue | {"history": kept})
+    return row | {"queues": queues}
