@@ -12,6 +12,7 @@ class Calendar:
         self.procs, self.end_s = procs, end_s
         self._times = [0.0]
         self._used = [0]
+        self._full = 0  # every step before this one has no processor left
 
     @property
     def empty(self) -> bool:
@@ -25,12 +26,16 @@ class Calendar:
         first, last = self._split(start_s), self._split(end_s)
         for position in range(first, last):
             self._used[position] += procs
+        if procs < 0 and first < self._full:
+            self._full = first
 
     def _split(self, instant_s: float) -> int:
         position = bisect_left(self._times, instant_s)
         if position == len(self._times) or self._times[position] != instant_s:
             self._times.insert(position, instant_s)
             self._used.insert(position, self._used[position - 1])
+            if position < self._full:
+                self._full += 1
         return position
 
     def earliest_fit(
@@ -40,7 +45,9 @@ class Calendar:
         latest_end_s = min(latest_end_s, self.end_s)
         if procs > self.procs:
             return None
-        start_s = max(0.0, ready_s)
+        while self._full + 1 < len(self._times) and self._used[self._full] >= self.procs:
+            self._full += 1
+        start_s = max(self._times[self._full], ready_s)
         position = bisect_right(self._times, start_s) - 1
         while start_s + duration_s <= latest_end_s + 1e-9:
             blocked = self._blocked(position, start_s + duration_s, procs)
@@ -64,5 +71,7 @@ class Calendar:
         """Ascending times, use between 0 and the slot's processors, nothing in use at the end."""
         if self._times != sorted(set(self._times)) or self._used[-1] != 0:
             raise AssertionError(f"{self._times} {self._used}")
+        if any(used < self.procs for used in self._used[: self._full]):
+            raise AssertionError(f"not all full before step {self._full}: {self._used}")
         if any(not 0 <= used <= self.procs for used in self._used):
             raise AssertionError(f"{self._used} of {self.procs}")

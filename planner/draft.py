@@ -6,8 +6,9 @@ Mutable on purpose and private to the planner; what leaves it is a frozen :class
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from planner.calendar import Calendar
 from planner.plan import Placement
 from planner.probability import Bits, Scenarios, WorkflowOutcome
-from planner.snapshot import Snapshot, TaskKey
+from planner.snapshot import CopyKey, Snapshot, TaskKey
 from vgrid.binding import latest_submission
 
 
@@ -28,6 +29,9 @@ class Draft:
         self.calendars = {slot.id: Calendar(slot.procs, slot.end_s) for slot in snapshot.slots}
         self.copies: dict[str, dict[str, list[Placement]]] = {}
         self.outcomes: dict[str, WorkflowOutcome] = {}
+        self._gangs: dict[
+            str, Bits
+        ] = {}  # workflows that lie whole in one slot: when they are done
         self.done: dict[str, Bits] = {}
         self._counts: NDArray[np.int16] = np.zeros(self.scenarios.count, dtype=np.int16)
         self._journal: list[Placement] = []
@@ -37,23 +41,54 @@ class Draft:
 
     def place(self, placement: Placement) -> None:
         """Add a copy. Its workflow's outcome is brought up to date by :meth:`settle`."""
+        outcome = self.outcome(placement.workflow)
+        self._book(placement)
+        self._touched[placement.workflow].add(placement.task)
+        outcome.copies.setdefault(placement.task, []).append(
+            (placement, outcome.success(placement))
+        )
+
+    def _book(self, placement: Placement) -> None:
         tasks = self.copies.setdefault(placement.workflow, {})
         tasks.setdefault(placement.task, []).append(placement)
         self.calendars[placement.slot].add(placement.start_s, placement.end_s, placement.procs)
         self._by_slot[placement.slot].append(placement)
         self._journal.append(placement)
-        self._touched[placement.workflow].add(placement.task)
-        outcome = self.outcome(placement.workflow)
-        outcome.copies.setdefault(placement.task, []).append(
-            (placement, outcome.success(placement))
+
+    def place_gang(self, placements: Sequence[Placement]) -> bool:
+        """Add a copy of every task of a workflow, all in one slot; False where that raises nothing.
+
+        The first such copy needs no outcome of its own: it is done where the slot is ready by the
+        first start and lives to the last end.
+        """
+        name, mark = placements[0].workflow, self.mark()
+        before = self.scenarios.share(self.done[name]) if name in self.done else 0.0
+        slot = self.snapshot.slot_by_id[placements[0].slot]
+        fate = self.scenarios.alive(
+            slot, min(p.start_s for p in placements), max(p.end_s for p in placements)
         )
+        if name in self.copies:
+            for placement in placements:
+                self.place(placement)
+        elif self.scenarios.share(fate) > 0:
+            self._gangs[name] = fate
+            for placement in placements:
+                self._book(placement)
+        else:
+            return False
+        self.settle(name)
+        if self.scenarios.share(self.done[name]) <= before:
+            self.back_to(mark)
+            return False
+        return True
 
     def outcome(self, workflow: str) -> WorkflowOutcome:
         """The outcome of a workflow, empty if nothing of it is placed."""
         if workflow not in self.outcomes:
-            self.outcomes[workflow] = WorkflowOutcome(
-                self.snapshot.workflow_by_name[workflow], self.scenarios
-            )
+            outcome = WorkflowOutcome(self.snapshot.workflow_by_name[workflow], self.scenarios)
+            if self._gangs.pop(workflow, None) is not None:
+                outcome.recompute(self.copies[workflow], self.copies[workflow].keys())
+            self.outcomes[workflow] = outcome
         return self.outcomes[workflow]
 
     def settle(self, workflow: str) -> None:
@@ -61,10 +96,14 @@ class Draft:
         before = self.done.pop(workflow, None)
         if before is not None:
             self._counts -= self.scenarios.unpack(before)
-        if self.copies.get(workflow):
-            touched = self._touched.pop(workflow, set())
-            self.done[workflow] = self.outcome(workflow).recompute(self.copies[workflow], touched)
-            self._counts += self.scenarios.unpack(self.done[workflow])
+        if not self.copies.get(workflow):
+            return
+        touched = self._touched.pop(workflow, set())
+        done = self._gangs.get(workflow)
+        if done is None:
+            done = self.outcome(workflow).recompute(self.copies[workflow], touched)
+        self.done[workflow] = done
+        self._counts += self.scenarios.unpack(done)
 
     def mark(self) -> int:
         """A point to go back to."""
@@ -75,16 +114,17 @@ class Draft:
         workflows = set()
         while len(self._journal) > mark:
             p = self._journal.pop()
-            self.copies[p.workflow][p.task].remove(p)
+            self.copies[p.workflow][p.task].pop()  # the newest there as well as in its slot
+            self._by_slot[p.slot].pop()
             if not any(self.copies[p.workflow].values()):
                 del self.copies[p.workflow]
             self.calendars[p.slot].add(p.start_s, p.end_s, -p.procs)
-            self._by_slot[p.slot].remove(p)
             self._touched[p.workflow].add(p.task)
             workflows.add(p.workflow)
         for workflow in sorted(workflows):
             if workflow not in self.copies:
-                del self.outcomes[workflow], self._touched[workflow]
+                for kept in (self.outcomes, self._gangs, self._touched):
+                    kept.pop(workflow, None)
             self.settle(workflow)
 
     @contextmanager
@@ -106,6 +146,11 @@ class Draft:
             self.place(placement)
         for workflow in sorted({p.workflow for p in placements}):
             self.settle(workflow)
+
+    def replay_whole(self, placements: Sequence[Placement]) -> None:
+        """Place again what :meth:`place_gang` had placed."""
+        for _, gang in groupby(placements, key=lambda p: (p.workflow, p.copy)):
+            self.place_gang(list(gang))
 
     @property
     def promise(self) -> float:
@@ -150,9 +195,22 @@ class Draft:
 
     def probabilities(self) -> Mapping[tuple[str, str, int], float]:
         """Success probability of every copy."""
-        return {
+        found = {
             placement.key: self.scenarios.share(bits)
             for outcome in self.outcomes.values()
             for pairs in outcome.copies.values()
             for placement, bits in pairs
         }
+        for name in self._gangs:
+            found.update(self._gang_probabilities(name))
+        return found
+
+    def _gang_probabilities(self, name: str) -> Iterator[tuple[CopyKey, float]]:
+        """A task succeeds where the slot is ready by the first start before it and lives to its end."""
+        workflow, first_s = self.snapshot.workflow_by_name[name], dict[str, float]()
+        for task_id in workflow.order:
+            [p] = self.copies[name][task_id]
+            before = (first_s[parent] for parent in workflow.tasks[task_id].parents)
+            first_s[task_id] = min([p.start_s, *before])
+            slot = self.snapshot.slot_by_id[p.slot]
+            yield p.key, self.scenarios.chance(slot, first_s[task_id], p.end_s)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
+from planner.coarse import LARGE, coarse_pipeline
 from planner.draft import Draft
-from planner.phases import run_phases
+from planner.phases import PIPELINE, Pipeline, run_phases
 from planner.plan import Plan, Promise, SlotUse
 from planner.probability import standard_error
 from planner.snapshot import Snapshot
@@ -13,11 +15,11 @@ from vgrid.binding import latest_submission
 from workflows.dag import Workflow
 
 
-def make_plan(snapshot: Snapshot) -> Plan:
+def make_plan(snapshot: Snapshot, pipeline: Callable[[Draft], Pipeline] | None = None) -> Plan:
     """The plan of the four phases; ``feasible`` is False, with what is lacking, where F cannot be met."""
     wanted = snapshot.wanted
     draft = Draft(snapshot)
-    phases = run_phases(draft)
+    phases = run_phases(draft, (pipeline or choose_pipeline)(draft))
     lacking = _lacking(snapshot, draft)
     probabilities = draft.probabilities()
     return Plan(
@@ -27,6 +29,12 @@ def make_plan(snapshot: Snapshot) -> Plan:
         uses=tuple(_use(draft, slot_id) for slot_id in draft.calendars if draft.in_slot(slot_id)),
         phases=phases, seconds={report.name: report.seconds for report in phases},
     )  # fmt: skip
+
+
+def choose_pipeline(draft: Draft) -> Pipeline:
+    """The phases task by task; workflow by workflow where there are very many tasks."""
+    tasks = sum(len(workflow.tasks) for workflow in draft.snapshot.wanted.workflows)
+    return coarse_pipeline(draft) if tasks > LARGE else PIPELINE
 
 
 def _promise(draft: Draft) -> Promise:

@@ -29,7 +29,7 @@ def minimal(draft: Draft) -> Steps:
     for name in draft.snapshot.by_length:
         if len(draft.scheduled) >= draft.snapshot.wanted.needed:
             break
-        placed = place_workflow(draft, name, _free_slots(draft))
+        placed = place_workflow(draft, name, free_slots(draft))
         steps.append({"workflow": name, "placed": placed, "promise": draft.promise})
         if not placed and len(steps) >= _MOST_STEPS:
             break
@@ -58,12 +58,12 @@ def additional(draft: Draft) -> Steps:
     """Use the space left: the other workflows, then copies of tasks that still gain by one."""
     steps: Steps = []
     for name in draft.snapshot.by_length:
-        if name not in draft.copies and place_workflow(draft, name, _free_slots(draft)):
+        if name not in draft.copies and place_workflow(draft, name, free_slots(draft)):
             steps.append({"workflow": name, "promise": draft.promise})
     for key in _weakest_first(draft)[:_MOST_STEPS]:
         if len(draft.copies[key[0]][key[1]]) > 1 or draft.task_probability(key) >= 0.999:
             continue
-        copy = add_copy(draft, key, _free_slots(draft))
+        copy = add_copy(draft, key, free_slots(draft))
         if copy is not None:
             steps.append({"copy_of": list(key), "slot": copy.slot, "promise": draft.promise})
     return steps
@@ -136,14 +136,15 @@ def _refused_by_budget(options: list[Option], budget: float) -> Steps:
     ]
 
 
-def _free_slots(draft: Draft) -> tuple[Slot, ...]:
+def free_slots(draft: Draft) -> tuple[Slot, ...]:
+    """Slots that cost nothing."""
     return tuple(slot for slot in draft.snapshot.slots if not slot.paid)
 
 
 def _add_next_workflow(draft: Draft, slots: tuple[Slot, ...] | None = None) -> bool:
     for name in draft.snapshot.by_length:
         if name not in draft.copies:
-            return place_workflow(draft, name, slots or _free_slots(draft))
+            return place_workflow(draft, name, slots or free_slots(draft))
     return False
 
 
@@ -183,7 +184,7 @@ def _copy_weakest(draft: Draft, checked: set[TaskKey]) -> tuple[float, list[Plac
         if len(checked) >= _MOST_STEPS:
             break
         if key not in checked:
-            promise, placed = _try(draft, partial(add_copy, draft, key, _free_slots(draft)))
+            promise, placed = _try(draft, partial(add_copy, draft, key, free_slots(draft)))
             if promise > before:
                 return promise, placed
             checked.add(key)
@@ -205,7 +206,8 @@ def _weakest_workflows(draft: Draft) -> list[str]:
 
 
 Phase = Callable[[Draft], Steps]
-PIPELINE: tuple[tuple[str, Phase], ...] = (
+Pipeline = tuple[tuple[str, Phase], ...]
+PIPELINE: Pipeline = (
     ("minimal", minimal),
     ("trade-off", trade_off),
     ("additional", additional),

@@ -48,6 +48,11 @@ class Scenarios:
             self._alive[key] = found
         return found
 
+    def chance(self, slot: Slot, start_s: float, end_s: float) -> float:
+        """P(ready by ``start_s``, not broken before ``end_s``), not remembered."""
+        ready, broken = self._fate(slot)
+        return int(np.count_nonzero((ready <= start_s) & (broken >= end_s))) / self.count
+
     def _fate(self, slot: Slot) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         if slot.id not in self._fates:
             self._fates[slot.id] = slot_fate(slot, self.count, self.snapshot.seed)

@@ -8,9 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.calendar import Calendar
+from planner.coarse import coarse_pipeline
 from planner.draft import Draft
 from planner.make import make_plan
 from planner.mapping import place_workflow
+from planner.phases import run_phases
 from planner.plan import Placement
 from planner.probability import Scenarios, WorkflowOutcome, paper_probability
 from planner.replicate import add_copy
@@ -277,3 +279,47 @@ def test_following_a_change_is_as_good_as_starting_anew(workflow, moves):
     fresh.replay(draft.since(0))
     assert draft.promise == fresh.promise
     assert draft.probabilities() == fresh.probabilities()
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(dags(8), min_size=2, max_size=5),
+    slots_strategy,
+    st.integers(0, 100),
+)
+def test_plans_of_whole_workflows_keep_the_same_invariants(shapes, rows, seed):
+    """What the coarse phases place in one piece has the probabilities that the task-wise reckoning finds."""
+    slots = tuple(
+        slot(f"s{n}", procs + 4, certain_from(20.0 * n, sure), up=up, speed=speed, price_usd_per_hour=1.0 if paid else 0.0)
+        for n, (procs, sure, up, paid, speed) in enumerate(rows)
+    )  # fmt: skip
+    names = [w.renamed(f"w{n}") for n, w in enumerate(shapes)]
+    snapshot = Snapshot(
+        wanted=wanted(names, len(names), budget_usd=3.0), slots=slots, seed=seed, scenarios=512
+    )
+    draft = Draft(snapshot)
+    run_phases(draft, coarse_pipeline(draft))
+    fresh = Draft(snapshot)
+    fresh.replay(draft.since(0))
+    assert draft.promise == fresh.promise
+    assert draft.probabilities() == pytest.approx(fresh.probabilities())
+    plan = make_plan(snapshot, coarse_pipeline)
+    plan.check(snapshot)
+    for calendar in draft.calendars.values():
+        calendar.check()
+
+
+def test_large_sets_are_planned_whole_workflows_at_a_time():
+    workflows = [chain(f"w{n}", *[10.0] * 20) for n in range(200)]
+    slots = tuple(slot(f"s{n}", 16, certain_from(0.0, 0.9), end_s=4000.0) for n in range(8))
+    snapshot = Snapshot(
+        wanted=wanted(workflows, 150, deadline_s=4000.0), slots=slots, scenarios=512
+    )
+    plan = make_plan(snapshot)
+    plan.check(snapshot)
+    assert plan.feasible
+    assert plan.scheduled == 200
+    assert all(
+        len({p.slot for p in plan.placements if p.workflow == w.name and p.copy == 0}) == 1
+        for w in workflows[:9]
+    )
