@@ -9,15 +9,26 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.calendar import Calendar
 from planner.plan import Placement
-from planner.probability import Bits, Scenarios, WorkflowOutcome
+from planner.probability import (
+    Bits,
+    Scenarios,
+    WorkflowOutcome,
+    at_least,
+    paper_probability,
+    standard_error,
+)
 from planner.snapshot import CopyKey, Snapshot, TaskKey
 from vgrid.binding import latest_submission
+
+Reasons = Mapping[str, Any]
+"""The numbers that decided, by name."""
 
 
 class Draft:
@@ -35,6 +46,8 @@ class Draft:
         self.done: dict[str, Bits] = {}
         self._counts: NDArray[np.int16] = np.zeros(self.scenarios.count, dtype=np.int16)
         self._journal: list[Placement] = []
+        self.phase = ""  # the one at work, for the record
+        self.reasons: dict[CopyKey, Reasons] = {}
         # tasks whose copies came or went since their workflow was settled
         self._touched: defaultdict[str, set[str]] = defaultdict(set)
         self._by_slot: defaultdict[str, list[Placement]] = defaultdict(list)
@@ -71,6 +84,7 @@ class Draft:
             for placement in placements:
                 self.place(placement)
         elif self.scenarios.share(fate) > 0:
+            self.outcomes.pop(name, None)  # an empty one, from an attempt task by task
             self._gangs[name] = fate
             for placement in placements:
                 self._book(placement)
@@ -90,6 +104,10 @@ class Draft:
                 outcome.recompute(self.copies[workflow], self.copies[workflow].keys())
             self.outcomes[workflow] = outcome
         return self.outcomes[workflow]
+
+    def note(self, placement: Placement, rule: str, numbers: Reasons) -> None:
+        """Remember why a copy stands where it does."""
+        self.reasons[placement.key] = {"phase": self.phase, "rule": rule, **numbers}
 
     def settle(self, workflow: str) -> None:
         """Bring up to date in which scenarios the workflow is done, after copies came or went."""
@@ -158,6 +176,15 @@ class Draft:
         return float((self._counts >= self.snapshot.wanted.needed).mean())
 
     @property
+    def standard_error(self) -> float:
+        """Of the promise, because scenarios are drawn."""
+        return standard_error(self.promise, self.scenarios.count)
+
+    def workflow_chance(self, name: str) -> float:
+        """P(a workflow that is placed is done)."""
+        return self.scenarios.share(self.done[name])
+
+    @property
     def expected_done(self) -> float:
         """Expected number of workflows done."""
         return float(self._counts.mean())
@@ -214,3 +241,31 @@ class Draft:
             first_s[task_id] = min([p.start_s, *before])
             slot = self.snapshot.slot_by_id[p.slot]
             yield p.key, self.scenarios.chance(slot, first_s[task_id], p.end_s)
+
+
+class PaperDraft(Draft):
+    """A draft that reckons its promise by the paper's rule, as if workflows were independent."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        super().__init__(snapshot)
+        self._known: dict[str, tuple[int, float]] = {}
+
+    @property
+    def promise(self) -> float:
+        """P(at least the needed number of workflows is done), by products and minima."""
+        return at_least(map(self.workflow_chance, self.copies), self.snapshot.wanted.needed)
+
+    @property
+    def standard_error(self) -> float:
+        """The rule has none."""
+        return 0.0
+
+    def workflow_chance(self, name: str) -> float:
+        """How sure a workflow is; remembered until its copies change."""
+        placements = [p for copies in self.copies[name].values() for p in copies]
+        stamp = hash(tuple(placements))
+        if self._known.get(name, (0, 0.0))[0] != stamp:
+            workflow = self.snapshot.workflow_by_name[name]
+            chance = paper_probability(workflow, placements, self.snapshot.slot_by_id)
+            self._known[name] = (stamp, chance)
+        return self._known[name][1]

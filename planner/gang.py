@@ -32,6 +32,8 @@ class Gangs:
         for slot in self._ranked([slot for slot in slots if slot.id not in taken])[:_TRIES]:
             placements = self._fit(name, slot)
             if placements and self.draft.place_gang(placements):
+                for placement in placements:
+                    self.draft.note(placement, "whole workflow in one slot", {})
                 work = sum((p.end_s - p.start_s) * p.procs for p in placements)
                 self._loads[slot.id] += work / slot.procs
                 return True

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from planner.coarse import LARGE, coarse_pipeline
 from planner.draft import Draft
-from planner.phases import PIPELINE, Pipeline, run_phases
+from planner.phases import run_phases
 from planner.plan import Plan, Promise, SlotUse
-from planner.probability import standard_error
+from planner.policies import make_draft, make_pipeline
 from planner.snapshot import Snapshot
 from vgrid.binding import latest_submission
 from workflows.dag import Workflow
 
 
-def make_plan(snapshot: Snapshot, pipeline: Callable[[Draft], Pipeline] | None = None) -> Plan:
-    """The plan of the four phases; ``feasible`` is False, with what is lacking, where F cannot be met."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How to plan: a policy and a rule of probability, by name (:mod:`planner.policies`)."""
+
+    policy: str = "vgrads"
+    probability: str = "joint"
+
+
+STANDARD = Options()
+
+
+def make_plan(snapshot: Snapshot, options: Options = STANDARD) -> Plan:
+    """The plan of a policy; ``feasible`` is False, with what is lacking, where F cannot be met."""
     wanted = snapshot.wanted
-    draft = Draft(snapshot)
-    phases = run_phases(draft, (pipeline or choose_pipeline)(draft))
+    draft = make_draft(snapshot, options.probability)
+    phases = run_phases(draft, make_pipeline(options.policy)(draft))
     lacking = _lacking(snapshot, draft)
     probabilities = draft.probabilities()
     return Plan(
@@ -27,22 +36,16 @@ def make_plan(snapshot: Snapshot, pipeline: Callable[[Draft], Pipeline] | None =
         asked_probability=wanted.probability, feasible=not lacking, lacking=lacking, promise=_promise(draft),
         placements=tuple(replace(p, probability=probabilities[p.key]) for p in draft.placements),
         uses=tuple(_use(draft, slot_id) for slot_id in draft.calendars if draft.in_slot(slot_id)),
-        phases=phases, seconds={report.name: report.seconds for report in phases},
+        phases=phases, reasons={p.key: draft.reasons[p.key] for p in draft.placements if p.key in draft.reasons},
+        policy=options.policy, seconds={report.name: report.seconds for report in phases},
     )  # fmt: skip
 
 
-def choose_pipeline(draft: Draft) -> Pipeline:
-    """The phases task by task; workflow by workflow where there are very many tasks."""
-    tasks = sum(len(workflow.tasks) for workflow in draft.snapshot.wanted.workflows)
-    return coarse_pipeline(draft) if tasks > LARGE else PIPELINE
-
-
 def _promise(draft: Draft) -> Promise:
-    probability = draft.promise
     return Promise(
-        probability=probability,
-        standard_error=standard_error(probability, draft.scenarios.count),
-        by_workflow={name: draft.scenarios.share(draft.done[name]) for name in draft.scheduled},
+        probability=draft.promise,
+        standard_error=draft.standard_error,
+        by_workflow={name: draft.workflow_chance(name) for name in draft.scheduled},
     )
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from planner.deadlines import latest_finishes
-from planner.draft import Draft
+from planner.draft import Draft, Reasons
 from planner.plan import Placement
 from planner.snapshot import TaskKey
 from vgrid.slot import Slot, StartCurve
 
+_SHOWN = 4  # alternatives that a decision remembers
 _EQUAL = 0.005  # probabilities closer than this count as equal: the earlier end decides
 
 
@@ -115,16 +116,29 @@ def place_workflow(draft: Draft, name: str, slots: tuple[Slot, ...]) -> bool:
     latest = latest_finishes(workflow, draft.snapshot)
     position = {task_id: index for index, task_id in enumerate(workflow.order)}
     order = sorted(workflow.order, key=lambda t: (latest[t], position[t]))
-    for choose in (most_probable, earliest):
+    for choose, rule in ((most_probable, "most probable"), (earliest, "earliest end")):
         mark = draft.mark()
         for task_id in order:
             limit = latest[task_id] if choose is most_probable else draft.snapshot.wanted.deadline_s
-            best = choose(candidates(draft, (name, task_id), slots, limit))
+            options = list(candidates(draft, (name, task_id), slots, limit))
+            best = choose(options)
             if best is None or best.probability <= 0:
                 break
             draft.place(best.placement)
+            draft.note(best.placement, rule, _considered(options, best, limit))
         else:
             draft.settle(name)
             return True
         draft.back_to(mark)
     return False
+
+
+def _considered(options: Sequence[Candidate], best: Candidate, limit_s: float) -> Reasons:
+    """The numbers that decided: how many mappings there were, and the next best in other slots."""
+    others = [o for o in options if o.placement.slot != best.placement.slot]
+    others.sort(key=lambda o: (-o.probability, o.placement.end_s))
+    return {
+        "considered": len(options), "latest_end_s": limit_s, "probability": best.probability,
+        "others": [{"slot": o.placement.slot, "start_s": o.placement.start_s, "end_s": o.placement.end_s,
+                    "probability": o.probability} for o in others[:_SHOWN]],
+    }  # fmt: skip

@@ -56,16 +56,40 @@ def trade_off(draft: Draft) -> Steps:
 
 def additional(draft: Draft) -> Steps:
     """Use the space left: the other workflows, then copies of tasks that still gain by one."""
-    steps: Steps = []
-    for name in draft.snapshot.by_length:
-        if name not in draft.copies and place_workflow(draft, name, free_slots(draft)):
-            steps.append({"workflow": name, "promise": draft.promise})
+    steps = more_workflows(draft)
     for key in _weakest_first(draft)[:_MOST_STEPS]:
         if len(draft.copies[key[0]][key[1]]) > 1 or draft.task_probability(key) >= 0.999:
             continue
         copy = add_copy(draft, key, free_slots(draft))
         if copy is not None:
             steps.append({"copy_of": list(key), "slot": copy.slot, "promise": draft.promise})
+    return steps
+
+
+def more_workflows(draft: Draft) -> Steps:
+    """Use the space left for the other workflows; no copies."""
+    steps: Steps = []
+    for name in draft.snapshot.by_length:
+        if name not in draft.copies and place_workflow(draft, name, free_slots(draft)):
+            steps.append({"workflow": name, "promise": draft.promise})
+    return steps
+
+
+def cloud_for_minimum(draft: Draft) -> Steps:
+    """Paid slots only for workflows that the minimum lacks, within the budget."""
+    steps: Steps = []
+    wanted = draft.snapshot.wanted
+    budget = float("inf") if wanted.budget_usd is None else wanted.budget_usd
+    for name in draft.snapshot.by_length:
+        if len(draft.scheduled) >= wanted.needed:
+            break
+        mark = draft.mark()
+        if name not in draft.copies and place_workflow(draft, name, draft.snapshot.slots):
+            if draft.cost_usd > budget + 1e-9:
+                steps.append({"refused": "budget", "budget_usd": budget, "would_cost_usd": draft.cost_usd})  # fmt: skip
+                draft.back_to(mark)
+                break
+            steps.append({"workflow": name, "promise": draft.promise, "cost_usd": round(draft.cost_usd, 2)})  # fmt: skip
     return steps
 
 
@@ -222,6 +246,7 @@ def run_phases(
     reports = []
     for name, phase in pipeline:
         begin, before, placed = time.perf_counter(), draft.promise, draft.mark()
+        draft.phase = name
         steps = phase(draft)
         reports.append(
             PhaseReport(

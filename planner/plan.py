@@ -68,6 +68,17 @@ class SlotUse:
     cost_usd: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relaxation:
+    """The smallest change of one kind with which the minimum can be placed, verified by planning."""
+
+    change: str
+    amount: float
+    unit: str
+    probability: float
+    cost_usd: float
+
+
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """The decision for a whole set. ``lacking`` says why a plan that is not feasible is not."""
@@ -82,6 +93,9 @@ class Plan:
     placements: tuple[Placement, ...]
     uses: tuple[SlotUse, ...]
     phases: tuple[PhaseReport, ...]
+    reasons: Mapping[CopyKey, Mapping[str, Any]] = field(default_factory=dict)
+    relaxations: tuple[Relaxation, ...] = ()
+    policy: str = "vgrads"
     seconds: Mapping[str, float] = field(default_factory=dict)
 
     @property

@@ -143,14 +143,29 @@ def paper_probability(
 ) -> float:
     """The paper's own rule, for comparison: products over independent slots, minima within one.
 
-    A task is as sure as the weakest parent in its own slot (as the slot, if none is there), times
-    all parents in other slots. A workflow is as sure as its least sure tail.
+    A copy is as sure as the weakest parent in its own slot (as the slot, if none is there), times
+    all parents in other slots; a task as one of its copies; a workflow as its least sure tail.
     """
-    first = {p.task: p for p in placements if p.copy == 0}
-    sure: dict[str, float] = {}
+    copies: dict[str, list[Placement]] = {}
+    for p in placements:
+        copies.setdefault(p.task, []).append(p)
+    sure: dict[str, float] = {}  # of tasks
+    there: dict[tuple[str, str], float] = {}  # of their copies, by slot
     for task_id in workflow.order:
-        p, parents = first[task_id], workflow.tasks[task_id].parents
-        own = slots[p.slot].curve.by(p.start_s) * slots[p.slot].up
-        near = min((sure[q] for q in parents if first[q].slot == p.slot), default=own)
-        sure[task_id] = near * float(np.prod([sure[q] for q in parents if first[q].slot != p.slot]))
+        parents = workflow.tasks[task_id].parents
+        for p in copies.get(task_id, ()):
+            near = [there[q, p.slot] for q in parents if (q, p.slot) in there]
+            own = slots[p.slot].curve.by(p.start_s) * slots[p.slot].up
+            far = [sure[q] for q in parents if (q, p.slot) not in there]
+            there[task_id, p.slot] = min(near, default=own) * float(np.prod(far))
+        misses = [1.0 - there[task_id, p.slot] for p in copies.get(task_id, ())]
+        sure[task_id] = 1.0 - float(np.prod(misses))
     return min(sure[task_id] for task_id in workflow.order if not workflow.children[task_id])
+
+
+def at_least(chances: Iterable[float], needed: int) -> float:
+    """P(at least ``needed`` of independent events happen): the Poisson binomial, by convolution."""
+    counts = np.ones(1)
+    for chance in chances:
+        counts = np.convolve(counts, [1.0 - chance, chance])
+    return float(np.clip(counts[needed:].sum(), 0.0, 1.0))

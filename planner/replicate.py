@@ -22,16 +22,20 @@ def add_copy(draft: Draft, key: TaskKey, slots: Iterable[Slot]) -> Placement | N
     known = outcome.task_done(key[1])
     before = draft.scenarios.share(known)
     best: tuple[float, float, Placement] | None = None
+    tried = 0
     for slot in slots:
         limit = _window_end(draft, key, slot.site)
         for option in candidates(draft, key, [slot], limit):
             after = draft.scenarios.share(known | outcome.success(option.placement))
+            tried += 1
             rank = (after, -option.placement.end_s, option.placement)
             if after > before and (best is None or rank[:2] > best[:2]):
                 best = rank
     if best is None:
         return None
     draft.place(best[2])
+    numbers = {"considered": tried, "task_before": before, "task_after": best[0]}
+    draft.note(best[2], "copy that helps its task most", numbers)
     draft.settle(key[0])
     return best[2]
 
@@ -61,6 +65,8 @@ def add_twin_workflow(draft: Draft, name: str, slots: tuple[Slot, ...]) -> bool:
         )
         if best is not None:
             draft.place(best.placement)
+            numbers = {"considered": len(options), "probability": best.probability}
+            draft.note(best.placement, "second copy of a whole workflow", numbers)
     draft.settle(name)
     if draft.scenarios.share(draft.done[name]) <= before:
         draft.back_to(mark)

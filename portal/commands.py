@@ -15,6 +15,8 @@ from portal.options import (
     AsStated,
     At,
     Gantt,
+    Policy,
+    Rule,
     Seed,
     SetFile,
     Sites,
@@ -32,6 +34,8 @@ def plan(
     at: At = None,
     seed: Seed = 0,
     as_stated: AsStated = False,
+    policy: Policy = "vgrads",
+    probability: Rule = "joint",
     gantt: Gantt = None,
     strict: Annotated[
         bool,
@@ -44,7 +48,9 @@ def plan(
     from portal.progress import print_plan
     from portal.schema import plan_json
 
-    planned = jobs.plan_file(set_file, sites, instant_of(at), seed, learned=not as_stated)
+    planned = jobs.plan_file(
+        set_file, sites, instant_of(at), jobs.how_to_plan(seed, as_stated, policy, probability)
+    )
     if gantt:
         jobs.write_gantt(gantt, planned)
     answer_with(as_json, plan_json(planned.plan), lambda: print_plan(make_console(), planned.plan))
@@ -61,6 +67,8 @@ def run(
     at: At = None,
     seed: Seed = 0,
     as_stated: AsStated = False,
+    policy: Policy = "vgrads",
+    probability: Rule = "joint",
     gantt: Gantt = None,
     speed: Annotated[
         str, typer.Option("--speed", help="Virtual seconds a second at simulated sites, or 'max'.")
@@ -77,7 +85,9 @@ def run(
     from portal import jobs
 
     pace = jobs.parse_speed(speed)
-    planned = jobs.plan_file(set_file, sites, instant_of(at), seed, learned=not as_stated)
+    planned = jobs.plan_file(
+        set_file, sites, instant_of(at), jobs.how_to_plan(seed, as_stated, policy, probability)
+    )
     if not planned.plan.feasible:
         jobs.refuse(planned, set_file)
     kept = jobs.run_here(
@@ -103,12 +113,36 @@ def demo(
     pace = jobs.parse_speed(speed)
     for name in ("lead.yaml", "lead-storm.yaml"):
         make_console().rule(name)
-        planned = jobs.plan_file(
-            embedded_data() / name, embedded_data() / "sites.toml", None, seed, learned=False
-        )
+        how = jobs.how_to_plan(seed, as_stated=True)
+        planned = jobs.plan_file(embedded_data() / name, embedded_data() / "sites.toml", None, how)
         jobs.run_here(
             planned, jobs.HowToRun(speed=pace, seed=seed, gantt=gantt, folder=None, as_json=False)
         )
+
+
+@app.command(
+    epilog="Example: `vgrads plan lead.yaml --json > p.json; vgrads explain p.json lead-1/wrf`"
+)
+def explain(
+    plan: Annotated[
+        str,
+        typer.Argument(
+            metavar="PLAN",
+            help="What `vgrads plan --json` wrote, or the id of a set or run.",
+            show_default=False,
+        ),
+    ],
+    task: Annotated[
+        str, typer.Argument(metavar="TASK", help="WORKFLOW/TASK, or TASK.", show_default=False)
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Why does a task stand where it does? The numbers that decided."""
+    from planner.explain import explain_text
+    from portal import jobs
+
+    told = jobs.explain_task(plan, task)
+    answer_with(as_json, told, lambda: explain_text(told))
 
 
 @app.command(epilog="Example: `vgrads gantt run-0123456789 -o run.html`")

@@ -14,13 +14,24 @@ from rich.console import Console
 from rich.table import Table
 
 from execmgr.acquisitions import acquisitions
+from kernel.documents import load_mapping
 from kernel.errors import InfeasibleError, InputError
 from kernel.files import write_text
 from kernel.units import parse_duration
+from planner.explain import explain
+from planner.make import STANDARD, Options
+from planner.policies import check_rule, make_pipeline
 from portal.config import home
 from portal.gantt_view import render_html, render_svg, standalone_svg
 from portal.operations import Instant, Outcome, Planned, RunOptions, open_grid, plan_set, run_plan
-from portal.progress import RunReporter, console, outcome_sentence, print_plan, print_warnings
+from portal.progress import (
+    RunReporter,
+    console,
+    outcome_sentence,
+    print_plan,
+    print_warnings,
+    relaxation_text,
+)
 from portal.schema import outcome_json, plan_json, planned_gantt, run_gantt
 from portal.sites import choose_catalog, past_acquisitions
 from portal.tables import Store
@@ -38,32 +49,67 @@ class HowToRun:
     as_json: bool
 
 
-def plan_file(
-    set_file: Path, sites: Path | None, at: Instant, seed: int, learned: bool = True
-) -> Planned:
+@dataclass(frozen=True, kw_only=True)
+class HowToPlan:
+    """Options of a plan. ``learned``: let what earlier runs saw of the sites correct what their file states."""
+
+    seed: int = 0
+    learned: bool = True
+    options: Options = STANDARD
+
+
+def how_to_plan(
+    seed: int, as_stated: bool, policy: str = "vgrads", probability: str = "joint"
+) -> HowToPlan:
+    """The options of the command line as a value."""
+    options = Options(policy=policy, probability=probability)
+    return HowToPlan(seed=seed, learned=not as_stated, options=options)
+
+
+def plan_file(set_file: Path, sites: Path | None, at: Instant, how: HowToPlan) -> Planned:
     """Plan the set in a file against the sites given, named by the set, of the database, or embedded.
 
-    ``learned``: let what earlier runs saw of these sites correct what the file states.
+    InputError for an unknown policy or rule comes before anything is read.
     """
+    make_pipeline(how.options.policy)
+    check_rule(how.options.probability)
     wanted, named = load_set(set_file)
     catalog = choose_catalog(sites or (Path(named) if named else None))
     out = console(stderr=True)
     with out.status("planning") as status:
-        seen = past_acquisitions() if learned else ()
+        seen = past_acquisitions() if how.learned else ()
         grid = open_grid(catalog, at, notify=status.update, seen=seen)
         status.update("planning")
-        planned = plan_set(wanted, grid, seed)
+        planned = plan_set(wanted, grid, how.seed, how.options)
     print_warnings(out, [w for log in grid.logs.values() for w in log.warnings])
     return planned
 
 
 def refuse(planned: Planned, set_file: Path) -> NoReturn:
-    """Exit 3 with what is lacking."""
+    """Exit 3 with what is lacking and what would do."""
     plan = planned.plan
+    would = "; ".join(map(relaxation_text, plan.relaxations))
     raise InfeasibleError(
         f"no plan finishes {plan.needed} workflows within {plan.deadline_s:.0f} s",
-        lacking=plan.lacking, where=str(set_file),
+        lacking=plan.lacking + (f"; any of these would do: {would}" if would else ""), where=str(set_file),
     )  # fmt: skip
+
+
+def explain_task(plan: str, task: str) -> dict[str, Any]:
+    """Why a task stands where it does: in a plan's JSON file, or a set or run of the database."""
+    file = Path(plan)
+    if file.is_file():
+        document = load_mapping(file)
+    else:
+        with Store() as store:
+            set_id = store.get_run(plan).set_id if plan.startswith("run-") else plan
+            row = store.get_set(set_id)
+        if row is None:
+            raise InputError(f"no file and no set or run '{plan}'", where="PLAN")
+        document = json.loads(row.plan)
+    if "placements" not in document or "slots" not in document:
+        raise InputError("is no plan; write one with 'vgrads plan SET --json'", where=plan)
+    return explain(document, task)
 
 
 def parse_speed(text: str) -> float | None:

@@ -16,8 +16,9 @@ from execmgr.journal import Journal
 from execmgr.runner import Runner, Surroundings, Watcher
 from execmgr.states import RunState
 from kernel.errors import InputError
-from planner.make import make_plan
+from planner.make import STANDARD, Options, make_plan
 from planner.plan import Plan
+from planner.relax import relaxations
 from planner.snapshot import Snapshot
 from portal.wiring import Surrounding, all_simulated, make_clock, make_drivers, make_engine
 from qbets.forecast import QueueForecast, forecast
@@ -132,15 +133,25 @@ def open_grid(
     )
 
 
-def plan_set(wanted: WorkflowSet, grid: Grid, seed: int = 0) -> Planned:
-    """Ask all sites for slots, then run the four phases."""
+def plan_set(
+    wanted: WorkflowSet, grid: Grid, seed: int = 0, options: Options = STANDARD
+) -> Planned:
+    """Ask all sites for slots, then plan; where the minimum cannot be placed, find what would do."""
     begin = time.perf_counter()
-    slots = offer_slots(grid.catalog, grid.known, _request(wanted))
+    snapshot = take_snapshot(wanted, grid, seed)
     procure_s = time.perf_counter() - begin
-    snapshot = Snapshot(wanted=wanted, slots=slots, links=grid.catalog.links, seed=seed)
-    plan = make_plan(snapshot)
+    plan = make_plan(snapshot, options)
+    if not plan.feasible:
+        found = relaxations(snapshot, lambda changed: take_snapshot(changed, grid, seed), options)
+        plan = replace(plan, relaxations=found)
     plan = replace(plan, seconds={"procure": procure_s, **plan.seconds})
     return Planned(wanted=wanted, grid=grid, snapshot=snapshot, plan=plan)
+
+
+def take_snapshot(wanted: WorkflowSet, grid: Grid, seed: int) -> Snapshot:
+    """What the sites offer for a set, frozen."""
+    slots = offer_slots(grid.catalog, grid.known, _request(wanted))
+    return Snapshot(wanted=wanted, slots=slots, links=grid.catalog.links, seed=seed)
 
 
 def _request(wanted: WorkflowSet) -> OfferRequest:

@@ -82,6 +82,19 @@ AsStated = Annotated[
         help="Take boot times and rates as the sites file states them, not as earlier runs saw them.",
     ),
 ]
+Policy = Annotated[
+    str,
+    typer.Option(
+        "--policy",
+        help="How to plan: vgrads, cloud-first, cost-first, no-replication, heft or cloud-only.",
+    ),
+]
+Rule = Annotated[
+    str,
+    typer.Option(
+        "--probability", help="How to reckon the promise: joint, or by the paper's rule (paper)."
+    ),
+]
 Gantt = Annotated[
     Path | None,
     typer.Option("--gantt", metavar="FILE.html", help="Write the Gantt chart, a page of its own."),

@@ -12,7 +12,7 @@ from rich.table import Table
 from drivers.api import SlotState
 from execmgr.states import CopyEnded, Event, RunState, SlotNews
 from kernel.units import format_duration, format_usd
-from planner.plan import Plan
+from planner.plan import Plan, Relaxation
 from portal.operations import Outcome, Planned
 
 _PIPED_WIDTH = 160
@@ -44,6 +44,14 @@ def print_plan(out: Console, plan: Plan) -> None:
             f"{phase.probability_before:.3f} → {phase.probability_after:.3f}  ({phase.seconds * 1000:.0f} ms)"
         )
     out.print(promise_sentence(plan), style="bold" if plan.feasible else "bold red")
+
+
+def relaxation_text(found: Relaxation) -> str:
+    """A change that would do, in words."""
+    amount = (
+        format_duration(found.amount) if found.unit == "s" else f"{found.amount:g} {found.unit}"
+    )
+    return f"{found.change} (by {amount}; promise {found.probability:.3f}, {format_usd(found.cost_usd)})"
 
 
 def promise_sentence(plan: Plan) -> str:

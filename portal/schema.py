@@ -47,10 +47,15 @@ def plan_json(plan: Plan) -> Json:
             }
             for phase in plan.phases
         ],
+        "policy": plan.policy,
+        "relaxations": [asdict(r) for r in plan.relaxations],
         "slots": [_use_json(use) for use in plan.uses],
         "placements": [_placement_json(p) for p in plan.placements],
+        "reasons": [
+            {"workflow": key[0], "task": key[1], "copy": key[2], **why} for key, why in plan.reasons.items()
+        ],
         "seconds": dict(plan.seconds),
-    }
+    }  # fmt: skip
 
 
 def _use_json(use: SlotUse) -> Json:

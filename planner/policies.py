@@ -1,0 +1,99 @@
+"""Ways of planning by name: which phases, in which order, by which rule of probability."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kernel.errors import InputError
+from planner.coarse import LARGE, coarse_pipeline
+from planner.draft import Draft, PaperDraft
+from planner.heft import place_heft
+from planner.mapping import place_workflow
+from planner.phases import (
+    PIPELINE,
+    Pipeline,
+    Steps,
+    additional,
+    cloud,
+    cloud_for_minimum,
+    free_slots,
+    minimal,
+    more_workflows,
+    trade_off,
+)
+from planner.snapshot import Snapshot
+
+MakePipeline = Callable[[Draft], Pipeline]
+
+
+def _vgrads(draft: Draft) -> Pipeline:
+    """The four phases, task by task; workflow by workflow where there are very many tasks."""
+    tasks = sum(len(workflow.tasks) for workflow in draft.snapshot.wanted.workflows)
+    return coarse_pipeline(draft) if tasks > LARGE else PIPELINE
+
+
+def _heft(draft: Draft) -> Steps:
+    """Every workflow by HEFT, the shortest first, on slots that cost nothing."""
+    placed = [n for n in draft.snapshot.by_length if place_heft(draft, n, free_slots(draft))]
+    return [{"workflows": len(placed), "promise": draft.promise}]
+
+
+def _cloud_only(draft: Draft) -> Steps:
+    """Every workflow needed, on paid slots alone, within the budget."""
+    paid = tuple(slot for slot in draft.snapshot.slots if slot.paid)
+    budget = draft.snapshot.wanted.budget_usd
+    for name in draft.snapshot.by_length:
+        if len(draft.done) >= draft.snapshot.wanted.needed:
+            break
+        mark = draft.mark()
+        if place_workflow(draft, name, paid) and budget is not None and draft.cost_usd > budget:
+            draft.back_to(mark)
+            break
+    return [{"workflows": len(draft.done), "promise": draft.promise}]
+
+
+POLICIES: dict[str, tuple[str, MakePipeline]] = {
+    "vgrads": ("the four phases; sets of very many tasks whole workflows at a time", _vgrads),
+    "cloud-first": (
+        "paid slots until the promise is as asked, then what costs nothing",
+        lambda _: (
+            ("cloud", cloud), ("minimal", minimal), ("trade-off", trade_off), ("additional", additional),
+        ),
+    ),
+    "cost-first": (
+        "money only where the minimum cannot be placed without",
+        lambda _: (
+            ("minimal", minimal), ("trade-off", trade_off), ("additional", additional), ("cloud", cloud_for_minimum),
+        ),
+    ),
+    "no-replication": (
+        "no copies: further workflows are the only reserve",
+        lambda _: (("minimal", minimal), ("additional", more_workflows), ("cloud", cloud_for_minimum)),
+    ),
+    "heft": ("HEFT onto the earliest slots, blind to probabilities", lambda _: (("heft", _heft),)),
+    "cloud-only": ("paid slots alone", lambda _: (("cloud", _cloud_only),)),
+}  # fmt: skip
+RULES = ("joint", "paper")
+
+
+def make_pipeline(name: str) -> MakePipeline:
+    """A policy by name."""
+    if name not in POLICIES:
+        raise InputError(
+            f"no policy '{name}'", where="--policy", fix=f"one of {', '.join(POLICIES)}"
+        )
+    return POLICIES[name][1]
+
+
+def check_rule(rule: str) -> None:
+    """InputError for an unknown rule of probability."""
+    if rule not in RULES:
+        raise InputError(
+            f"no rule '{rule}'", where="--probability", fix=f"one of {', '.join(RULES)}"
+        )
+
+
+def make_draft(snapshot: Snapshot, rule: str) -> Draft:
+    """An empty plan that reckons by a rule of probability."""
+    check_rule(rule)
+    return PaperDraft(snapshot) if rule == "paper" else Draft(snapshot)
