@@ -1,30 +1,59 @@
-"""Tasks in virtual time: each takes what it was planned to take."""
+"""Tasks in virtual time: each takes what it was planned to take, give or take, and may fail."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
 
 from execmgr.engine import TaskOrder
 from execmgr.states import CopyEnded
 from kernel.clock import Clock
 from kernel.events import EventQueue
+from kernel.streams import stream
 from planner.snapshot import CopyKey
+
+
+@dataclass(frozen=True, kw_only=True)
+class Luck:
+    """What is drawn for each task: its run time around ``1 / padding`` of the plan's, and whether it fails.
+
+    ``failures``: slot → P(a task fails there). Equal copies of a task run equally long.
+    """
+
+    seed: int = 0
+    spread: float = 0.0
+    padding: float = 1.0
+    failures: Mapping[str, float] = field(default_factory=dict)
+
+    def runs(self, order: TaskOrder) -> tuple[float, bool]:
+        """Seconds that a copy runs, and whether it succeeds."""
+        seconds = order.runtime_s
+        if self.spread > 0:
+            z = stream(self.seed, "run time", *order.key[:2]).standard_normal()
+            seconds = seconds / self.padding * float(np.exp(self.spread * z))
+        failure = self.failures.get(order.slot, 0.0)
+        draws = stream(self.seed, "task", *map(str, order.key)) if failure > 0 else None
+        if draws is None or draws.random() >= failure:
+            return seconds, True
+        return seconds * float(draws.random()), False
 
 
 class SimulatedEngine:
     """Ends copies after their run time on the injected clock."""
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._due: EventQueue[CopyKey] = EventQueue()
+    def __init__(self, clock: Clock, luck: Luck | None = None) -> None:
+        self._clock, self._luck = clock, luck or Luck()
+        self._due: EventQueue[tuple[CopyKey, bool]] = EventQueue()
         self._tickets: dict[CopyKey, int] = {}
 
     def start(self, orders: Sequence[TaskOrder]) -> None:
         for order in orders:
-            self._tickets[order.key] = self._due.push(
-                self._clock.now() + order.runtime_s, order.key
-            )
+            seconds, works = self._luck.runs(order)
+            due = (order.key, works)
+            self._tickets[order.key] = self._due.push(self._clock.now() + seconds, due)
 
     def cancel(self, key: CopyKey) -> None:
         ticket = self._tickets.pop(key, None)
@@ -33,8 +62,8 @@ class SimulatedEngine:
 
     def poll(self) -> list[CopyEnded]:
         ended = [
-            CopyEnded(at_s=at_s, key=key, ok=True)
-            for at_s, key in self._due.pop_until(self._clock.now())
+            CopyEnded(at_s=at_s, key=key, ok=works, reason="" if works else "the task failed")
+            for at_s, (key, works) in self._due.pop_until(self._clock.now())
         ]
         for event in ended:
             self._tickets.pop(event.key, None)

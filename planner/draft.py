@@ -80,7 +80,7 @@ class Draft:
         fate = self.scenarios.alive(
             slot, min(p.start_s for p in placements), max(p.end_s for p in placements)
         )
-        if name in self.copies:
+        if name in self.copies or self.snapshot.failure(slot) > 0:
             for placement in placements:
                 self.place(placement)
         elif self.scenarios.share(fate) > 0:

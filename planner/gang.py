@@ -53,7 +53,8 @@ class Gangs:
     def _fit(self, name: str, slot: Slot) -> list[Placement]:
         """All tasks in their order at their earliest, from where the slot is sure; empty if too late."""
         workflow = self.draft.snapshot.workflow_by_name[name]
-        if workflow.width > slot.procs or not slot.curve.milestones:
+        whole = all(slot.holds(t.procs, t.memory_mib) for t in workflow.tasks.values())
+        if not whole or not slot.curve.milestones:
             return []
         calendar, limit_s = self.draft.calendars[slot.id], self.draft.snapshot.wanted.deadline_s
         copy = len(next(iter(self.draft.copies.get(name, {"": ()}).values())))
@@ -63,7 +64,7 @@ class Gangs:
             for task_id in self._order(name):
                 task = workflow.tasks[task_id]
                 ready_s = max([begin_s, *(ends[parent] for parent in task.parents)])
-                length_s = task.runtime_s / slot.speed
+                length_s = self.draft.snapshot.duration_s(task, slot)
                 start_s = calendar.earliest_fit(ready_s, length_s, task.procs, limit_s)
                 if start_s is None:
                     break

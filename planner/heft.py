@@ -77,6 +77,8 @@ def _earliest(
     arrivals: dict[str, float] = {}  # by site: slots of one site see the data at once
     best: Placement | None = None
     for slot in slots:
+        if not slot.holds(task.procs, task.memory_mib):
+            continue
         if slot.site not in arrivals:
             arrivals[slot.site] = max(
                 (
@@ -86,7 +88,7 @@ def _earliest(
                 ),
                 default=0.0,
             )
-        length_s = task.runtime_s / slot.speed
+        length_s = snapshot.duration_s(task, slot)
         ready_s = max(begins[slot.id], arrivals[slot.site])
         if best is not None and ready_s + length_s >= best.end_s:
             continue

@@ -36,12 +36,16 @@ def candidates(
     for slot in slots:
         calendar = draft.calendars[slot.id]
         twin = (slot.site, slot.procs, slot.curve)
-        if slot.id in taken or task.procs > slot.procs or (calendar.empty and twin in tried):
+        if (
+            slot.id in taken
+            or not slot.holds(task.procs, task.memory_mib)
+            or (calendar.empty and twin in tried)
+        ):
             continue
         if calendar.empty:
             tried.add(twin)  # its empty twins would give the same answers
         ready_s = _ready(draft, key, slot.site)
-        duration_s = task.runtime_s / slot.speed
+        duration_s = draft.snapshot.duration_s(task, slot)
         for start_s in _starts(draft, slot, ready_s, duration_s, task.procs, latest_end_s):
             placement = Placement(
                 workflow=workflow, task=task_id, copy=copy, slot=slot.id,

@@ -37,11 +37,15 @@ class Placement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promise:
-    """Probability that at least the needed number of workflows is done by the deadline."""
+    """Probability that at least the needed number of workflows is done by the deadline.
+
+    ``cautious`` counts as lost whatever is not ready at its planned instant: the phases reckon so.
+    """
 
     probability: float
     standard_error: float
     by_workflow: Mapping[str, float]
+    cautious: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,10 +146,12 @@ def _bounds(plan: Plan, snapshot: Snapshot) -> list[str]:
     found = []
     for p in plan.placements:
         slot, task = snapshot.slot_by_id[p.slot], snapshot.task(p.task_key)
+        if not slot.holds(task.procs, task.memory_mib):
+            found.append(f"{p.key} does not fit into the nodes of its slot")
         if p.start_s < -_TOLERANCE_S or p.end_s > min(slot.end_s, plan.deadline_s) + _TOLERANCE_S:
             found.append(f"{p.key} runs {p.start_s}–{p.end_s}, beyond its slot or the deadline")
         if (
-            abs(p.end_s - p.start_s - task.runtime_s / slot.speed) > _TOLERANCE_S
+            abs(p.end_s - p.start_s - snapshot.duration_s(task, slot)) > _TOLERANCE_S
             or p.procs != task.procs
         ):
             found.append(f"{p.key} is planned for another run time or width than its task has")

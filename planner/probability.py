@@ -15,8 +15,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from kernel.streams import stream
 from planner.plan import Placement
-from planner.snapshot import Snapshot
+from planner.snapshot import CopyKey, Snapshot
 from vgrid.fate import slot_fate
 from vgrid.slot import Slot
 from workflows.dag import Workflow
@@ -47,6 +48,11 @@ class Scenarios:
                 self._alive.clear()
             self._alive[key] = found
         return found
+
+    def task_works(self, key: CopyKey, failure: float) -> Bits:
+        """Scenarios in which a copy does not fail by itself."""
+        draws = stream(self.snapshot.seed, "task", *map(str, key))
+        return np.packbits(draws.random(self.count) >= failure)
 
     def chance(self, slot: Slot, start_s: float, end_s: float) -> float:
         """P(ready by ``start_s``, not broken before ``end_s``), not remembered."""
@@ -98,7 +104,9 @@ class WorkflowOutcome:
         """Scenarios in which this copy succeeds, given the copies of its parents."""
         slot = self._scenarios.snapshot.slot_by_id[placement.slot]
         alive = self._scenarios.alive(slot, placement.start_s, placement.end_s)
-        return alive & self.inputs(placement.task, slot.site, placement.start_s)
+        whole = alive & self.inputs(placement.task, slot.site, placement.start_s)
+        failure = self._scenarios.snapshot.failure(slot)
+        return whole & self._scenarios.task_works(placement.key, failure) if failure > 0 else whole
 
     def task_done(self, task_id: str) -> Bits:
         """Scenarios in which some copy of the task succeeds."""

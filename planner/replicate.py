@@ -56,7 +56,7 @@ def add_twin_workflow(draft: Draft, name: str, slots: tuple[Slot, ...]) -> bool:
     """A second copy of every task of a workflow, parents first, each in a slot without its twin."""
     workflow = draft.snapshot.workflow_by_name[name]
     mark, before = draft.mark(), draft.scenarios.share(draft.done[name])
-    rests = _rests_s(workflow)
+    rests = _rests_s(workflow, draft.snapshot.padding)
     for task_id in workflow.order:
         limit = draft.snapshot.wanted.deadline_s - rests[task_id]
         options = [o for o in candidates(draft, (name, task_id), slots, limit) if o.probability > 0]
@@ -74,10 +74,12 @@ def add_twin_workflow(draft: Draft, name: str, slots: tuple[Slot, ...]) -> bool:
     return True
 
 
-def _rests_s(workflow: Workflow) -> dict[str, float]:
+def _rests_s(workflow: Workflow, padding: float) -> dict[str, float]:
     """For each task the longest chain of run times below it, at the first copies' speed."""
     rests: dict[str, float] = {}
     for task_id in reversed(workflow.order):
-        chains = (workflow.tasks[c].runtime_s + rests[c] for c in workflow.children[task_id])
+        chains = (
+            workflow.tasks[c].runtime_s * padding + rests[c] for c in workflow.children[task_id]
+        )
         rests[task_id] = max(chains, default=0.0)
     return rests

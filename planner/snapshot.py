@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,6 +12,8 @@ from vgrid.slot import Slot
 from workflows.dag import Task, Workflow
 from workflows.sets import WorkflowSet
 
+_OVERRUN = 0.01
+_OVERRUN_Z = 2.3263478740408408  # its quantile of the normal distribution
 TaskKey = tuple[str, str]
 """(workflow, task)"""
 CopyKey = tuple[str, str, int]
@@ -49,6 +52,20 @@ class Snapshot:
     def task(self, key: TaskKey) -> Task:
         """The task behind a key."""
         return self.workflow_by_name[key[0]].tasks[key[1]]
+
+    @cached_property
+    def padding(self) -> float:
+        """Factor on run times so that a task overruns its place in one case of a hundred."""
+        return math.exp(_OVERRUN_Z * self.wanted.runtime_spread)
+
+    def duration_s(self, task: Task, slot: Slot) -> float:
+        """Time that a task is given in a slot."""
+        return task.runtime_s * self.padding / slot.speed
+
+    def failure(self, slot: Slot) -> float:
+        """P(a task fails in a slot that lives): by itself, or because it overruns its place."""
+        overrun = _OVERRUN if self.wanted.runtime_spread > 0 else 0.0
+        return 1.0 - (1.0 - slot.task_failure) * (1.0 - overrun)
 
     def transfer_s(
         self, workflow: Workflow, parent: str, child: str, sites: tuple[str, str]

@@ -186,7 +186,13 @@ def run_plan(
     )
     surroundings = Surroundings(
         drivers=make_drivers(grid.catalog, names, clock, around),
-        engine=make_engine(simulated, clock, options.folder, Path(planned.wanted.directory)),
+        engine=make_engine(
+            simulated,
+            clock,
+            (options.folder, Path(planned.wanted.directory)),
+            (plan, planned.snapshot),
+            options.seed,
+        ),
         clock=clock,
         journal=journal,
     )

@@ -31,6 +31,7 @@ def plan_json(plan: Plan) -> Json:
         "promise": {
             "probability": plan.promise.probability,
             "standard_error": plan.promise.standard_error,
+            "cautious": plan.promise.cautious,
             "asked": plan.asked_probability,
             "as_asked": plan.kept_as_asked,
             "by_workflow": dict(plan.promise.by_workflow),

@@ -12,10 +12,12 @@ from drivers.local import LocalDriver
 from drivers.simulated import SimulatedBatch, SimulatedCloud, SiteBehaviour
 from execmgr.engine import Engine
 from execmgr.process_engine import ProcessEngine
-from execmgr.simulated_engine import SimulatedEngine
+from execmgr.simulated_engine import Luck, SimulatedEngine
 from kernel.clock import Clock, SimClock, WallClock
 from kernel.errors import InputError
 from kernel.streams import stream
+from planner.plan import Plan
+from planner.snapshot import Snapshot
 from simulator.cloud import CloudRegion
 from simulator.cluster import BatchCluster
 from simulator.load import Nodes, draw_outages, load_background
@@ -109,6 +111,19 @@ def _nodes(site: Site) -> Nodes:
     return Nodes(count=count, cores=cores, mtbf_s=site.node_mtbf_s, repair_s=site.node_repair_s)
 
 
-def make_engine(simulated: bool, clock: Clock, folder: Path, set_folder: Path) -> Engine:
-    """Virtual tasks at simulated sites, processes of this machine otherwise."""
-    return SimulatedEngine(clock) if simulated else ProcessEngine(clock, folder, set_folder)
+def make_engine(
+    simulated: bool,
+    clock: Clock,
+    folders: tuple[Path, Path],
+    planned: tuple[Plan, Snapshot],
+    seed: int,
+) -> Engine:
+    """Virtual tasks at simulated sites, processes of this machine otherwise (run folder, set folder)."""
+    if not simulated:
+        return ProcessEngine(clock, *folders)
+    plan, snapshot = planned
+    luck = Luck(
+        seed=seed, spread=snapshot.wanted.runtime_spread, padding=snapshot.padding,
+        failures={use.slot.id: use.slot.task_failure for use in plan.uses},
+    )  # fmt: skip
+    return SimulatedEngine(clock, luck)

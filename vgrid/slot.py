@@ -87,6 +87,16 @@ class Slot:
     nodes: int = 1
     node_type: str = ""
     memory_mib: float | None = None
+    task_failure: float = 0.0
+
+    def holds(self, procs: int, memory_mib: float) -> bool:
+        """True where a task of this width and memory fits; memory that nobody stated suffices."""
+        if procs > self.procs:
+            return False
+        if self.memory_mib is None or memory_mib <= 0:
+            return True
+        nodes = -(-procs * self.nodes // self.procs)  # that its processors are spread over
+        return memory_mib <= self.memory_mib * nodes
 
     @property
     def paid(self) -> bool:

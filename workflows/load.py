@@ -11,10 +11,12 @@ from workflows.dag import Workflow
 from workflows.dagman import read_dagman
 from workflows.dax import read_dax
 from workflows.makeflow import read_makeflow
+from workflows.pegasus import read_pegasus
 from workflows.runtimes import Runtimes
 from workflows.wfformat import parse_json, read_wfformat
 
 _DAGMAN = re.compile(r"^\s*JOB\s+\S+\s+\S+", re.IGNORECASE | re.MULTILINE)
+_PEGASUS = re.compile(r"^(x-pegasus|pegasus)\s*:", re.MULTILINE)
 _MAKEFLOW = re.compile(r"^[^\s#=][^=\n]*:[^\n]*\n[ \t]+\S", re.MULTILINE)
 
 
@@ -32,10 +34,14 @@ def load_workflow(path: Path, runtimes: Runtimes | None = None) -> Workflow:
         return read_wfformat(parse_json(text, where), where)
     if start == "<":
         return read_dax(text, where)
+    if _PEGASUS.search(text):
+        return read_pegasus(text, where, runtimes or {})
     if _DAGMAN.search(text):
         return read_dagman(text, where, runtimes or {})
     if _MAKEFLOW.search(text):
         return read_makeflow(text, where, runtimes or {})
     raise InputError(
-        "unknown workflow format", where=where, fix="known: WfFormat, DAX, DAGMan, Makeflow"
+        "unknown workflow format",
+        where=where,
+        fix="known: WfFormat, DAX, Pegasus 5, DAGMan, Makeflow",
     )

@@ -64,6 +64,7 @@ class SetDocument(Document):
     fraction: str | float | None = None
     at_least: Annotated[int, Field(ge=1)] | None = None
     probability: float = 0.9
+    runtime_spread: Annotated[float, Field(ge=0, le=2)] = 0.0
     budget_usd: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     workflows: Annotated[tuple[WorkflowDocument, ...], Field(min_length=1)]
     sites: str | None = None
@@ -89,13 +90,18 @@ class SetDocument(Document):
 
 @dataclass(frozen=True, kw_only=True)
 class WorkflowSet:
-    """What was asked for: at least ``needed`` of ``workflows`` done ``deadline_s`` from submission."""
+    """What was asked for: at least ``needed`` of ``workflows`` done ``deadline_s`` from submission.
+
+    ``runtime_spread`` is the standard deviation of the logarithm of run times: what is written with a
+    task is their median.
+    """
 
     name: str
     workflows: tuple[Workflow, ...]
     deadline_s: float
     needed: int
     probability: float = 0.9
+    runtime_spread: float = 0.0
     budget_usd: float | None = None
     directory: str = "."
 
@@ -138,7 +144,7 @@ def build_set(
     needed = _needed(document, len(workflows), where)
     return WorkflowSet(
         name=document.name, workflows=workflows, deadline_s=_deadline(document.deadline, now, where), needed=needed,
-        probability=document.probability, budget_usd=document.budget_usd, directory=directory,
+        probability=document.probability, runtime_spread=document.runtime_spread, budget_usd=document.budget_usd, directory=directory,
     )  # fmt: skip
 
 
