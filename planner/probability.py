@@ -149,10 +149,18 @@ def standard_error(probability: float, count: int) -> float:
 def paper_probability(
     workflow: Workflow, placements: Iterable[Placement], slots: Mapping[str, Slot]
 ) -> float:
-    """The paper's own rule, for comparison: products over independent slots, minima within one.
+    """How sure a workflow is by the paper's own rule: as its least sure tail."""
+    sure = paper_sureness(workflow, placements, slots)
+    return min(sure[task_id] for task_id in workflow.order if not workflow.children[task_id])
+
+
+def paper_sureness(
+    workflow: Workflow, placements: Iterable[Placement], slots: Mapping[str, Slot]
+) -> dict[str, float]:
+    """Task → how sure by the paper's rule: products over independent slots, minima within one.
 
     A copy is as sure as the weakest parent in its own slot (as the slot, if none is there), times
-    all parents in other slots; a task as one of its copies; a workflow as its least sure tail.
+    all parents in other slots; a task as one of its copies.
     """
     copies: dict[str, list[Placement]] = {}
     for p in placements:
@@ -168,7 +176,7 @@ def paper_probability(
             there[task_id, p.slot] = min(near, default=own) * float(np.prod(far))
         misses = [1.0 - there[task_id, p.slot] for p in copies.get(task_id, ())]
         sure[task_id] = 1.0 - float(np.prod(misses))
-    return min(sure[task_id] for task_id in workflow.order if not workflow.children[task_id])
+    return sure
 
 
 def at_least(chances: Iterable[float], needed: int) -> float:

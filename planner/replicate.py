@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from planner.draft import Draft
 from planner.mapping import candidates
 from planner.plan import Placement
+from planner.probability import paper_sureness
 from planner.snapshot import TaskKey
 from vgrid.slot import Slot
 from workflows.dag import Workflow
@@ -38,6 +39,58 @@ def add_copy(draft: Draft, key: TaskKey, slots: Iterable[Slot]) -> Placement | N
     draft.note(best[2], "copy that helps its task most", numbers)
     draft.settle(key[0])
     return best[2]
+
+
+Measure = Callable[[Draft, TaskKey, Sequence[Placement]], float]
+"""How sure a task is with these further copies."""
+
+
+def raise_task(
+    draft: Draft, key: TaskKey, desired: float, slots: Sequence[Slot], measure: Measure
+) -> list[Placement] | None:
+    """Copy one task until it is as sure as desired (SC'09 §3.2.3), each copy where it helps most.
+
+    The copies, all within the task's window, or None, with nothing changed, where the slots do not
+    suffice.
+    """
+    mark = draft.mark()
+    while measure(draft, key, ()) < desired - 1e-9:
+        best = _surest(draft, key, slots, measure)
+        if best is None:
+            draft.back_to(mark)
+            return None
+        draft.place(best)
+        draft.settle(key[0])
+    return draft.since(mark)
+
+
+def _surest(
+    draft: Draft, key: TaskKey, slots: Sequence[Slot], measure: Measure
+) -> Placement | None:
+    """The copy that raises the task most; None if none does."""
+    best: tuple[float, Placement | None] = (measure(draft, key, ()), None)
+    for slot in slots:
+        for option in candidates(draft, key, [slot], _window_end(draft, key, slot.site)):
+            after = measure(draft, key, (option.placement,))
+            if after > best[0] + 1e-9:
+                best = (after, option.placement)
+    return best[1]
+
+
+def alone(draft: Draft, key: TaskKey, more: Sequence[Placement] = ()) -> float:
+    """P(some copy's slot is there for it), whatever becomes of its parents."""
+    bits = draft.scenarios.none
+    for p in (*draft.copies[key[0]][key[1]], *more):
+        slot = draft.snapshot.slot_by_id[p.slot]
+        bits = bits | draft.scenarios.alive(slot, p.start_s, p.end_s)
+    return draft.scenarios.share(bits)
+
+
+def by_paper(draft: Draft, key: TaskKey, more: Sequence[Placement] = ()) -> float:
+    """The paper's rule: products over parents in other slots, minima within one."""
+    placements = [p for copies in draft.copies[key[0]].values() for p in copies]
+    workflow = draft.snapshot.workflow_by_name[key[0]]
+    return paper_sureness(workflow, [*placements, *more], draft.snapshot.slot_by_id)[key[1]]
 
 
 def _window_end(draft: Draft, key: TaskKey, site: str) -> float:

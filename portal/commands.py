@@ -171,6 +171,29 @@ def status(
     answer_with(as_json, {"runs": rows}, lambda: jobs.print_runs(make_console(), rows))
 
 
+@app.command(
+    epilog="Example: `vgrads study replication --trials 25 --json`; `vgrads study varq --help`",
+    context_settings={
+        "allow_extra_args": True,
+        "ignore_unknown_options": True,
+        "help_option_names": [],
+    },
+)
+def study(
+    context: typer.Context,
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME", help="Which study; its own options follow.", show_default=False
+        ),
+    ] = "--help",
+) -> None:
+    """Does it hold? Replays and experiments: replication, varq."""
+    from portal import jobs
+
+    jobs.run_study(name, context.args)
+
+
 @app.command(epilog="Example: `vgrads serve --port 8080`")
 def serve(
     host: Annotated[

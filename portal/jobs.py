@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -110,6 +111,22 @@ def explain_task(plan: str, task: str) -> dict[str, Any]:
     if "placements" not in document or "slots" not in document:
         raise InputError("is no plan; write one with 'vgrads plan SET --json'", where=plan)
     return explain(document, task)
+
+
+def run_study(name: str, arguments: Sequence[str]) -> None:
+    """Hand over to a study that is installed under a name; without one, or with a wrong one, list them."""
+    known = {point.name: point for point in entry_points(group="vgrads.studies")}
+    if name in ("--help", "-h"):
+        console().print(
+            f"vgrads study NAME [options]; studies: {', '.join(sorted(known))}. Each has --help.",
+            highlight=False,
+        )
+        return
+    if name not in known:
+        raise InputError(
+            f"no study '{name}'", where="NAME", fix=f"one of {', '.join(sorted(known))}"
+        )
+    known[name].load()(list(arguments))
 
 
 def parse_speed(text: str) -> float | None:

@@ -11,16 +11,17 @@ Three ways of choosing the instant of submission are compared:
 - ``moving``: from futures too, looked at again as time passes, and the submission moves with them.
 
 Kept: the job is running at T and has its whole wall time left. Idle: processor time held before T.
-Run: ``python -m studies.varq_promises LOG.swf.gz… --picture docs/varq.svg``.
+Run: ``vgrads study varq LOG.swf.gz… --picture docs/varq.svg``.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
 
@@ -195,16 +196,21 @@ def draw(outcomes: Sequence[Outcome], path: Path) -> None:
     figure.savefig(path, metadata={"Date": None})
 
 
-def main() -> None:
-    parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = ArgumentParser(
+        prog="vgrads study varq", description=__doc__, formatter_class=RawDescriptionHelpFormatter
+    )
     parser.add_argument("logs", nargs="+", type=Path)
     parser.add_argument("--count", type=int, default=400, help="questions to each log and level")
     parser.add_argument("--picture", type=Path, help="where the reliability diagrams go (SVG)")
-    chosen = parser.parse_args()
+    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    chosen = parser.parse_args(arguments)
     outcomes = study(chosen.logs, chosen.count)
     if chosen.picture:
         draw(outcomes, chosen.picture)
-    sys.stdout.write(table(outcomes) + "\n")
+    rows = [asdict(o) | {"share": o.share, "interval": o.interval} for o in outcomes]
+    text = json.dumps({"rows": rows}) if chosen.json else table(outcomes)
+    sys.stdout.write(text + "\n")
 
 
 if __name__ == "__main__":
