@@ -23,6 +23,7 @@ Ints = NDArray[np.int64]
 _DAY_S = 86_400.0
 _LIKE = 1.25  # requests within this factor are alike
 _RECORD = 50  # surprises that are needed before they correct anything
+_NEAR = 200  # of the record, those most like the job in question
 _ENOUGH = 60  # run times that a draw chooses among, at least
 
 
@@ -70,7 +71,7 @@ class Lookahead:
     procs: int
     state: QueueState
     memory: LoadMemory
-    record: Floats = field(default_factory=lambda: np.empty(0))
+    record: Floats = field(default_factory=lambda: np.empty((0, 2)))
     scenarios: int = 200
     seed: int = 0
     policy: str = "easy"
@@ -92,16 +93,20 @@ class Lookahead:
     def chance(self, procs: int, walltime_s: float, submit_in_s: float, by_s: float) -> float:
         """P(it has started by ``by_s``): the share of futures, corrected by the record.
 
-        The record holds, of earlier jobs, the shares of futures that started before they really did
-        (:func:`surprise`), ascending. Among n of them, k below the share promise k / (n + 1):
-        distributional conformal prediction (Chernozhukov, Wüthrich, Zhu 2021, doi:10.1073/pnas.2107794118).
+        The record has a row for each of some earlier jobs: its processors, and the share of its futures
+        that started before it really did (:func:`surprise`). Among the n most like this one, k below
+        the share promise k / (n + 1): distributional conformal prediction (Chernozhukov, Wüthrich, Zhu
+        2021, doi:10.1073/pnas.2107794118), localised by width.
         """
         share = float(
             (self.starts(procs, walltime_s, submit_in_s, by_s) <= by_s).sum() / (self.scenarios + 1)
         )
         if len(self.record) < _RECORD:
             return share
-        return float(np.searchsorted(self.record, share, side="left") / (len(self.record) + 1))
+        newest = self.record[::-1]
+        distance = np.abs(np.log2(newest[:, 0] / max(1, procs)))
+        near = newest[np.argsort(distance, kind="stable")[:_NEAR], 1]
+        return float(np.count_nonzero(near < share) / (len(near) + 1))
 
 
 def surprise(starts_s: Floats, started_s: float) -> float:

@@ -80,9 +80,8 @@ def trial(
     """
     acquire, up = levels
     for attempt in range(100):
-        draws = stream(
-            seed, "replication", acquire, up, attempt
-        )  # the same charts for all increments
+        chart = f"{acquire} {up} {attempt}"  # the same charts for all increments
+        draws = stream(seed, "replication", chart)
         wanted = WorkflowSet(name="study", workflows=(workflow,), deadline_s=_DEADLINE_S, needed=1)
         slots = random_chart(acquire, up, draws)
         draft = Draft(Snapshot(wanted=wanted, slots=slots, seed=seed, scenarios=4096))

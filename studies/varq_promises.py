@@ -42,7 +42,7 @@ from vgrid.varq import Reservation
 POLICIES = ("none", "once", "ahead", "moving")
 LEVELS = (0.5, 0.75, 0.9, 0.95)
 _WARM_UP = 0.15  # share of the log that passes before the first question
-_TESTED = 2_000  # jobs of others that are foretold
+_TESTED = 3_000  # jobs of others that are foretold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +57,7 @@ class Outcome:
     kept: int
     idle_node_hours: float
     others_wait_s: float
+    idle_of: tuple[tuple[int, float], ...] = ()  # question → idle node-hours, of promises made
 
     @property
     def share(self) -> float:
@@ -112,6 +113,7 @@ def replay(
         history=log.name, policy=policy, probability=probability, asked=len(made) + refused, refused=refused,
         kept=sum(asked.kept for asked in made), idle_node_hours=sum(asked.idle_s for asked in made) / 3600,
         others_wait_s=float(np.mean(stage.waits_s)),
+        idle_of=tuple((number - first, asked.idle_s / 3600) for number, asked in stage.asked.items()),
     )  # fmt: skip
 
 
@@ -153,20 +155,28 @@ def study(paths: Sequence[Path], count: int) -> list[Outcome]:
     return sorted(outcomes, key=lambda o: (o.history, o.probability, POLICIES.index(o.policy)))
 
 
+def against(one: Outcome, other: Outcome) -> str:
+    """Idle node-hours of the promises that both made, as a ratio; with how many there are."""
+    mine, theirs = dict(one.idle_of), dict(other.idle_of)
+    both = mine.keys() & theirs.keys()
+    total = sum(theirs[number] for number in both)
+    return f"{sum(mine[number] for number in both) / total:.2f} ({len(both)})" if total > 0 else "–"
+
+
 def table(outcomes: Sequence[Outcome]) -> str:
     """The study as a Markdown table."""
     base = {o.history: o.others_wait_s for o in outcomes if o.policy == "none"}
     peers = {(o.history, o.probability, o.policy): o for o in outcomes}
-    lines = ["| log | P | policy | refused | running at T (95 % interval) | idle node-hours a reservation | of `once` | of `ahead` | others' mean wait |",
+    lines = ["| log | P | policy | refused | running at T (95 % interval) | idle node-hours a reservation | against `once`, same questions | against `ahead` | others' mean wait |",
              "| --- | --: | --- | --: | --: | --: | --: | --: | --: |"]  # fmt: skip
     for o in outcomes:
         if o.policy == "none":
             continue
         low, high = o.interval
-        shares = [o.idle / max(1e-9, peers[o.history, o.probability, peer].idle) for peer in POLICIES[1:3]]  # fmt: skip
+        shares = [against(o, peers[o.history, o.probability, peer]) for peer in POLICIES[1:3]]  # fmt: skip
         lines.append(
             f"| {o.history} | {o.probability} | {o.policy} | {o.refused} of {o.asked} | {o.share:.3f} ({low:.3f}–{high:.3f}) | "
-            f"{o.idle:,.1f} | {shares[0]:.2f} | {shares[1]:.2f} | {o.others_wait_s / base[o.history] - 1:+.1%} |"
+            f"{o.idle:,.1f} | {shares[0]} | {shares[1]} | {o.others_wait_s / base[o.history] - 1:+.1%} |"
         )
     return "\n".join(lines)
 
@@ -208,7 +218,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     outcomes = study(chosen.logs, chosen.count)
     if chosen.picture:
         draw(outcomes, chosen.picture)
-    rows = [asdict(o) | {"share": o.share, "interval": o.interval} for o in outcomes]
+    rows = [
+        {k: v for k, v in asdict(o).items() if k != "idle_of"}
+        | {"share": o.share, "interval": o.interval}
+        for o in outcomes
+    ]
     text = json.dumps({"rows": rows}) if chosen.json else table(outcomes)
     sys.stdout.write(text + "\n")
 

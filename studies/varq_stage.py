@@ -19,7 +19,7 @@ _MEMORY = 20_000  # jobs that futures are drawn from
 _STEP_S = 60.0
 _GATHER_S = 21_600.0
 _HORIZON_S = 3 * 86_400.0  # how far futures are followed to see how far off they were
-_RECORD = 300  # newest of them that correct the next
+_RECORD = 600  # newest of them that correct the next
 
 
 @dataclass(slots=True)
@@ -57,8 +57,8 @@ class Stage:
     started: dict[str, tuple[float, float]] = field(default_factory=dict)
     requests: dict[int, float] = field(default_factory=dict)
     memory: tuple[float, LoadMemory] | None = None
-    foretold: dict[int, np.ndarray] = field(default_factory=dict)
-    record: list[float] = field(default_factory=list)
+    foretold: dict[int, tuple[int, np.ndarray]] = field(default_factory=dict)
+    record: list[tuple[int, float]] = field(default_factory=list)
     open: list[Asked] = field(default_factory=list)
     allowed: float = 0.5
 
@@ -81,7 +81,8 @@ class Stage:
         else:
             self.waits_s.append(happening.time_s - self.submits[number])
         if number in self.foretold:
-            self.record.append(surprise(self.foretold.pop(number), self.waits_s[-1]))
+            procs, found = self.foretold.pop(number)
+            self.record.append((procs, surprise(found, self.waits_s[-1])))
 
     def submit(self, number: int, job: Job, at_s: float, user: int) -> None:
         """Any job enters the queue."""
@@ -120,13 +121,13 @@ class Stage:
         )  # fmt: skip
         return Lookahead(
             procs=self.cluster.procs, state=state, memory=self._remembered(now_s), seed=int(now_s),
-            record=np.sort(self.record[-_RECORD:]),
+            record=np.array(self.record[-_RECORD:]).reshape(-1, 2),
         )  # fmt: skip
 
     def test(self, number: int, job: Job, now_s: float) -> None:
         """Foretell another one's job, to see later how far off that was."""
         found = self.futures(now_s).starts(job.procs, job.request_s, 0.0, _HORIZON_S)
-        self.foretold[number] = found
+        self.foretold[number] = (job.procs, found)
 
     def settle(self, now_s: float) -> None:
         """Reservations whose instant has passed: kept or not, what is allowed follows."""

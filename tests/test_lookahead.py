@@ -89,13 +89,22 @@ def test_futures_are_a_function_of_the_seed():
     assert made(1).tolist() != made(2).tolist()
 
 
+def record(surprises, procs=4):
+    mixed = np.random.default_rng(0).permutation(surprises)
+    return np.column_stack([np.full(len(mixed), procs), mixed])
+
+
 def test_the_record_corrects_what_is_believed():
     memory = remember((np.full(100, 3600.0), np.linspace(60, 3600, 100)), ([], [], []))
     base = {"procs": 4, "state": state([(4, 3600, 0)], []), "memory": memory}
     plain = Lookahead(**base).chance(4, 60.0, 0.0, 2500.0)
-    honest = Lookahead(**base, record=np.linspace(0, 1, 300)).chance(4, 60.0, 0.0, 2500.0)
-    optimist = Lookahead(**base, record=np.sort(np.linspace(0, 1, 300) ** 0.25)).chance(
+    honest = Lookahead(**base, record=record(np.linspace(0, 1, 300))).chance(4, 60.0, 0.0, 2500.0)
+    optimist = Lookahead(**base, record=record(np.linspace(0, 1, 300) ** 0.25)).chance(
         4, 60.0, 0.0, 2500.0
+    )
+    wide = np.concatenate([record(np.linspace(0, 1, 300)), record(np.ones(300), procs=512)])
+    assert Lookahead(**base, record=wide).chance(4, 60.0, 0.0, 2500.0) == pytest.approx(
+        plain, abs=0.1
     )
     assert 0.5 < plain < 0.9
     assert honest == pytest.approx(plain, abs=0.02)
