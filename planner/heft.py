@@ -47,6 +47,8 @@ def _mean_link(snapshot: Snapshot, slots: Sequence[Slot]) -> tuple[float, float]
 def place_heft(draft: Draft, name: str, slots: Sequence[Slot]) -> bool:
     """Place a workflow by HEFT; False, with nothing placed, where a task ends after the deadline."""
     workflow, mark = draft.snapshot.workflow_by_name[name], draft.mark()
+    if not slots:
+        return False
     ranks = upward_ranks(workflow, draft.snapshot, slots)
     begins = {
         slot.id: float(slot.curve.ready_at(0.5 * slot.curve.probabilities[-1])) for slot in slots

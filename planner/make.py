@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.draft import Draft, PaperDraft
+from planner.draft import Draft
 from planner.outlook import LARGEST, outlook
 from planner.phases import run_phases
 from planner.plan import Plan, Promise, SlotUse
@@ -27,43 +27,67 @@ class Options:
 
 
 STANDARD = Options()
+_OTHERS = (Options(probability="paper"), Options(policy="no-replication"), Options(policy="heft"))
+_MOST_TRIED = 1_500  # tasks up to which other policies are tried as well
 
 
 def make_plan(snapshot: Snapshot, options: Options = STANDARD) -> Plan:
-    """The plan of a policy; ``feasible`` is False, with what is lacking, where F cannot be met."""
+    """The plan of a policy; ``feasible`` is False, with what is lacking, where F cannot be met.
+
+    The standard policy, where it falls short of what was asked, also tries the others that cost no
+    more planning, and takes what is surest when played through, the cheapest among equals.
+    """
+    plan = _plan(snapshot, options)
+    tasks = sum(len(workflow.tasks) for workflow in snapshot.wanted.workflows)
+    if options != STANDARD or plan.kept_as_asked or tasks > _MOST_TRIED:
+        return plan
+    tried = [plan, *(_plan(snapshot, other, judged=True) for other in _OTHERS)]
+    tried = [t for t in tried if not t.problems(snapshot)]
+    best = max(tried, key=lambda t: (t.feasible, t.promise.probability, -t.cost_usd))
+    gain = best.promise.probability - plan.promise.probability
+    if best.feasible == plan.feasible and gain <= plan.promise.standard_error:
+        return plan
+    seconds = {name: sum(t.seconds.get(name, 0.0) for t in tried) for name in best.seconds}
+    return replace(best, seconds=seconds, policy=f"vgrads, as {best.policy}")
+
+
+def _plan(snapshot: Snapshot, options: Options, judged: bool = False) -> Plan:
+    """One policy's plan; ``judged``: its promise is the joint one whatever rule it was made by."""
     wanted = snapshot.wanted
     draft = make_draft(snapshot, options.probability)
     phases = run_phases(draft, make_pipeline(options.policy)(draft))
     lacking = _lacking(snapshot, draft)
     probabilities = draft.probabilities()
     uses = tuple(_use(draft, slot_id) for slot_id in draft.calendars if draft.in_slot(slot_id))
+    paper = options.probability == "paper"
     return Plan(
         set_name=wanted.name, deadline_s=wanted.deadline_s, needed=wanted.needed,
-        asked_probability=wanted.probability, feasible=not lacking, lacking=lacking, promise=_promise(draft, uses),
+        asked_probability=wanted.probability, feasible=not lacking, lacking=lacking,
+        promise=_reckoned(draft) if paper and not judged else _promise(draft, uses),
         placements=tuple(replace(p, probability=probabilities[p.key]) for p in draft.placements),
-        uses=uses,
-        phases=phases, reasons={p.key: draft.reasons[p.key] for p in draft.placements if p.key in draft.reasons},
-        policy=options.policy, seconds={report.name: report.seconds for report in phases},
+        uses=uses, phases=phases, reasons={p.key: draft.reasons[p.key] for p in draft.placements if p.key in draft.reasons},
+        policy="the paper's rule" if paper else options.policy, seconds={report.name: report.seconds for report in phases},
+    )  # fmt: skip
+
+
+def _reckoned(draft: Draft) -> Promise:
+    """The promise as the phases reckoned it."""
+    return Promise(
+        probability=draft.promise, standard_error=draft.standard_error, cautious=draft.promise,
+        by_workflow={name: draft.workflow_chance(name) for name in draft.scheduled},
     )  # fmt: skip
 
 
 def _promise(draft: Draft, uses: Sequence[SlotUse]) -> Promise:
-    """The promise as the plan would be carried out; as the phases reckoned it where that is too much.
-
-    The paper's rule is left as it is.
-    """
-    cautious = draft.promise
-    by_workflow = {name: draft.workflow_chance(name) for name in draft.scheduled}
-    if isinstance(draft, PaperDraft) or not 0 < draft.mark() <= LARGEST:
-        return Promise(
-            probability=cautious, standard_error=draft.standard_error, by_workflow=by_workflow, cautious=cautious
-        )  # fmt: skip
+    """The promise as the plan would be carried out; as the phases reckoned it where that is too much."""
+    if not 0 < draft.mark() <= LARGEST:
+        return _reckoned(draft)
     submits = {use.slot.id: use.submit_s for use in uses}
     played = outlook(draft.snapshot, draft.placements, submits)
     probability = float((sum(played.values()) >= np.int64(draft.snapshot.wanted.needed)).mean())
     return Promise(
         probability=probability, standard_error=standard_error(probability, draft.scenarios.count),
-        by_workflow={name: float(done.mean()) for name, done in played.items()}, cautious=cautious,
+        by_workflow={name: float(done.mean()) for name, done in played.items()}, cautious=draft.promise,
     )  # fmt: skip
 
 
