@@ -52,6 +52,13 @@ def _cloud_only(draft: Draft) -> Steps:
     return [{"workflows": len(draft.done), "promise": draft.promise}]
 
 
+def _optimal(draft: Draft) -> Steps:
+    """All at once, by an integer programme."""
+    from planner.exact import place_optimal  # noqa: PLC0415  # the solver takes its time to load
+
+    return [{"gap": place_optimal(draft), "promise": draft.promise}]
+
+
 POLICIES: dict[str, tuple[str, MakePipeline]] = {
     "vgrads": ("the four phases; sets of very many tasks whole workflows at a time", _vgrads),
     "cloud-first": (
@@ -71,6 +78,7 @@ POLICIES: dict[str, tuple[str, MakePipeline]] = {
         lambda _: (("minimal", minimal), ("additional", more_workflows), ("cloud", cloud_for_minimum)),
     ),
     "heft": ("HEFT onto the earliest slots, blind to probabilities", lambda _: (("heft", _heft),)),
+    "optimal": ("an integer programme, for small sets", lambda _: (("optimal", _optimal),)),
     "cloud-only": ("paid slots alone", lambda _: (("cloud", _cloud_only),)),
 }  # fmt: skip
 RULES = ("joint", "paper")

@@ -36,6 +36,9 @@ def plan(
     as_stated: AsStated = False,
     policy: Policy = "vgrads",
     probability: Rule = "joint",
+    optimise: Annotated[
+        bool, typer.Option("--optimise", help="Small sets: the best plan, by an integer programme.")
+    ] = False,
     gantt: Gantt = None,
     strict: Annotated[
         bool,
@@ -48,9 +51,8 @@ def plan(
     from portal.progress import print_plan
     from portal.schema import plan_json
 
-    planned = jobs.plan_file(
-        set_file, sites, instant_of(at), jobs.how_to_plan(seed, as_stated, policy, probability)
-    )
+    how = jobs.how_to_plan(seed, as_stated, "optimal" if optimise else policy, probability)
+    planned = jobs.plan_file(set_file, sites, instant_of(at), how)
     if gantt:
         jobs.write_gantt(gantt, planned)
     answer_with(as_json, plan_json(planned.plan), lambda: print_plan(make_console(), planned.plan))

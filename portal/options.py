@@ -86,7 +86,7 @@ Policy = Annotated[
     str,
     typer.Option(
         "--policy",
-        help="How to plan: vgrads, cloud-first, cost-first, no-replication, heft or cloud-only.",
+        help="How to plan: vgrads, cloud-first, cost-first, no-replication, heft, cloud-only, or optimal (small sets).",
     ),
 ]
 Rule = Annotated[

@@ -1,0 +1,212 @@
+"""The best plan there is, for small sets: an integer programme over sampled scenarios.
+
+Binary: a task starts in a slot at one of its possible instants (in several slots: copies). In every
+scenario a copy succeeds where its slot is there and, for each parent, a copy that ended early enough
+succeeded; a workflow is done where all its tasks are; the objective is the share of scenarios in which
+enough workflows are. Exact for these scenarios and instants; the oracle for :mod:`planner.phases`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+import pulp
+
+from kernel.errors import InputError
+from planner.draft import Draft
+from planner.plan import Placement
+from planner.snapshot import Snapshot, TaskKey
+from vgrid.fate import slot_fate
+from vgrid.slot import Slot
+
+MOST_TASKS = 10
+MOST_SLOTS = 4
+_SCENARIOS = 48
+_INSTANTS = 14  # starts that are considered in each slot, the earliest
+_SECONDS = 30.0
+_CHEAP = 1e-4  # a dollar against the probability: only among equals
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """A task in a slot from an instant on."""
+
+    key: TaskKey
+    slot: str
+    start_s: float
+    end_s: float
+    procs: int
+
+
+def place_optimal(draft: Draft) -> float | None:
+    """Place the best plan into an empty draft; the solver's gap, None where nothing can be placed.
+
+    InputError where the set is too large for it.
+    """
+    snapshot = draft.snapshot
+    tasks = sum(len(workflow.tasks) for workflow in snapshot.wanted.workflows)
+    if tasks > MOST_TASKS or len(snapshot.slots) > MOST_SLOTS:
+        raise InputError(
+            f"{tasks} tasks over {len(snapshot.slots)} slots are too many for the policy 'optimal'",
+            where="--policy", fix=f"at most {MOST_TASKS} tasks and {MOST_SLOTS} slots",
+        )  # fmt: skip
+    starts = _starts(snapshot)
+    model = pulp.LpProblem("plan", pulp.LpMaximize)
+    take = {start: model.add_variable(f"x{n}", cat="Binary") for n, start in enumerate(starts)}
+    _add_room(model, snapshot, take)
+    spent = _add_money(model, snapshot, take)
+    enough = _add_scenarios(model, snapshot, take)
+    model.setObjective(pulp.lpSum(enough) * (1.0 / len(enough)) - _CHEAP * spent - 1e-7 * pulp.lpSum(take.values()))  # fmt: skip
+    model.solve(pulp.HiGHS(msg=False, timeLimit=_SECONDS, threads=1))
+    if model.sol_status not in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):
+        return None
+    chosen = [start for start, x in take.items() if (x.value() or 0.0) > 0.5]
+    gap = float(model.solverModel.getInfo().mip_gap)
+    _put(draft, chosen, gap)
+    return gap if draft.scheduled else None
+
+
+def _starts(snapshot: Snapshot) -> list[_Start]:
+    """Every task in every slot at instants where it may be sure, or where others have ended."""
+    found = []
+    for slot in snapshot.slots:
+        durations = [
+            snapshot.duration_s(task, slot)
+            for workflow in snapshot.wanted.workflows
+            for task in workflow.tasks.values()
+        ]
+        instants = _instants(slot, durations, snapshot.wanted.deadline_s)
+        for workflow in snapshot.wanted.workflows:
+            for task in workflow.tasks.values():
+                length_s = snapshot.duration_s(task, slot)
+                if not slot.holds(task.procs, task.memory_mib):
+                    continue
+                for at_s in instants:
+                    if at_s + length_s <= min(slot.end_s, snapshot.wanted.deadline_s) + 1e-9:
+                        found.append(_Start((workflow.name, task.id), slot.id, at_s, at_s + length_s, task.procs))  # fmt: skip
+    return found
+
+
+def _instants(slot: Slot, durations: Sequence[float], deadline_s: float) -> list[float]:
+    """Milestones of the slot, each plus run times of up to four tasks in a row."""
+    sums = {0.0}
+    for size in range(1, 5):
+        sums.update(sum(chosen) for chosen in combinations(durations, size))
+    begins = [time_s for time_s, _ in slot.curve.milestones]
+    every = {round(b + s, 6) for b in begins for s in sums if b + s < deadline_s}
+    return sorted(every)[:_INSTANTS]
+
+
+def _add_room(model: pulp.LpProblem, snapshot: Snapshot, take: Mapping[_Start, pulp.LpVariable]) -> None:  # fmt: skip
+    """One copy of a task a slot; no more processors than there are, at any start."""
+    for slot in snapshot.slots:
+        here = [start for start in take if start.slot == slot.id]
+        for key in {start.key for start in here}:
+            model.addConstraint(pulp.lpSum(take[s] for s in here if s.key == key) <= 1)
+        for instant in {start.start_s for start in here}:
+            busy = [s for s in here if s.start_s <= instant < s.end_s]
+            model.addConstraint(pulp.lpSum(s.procs * take[s] for s in busy) <= slot.procs)
+
+
+def _add_money(model: pulp.LpProblem, snapshot: Snapshot, take: Mapping[_Start, pulp.LpVariable]) -> pulp.LpAffineExpression:  # fmt: skip
+    """Every paid slot costs what holding it to its last end costs."""
+    costs = []
+    for n, slot in enumerate(slot for slot in snapshot.slots if slot.paid):
+        cost = model.add_variable(f"cost{n}", 0)
+        for start, x in take.items():
+            if start.slot == slot.id:
+                model.addConstraint(cost >= slot.cost_usd(start.end_s) * x)
+        costs.append(cost)
+    if snapshot.wanted.budget_usd is not None and costs:
+        model.addConstraint(pulp.lpSum(costs) <= snapshot.wanted.budget_usd)
+    return pulp.lpSum(costs)
+
+
+def _add_scenarios(model: pulp.LpProblem, snapshot: Snapshot, take: Mapping[_Start, pulp.LpVariable]) -> list[pulp.LpVariable]:  # fmt: skip
+    """For each scenario: is the minimum done?"""
+    fates = {slot.id: slot_fate(slot, _SCENARIOS, snapshot.seed) for slot in snapshot.slots}
+    enough = []
+    for n in range(_SCENARIOS):
+        works = {
+            start: model.add_variable(f"u{n}_{m}", 0, 1)
+            for m, start in enumerate(take)
+            if fates[start.slot][0][n] <= start.start_s and fates[start.slot][1][n] >= start.end_s
+        }
+        for start, u in works.items():
+            model.addConstraint(u <= take[start])
+            for supply in _suppliers(snapshot, start, list(works)):
+                model.addConstraint(u <= pulp.lpSum(works[s] for s in supply))
+        done = []
+        for w, workflow in enumerate(snapshot.wanted.workflows):
+            d = model.add_variable(f"d{n}_{w}", cat="Binary")
+            for task_id in workflow.tasks:
+                copies = [u for start, u in works.items() if start.key == (workflow.name, task_id)]
+                model.addConstraint(d <= pulp.lpSum(copies))
+            done.append(d)
+        z = model.add_variable(f"z{n}", cat="Binary")
+        model.addConstraint(snapshot.wanted.needed * z <= pulp.lpSum(done))
+        enough.append(z)
+    return enough
+
+
+def _suppliers(snapshot: Snapshot, start: _Start, others: Sequence[_Start]) -> list[list[_Start]]:
+    """For each parent, the starts whose data can be there in time."""
+    workflow, found = snapshot.workflow_by_name[start.key[0]], []
+    site = snapshot.slot_by_id[start.slot].site
+    for parent in workflow.tasks[start.key[1]].parents:
+        in_time = []
+        for other in others:
+            if other.key == (workflow.name, parent):
+                source = snapshot.slot_by_id[other.slot].site
+                moved_s = snapshot.transfer_s(workflow, parent, start.key[1], (source, site))
+                if other.end_s + moved_s <= start.start_s + 1e-9:
+                    in_time.append(other)
+        found.append(in_time)
+    return found
+
+
+def _put(draft: Draft, chosen: Sequence[_Start], gap: float) -> None:
+    """Place what was chosen, parents first; workflows that are not whole are left out."""
+    tasks = {start.key for start in chosen}
+    for workflow in draft.snapshot.wanted.workflows:
+        if not all((workflow.name, task_id) in tasks for task_id in workflow.tasks):
+            continue
+        for task_id in workflow.order:
+            starts = sorted((s for s in chosen if s.key == (workflow.name, task_id)), key=lambda s: s.start_s)  # fmt: skip
+            for copy, s in enumerate(starts):
+                p = Placement(
+                    workflow=workflow.name, task=task_id, copy=copy, slot=s.slot, start_s=s.start_s, end_s=s.end_s,
+                    procs=s.procs,
+                )  # fmt: skip
+                draft.place(p)
+                draft.note(p, "optimal for the sampled scenarios", {"gap": gap, "scenarios": _SCENARIOS})  # fmt: skip
+        draft.settle(workflow.name)
+
+
+def sampled_promise(snapshot: Snapshot, draft: Draft) -> float:
+    """A draft's promise in the very scenarios that the programme saw: what the two can be compared by."""
+    fates = {slot.id: slot_fate(slot, _SCENARIOS, snapshot.seed) for slot in snapshot.slots}
+    counts = np.zeros(_SCENARIOS, dtype=int)
+    for name in draft.scheduled:
+        workflow, done = snapshot.workflow_by_name[name], np.ones(_SCENARIOS, dtype=bool)
+        works: dict[tuple[str, str], tuple[float, np.ndarray]] = {}
+        for task_id in workflow.order:
+            some = np.zeros(_SCENARIOS, dtype=bool)
+            for p in draft.copies[name][task_id]:
+                ready, broken = fates[p.slot]
+                ok = (ready <= p.start_s) & (broken >= p.end_s)
+                for parent in workflow.tasks[task_id].parents:
+                    fed = np.zeros(_SCENARIOS, dtype=bool)
+                    for (task, slot), (end_s, worked) in works.items():
+                        sites = (snapshot.slot_by_id[slot].site, snapshot.slot_by_id[p.slot].site)
+                        if task == parent and end_s + snapshot.transfer_s(workflow, parent, task_id, sites) <= p.start_s + 1e-9:  # fmt: skip
+                            fed |= worked
+                    ok &= fed
+                works[task_id, p.slot] = (p.end_s, ok)
+                some |= ok
+            done &= some
+        counts += done
+    return float((counts >= snapshot.wanted.needed).mean())
