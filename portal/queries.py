@@ -64,6 +64,16 @@ def ask_log(path: str, log_queue: str | int | None, settings: Settings) -> Asked
     return AskedQueue(log=log, at_s=log.end_s, forecast=known)
 
 
+def refuse_too_wide(asked: AskedQueue, procs: int) -> None:
+    """InputError where the machine behind a history has not that many processors."""
+    most = max(asked.log.max_procs or 0, int(asked.log.procs.max()))
+    if procs > most:
+        raise InputError(
+            f"{procs} processors are more than the machine of this history has, {most}",
+            where="--procs",
+        )
+
+
 def bound_text(answer: Bound, asked: AskedQueue) -> str:
     """GETBOUND in a sentence, and what stands beside it."""
     if answer.bound_s is None:

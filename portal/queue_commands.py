@@ -61,6 +61,7 @@ def bound(
     )
     settings = _settings(method, chance, confidence, arrays)
     asked = queries.ask_queue(history, queue, instant_of(at), settings, format_name)
+    queries.refuse_too_wide(asked, procs)
     found = asked.forecast.bound(procs, wall_s, chance, settings.confidence)
     document = bound_json(found, asked.since) | {"downtime": queries.downtime_json(asked)}
     answer_with(as_json, document, lambda: queries.bound_text(found, asked))
@@ -88,6 +89,7 @@ def probability(
     within_s, wall_s = parse_duration(within, "--within"), parse_duration(walltime, "--walltime")
     settings = _settings(method, 0.95, confidence, arrays)
     asked = queries.ask_queue(history, queue, instant_of(at), settings, format_name)
+    queries.refuse_too_wide(asked, procs)
     chance = float(asked.forecast.probability(procs, wall_s, within_s, settings.confidence))
     document = queries.probability_json(
         asked, chance, within_s, len(asked.forecast.waits(procs, wall_s))
@@ -134,6 +136,7 @@ def trajectory(
         confidence=settings.confidence,
     )
     asked = queries.ask_queue(history, queue, instant_of(at), settings, format_name)
+    queries.refuse_too_wide(asked, procs)
     path = walk(asked.forecast, wanted, parse_duration(step, "--step"))
     answer_with(as_json, trajectory_json(path), lambda: queries.trajectory_text(path, wanted))
 

@@ -47,6 +47,7 @@ def _queue_row(queue: Queue) -> Json:
     limit = None if queue.max_walltime_s == float("inf") else queue.max_walltime_s
     row: Json = {
         "name": queue.name, "max_procs": queue.max_procs, "max_walltime_s": limit, "max_jobs": queue.max_jobs,
+        "stated_probability": queue.stated_probability, "stated_wait_s": queue.stated_wait_s,
         "history": None,
     }  # fmt: skip
     if queue.history is None:
@@ -88,6 +89,9 @@ def _queue_text(queue: Json) -> str:
         return f"{queue['name']}: {queue['problem']}"
     history = queue["history"]
     if history is None:
+        stated = queue["stated_probability"]
+        if stated:
+            return f"{queue['name']}: no history; stated: starts within {format_duration(queue['stated_wait_s'])} with {stated}"
         return f"{queue['name']}: no history, treated as unknown (probability 0)"
     return (
         f"{queue['name']}: ≤ {queue['max_procs']} processors, {history['jobs']} jobs until "

@@ -385,3 +385,12 @@ def test_an_offer_that_is_not_sure_enough_is_exit_3_with_the_best(vgrads, write)
     answer = vgrads("offers", write("b.grid", "grid storm for 2h { x = loose many nodes }"))
     assert answer.code == 2
     assert "b.grid" in answer.err
+
+
+@pytest.mark.parametrize("command", ["bound", "probability", "trajectory"])
+def test_a_job_wider_than_the_machine_is_refused(vgrads, command):
+    more = {"bound": (), "probability": ("--within", "1h"), "trajectory": ("--start-by", "1h")}[
+        command
+    ]
+    answer = vgrads(command, DATA / "histories" / "mayhem.swf.gz", "--procs", 65, *more)
+    assert (answer.code, "--procs: 65 processors are more than" in answer.err) == (2, True)

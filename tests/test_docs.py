@@ -7,6 +7,8 @@ import yaml
 from kernel.documents import validate
 from tests.conftest import ROOT
 from vgrid.catalog import load_catalog
+from vgrid.request import request_from
+from vgrid.request_text import parse_request
 from workflows.sets import SetDocument
 
 SITES = """
@@ -64,3 +66,16 @@ def test_every_command_of_the_readme_exists(vgrads):
     assert names >= {"bound", "plan", "run", "serve"}
     for name in names:
         assert vgrads(name, "--help").code == 0
+
+
+def test_the_site_example_is_a_site_file(tmp_path):
+    text = (ROOT / "docs" / "sites.md").read_text()
+    (tmp_path / "sites.toml").write_text(re.search(r"```toml\n(.*?)```", text, re.DOTALL)[1])
+    catalog = load_catalog(tmp_path / "sites.toml")
+    assert [node.name for node in catalog.site("ec2").nodes] == ["c1.xlarge"]
+
+
+def test_both_examples_of_a_request_say_the_same():
+    text = (ROOT / "docs" / "requests.md").read_text()
+    first, second = re.findall(r"```(?:yaml)?\n(.*?)```", text, re.DOTALL)
+    assert parse_request(first, "docs") == request_from(yaml.safe_load(second), "docs")

@@ -268,3 +268,12 @@ def test_overhead_only_delays_what_a_queue_grants(waits, overheads):
     instants = np.linspace(0, 2000, 50)
     assert all(ready.by(t) <= waits.by(t) + 1e-9 for t in instants)
     assert ready.probabilities[-1] == pytest.approx(waits.probabilities[-1])
+
+
+def test_a_queue_without_history_is_what_its_operator_states(write):
+    text = '[[site]]\nname = "a"\nkind = "batch"\nprocs = 8\n[[site.queue]]\nname = "q"\n'
+    stated = 'stated_probability = 0.8\nstated_wait = "30m"\n'
+    for more, chances in (("", (0.0, 0.0)), (stated, (0.0, 0.8))):
+        catalog = load_catalog(write("sites.toml", text + more))
+        [offer] = offer_slots(catalog, Knowledge(), OfferRequest(procs=4, count=1, until_s=7200.0))
+        assert (offer.curve.by(1799), offer.curve.by(1800)) == pytest.approx(chances)

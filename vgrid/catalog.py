@@ -24,7 +24,11 @@ from vgrid.documents import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """A batch queue: its limits and where its wait history lies (None: nothing known)."""
+    """A batch queue: its limits and where its wait history lies.
+
+    Without a history (None) nothing is known but what the operator states: a job starts within
+    ``stated_wait_s`` with ``stated_probability``.
+    """
 
     name: str
     history: str | None
@@ -32,6 +36,8 @@ class Queue:
     max_procs: int
     max_walltime_s: float
     max_jobs: int
+    stated_probability: float = 0.0
+    stated_wait_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,6 +173,7 @@ def _queue(entry: QueueDocument, site: SiteDocument, folder: Path, where: str) -
     return Queue(
         name=entry.name, history=history, log_queue=entry.log_queue, max_procs=procs,
         max_walltime_s=float(entry.max_walltime), max_jobs=entry.max_jobs,
+        stated_probability=entry.stated_probability, stated_wait_s=float(entry.stated_wait),
     )  # fmt: skip
 
 

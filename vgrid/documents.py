@@ -49,7 +49,10 @@ class QueueDocument(Document):
     max_procs: Annotated[int, Field(ge=1)] | None = None
     max_walltime: float | str = float("inf")
     max_jobs: Annotated[int, Field(ge=1)] = 8
+    stated_probability: Probability = 0.0
+    stated_wait: float | str = 0.0
 
+    _stated = field_validator("stated_wait")(_seconds)
     _walltime = field_validator("max_walltime")(lambda v: v if v == float("inf") else _seconds(v))
 
 

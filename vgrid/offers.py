@@ -15,7 +15,7 @@ import numpy as np
 from drivers.api import SPOT
 from vgrid.binding import Binding, learn_binding
 from vgrid.catalog import Catalog, NodeType, Queue, Site
-from vgrid.slot import Slot, StartCurve
+from vgrid.slot import Slot, StartCurve, certain_from
 from vgrid.varq import STEP_S, WaitOracle
 
 _CURVE_POINTS = 2000
@@ -46,7 +46,7 @@ class Knowledge:
 
 
 def offer_slots(catalog: Catalog, known: Knowledge, request: OfferRequest) -> tuple[Slot, ...]:
-    """Offers of all sites; a queue without history is offered with probability 0."""
+    """Offers of all sites; a queue without history as its operator states."""
     found: list[Slot] = []
     for site in catalog.sites:
         if site.kind == "batch":
@@ -59,7 +59,10 @@ def offer_slots(catalog: Catalog, known: Knowledge, request: OfferRequest) -> tu
 
 
 def batch_offers(site: Site, queue: Queue, known: Knowledge, request: OfferRequest) -> list[Slot]:
-    """Equal slots; the n-th finds n − 1 of ours waiting before it and is less sure to come."""
+    """Equal slots; the n-th finds n − 1 of ours waiting before it and is less sure to come.
+
+    Of a queue without history only what its operator states is known; without that it is nothing.
+    """
     oracle, binding = known.oracles.get((site.name, queue.name)), known.binding(site)
     procs = _whole_nodes(min(request.procs, queue.max_procs), site.nodes[0], queue.max_procs)
     walltime_s = min(request.until_s, queue.max_walltime_s)
@@ -69,21 +72,20 @@ def batch_offers(site: Site, queue: Queue, known: Knowledge, request: OfferReque
         group = oracle.group(procs, walltime_s, ahead) if oracle else 0
         if group not in curves:
             shape = (procs, walltime_s, ahead)
-            curves[group] = binding.after(_wait_curve(oracle, shape, request.confidence))
+            waits = certain_from(queue.stated_wait_s, queue.stated_probability)
+            if oracle is not None:
+                waits = _wait_curve(oracle, shape, request.confidence)
+            curves[group] = binding.after(waits)
         name = f"{site.name}-{queue.name}-{ahead + 1}"
         slot = _slot((site, site.nodes[0]), name, procs, curves[group], walltime_s, binding.up)
         found.append(replace(slot, queue=queue.name, shared=f"{site.name}/{queue.name}"))
     return found
 
 
-def _wait_curve(
-    oracle: WaitOracle | None, shape: tuple[int, float, int], confidence: float
-) -> StartCurve:
+def _wait_curve(oracle: WaitOracle, shape: tuple[int, float, int], confidence: float) -> StartCurve:
     """GETPROB from now on, for a job of this shape (processors, wall time, of ours ahead)."""
     procs, walltime_s, ahead = shape
     times = np.arange(0.0, walltime_s, max(STEP_S, walltime_s / _CURVE_POINTS))
-    if oracle is None:
-        return StartCurve(times, np.zeros_like(times))
     chances = oracle.probability(procs, walltime_s, times, confidence, ahead)
     return StartCurve(times, np.maximum.accumulate(chances))
 
