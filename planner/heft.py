@@ -46,60 +46,69 @@ def _mean_link(snapshot: Snapshot, slots: Sequence[Slot]) -> tuple[float, float]
 
 def place_heft(draft: Draft, name: str, slots: Sequence[Slot]) -> bool:
     """Place a workflow by HEFT; False, with nothing placed, where a task ends after the deadline."""
-    workflow, mark = draft.snapshot.workflow_by_name[name], draft.mark()
     if not slots:
         return False
-    ranks = upward_ranks(workflow, draft.snapshot, slots)
-    begins = {
-        slot.id: float(slot.curve.ready_at(0.5 * slot.curve.probabilities[-1])) for slot in slots
-    }
-    where: dict[str, tuple[str, float]] = {}  # task → site and end
+    workflow, mark = draft.snapshot.workflow_by_name[name], draft.mark()
+    ranks, machines = upward_ranks(workflow, draft.snapshot, slots), _Machines(draft, slots)
     for task_id in sorted(workflow.order, key=lambda t: -ranks[t]):
-        best = _earliest(draft, workflow, task_id, slots, (begins, where))
+        best = machines.earliest(workflow, task_id)
         if best is None:
             draft.back_to(mark)
             return False
         draft.place(best)
         draft.note(best, "ends first (HEFT)", {"rank_s": ranks[task_id]})
-        where[task_id] = (draft.snapshot.slot_by_id[best.slot].site, best.end_s)
     draft.settle(name)
     return True
 
 
-def _earliest(
-    draft: Draft,
-    workflow: Workflow,
-    task_id: str,
-    slots: Sequence[Slot],
-    known: tuple[Mapping[str, float], Mapping[str, tuple[str, float]]],
-) -> Placement | None:
-    """The placement that ends first among all slots."""
-    begins, where = known
-    task, snapshot = workflow.tasks[task_id], draft.snapshot
-    arrivals: dict[str, float] = {}  # by site: slots of one site see the data at once
-    best: Placement | None = None
-    for slot in slots:
-        if not slot.holds(task.procs, task.memory_mib):
-            continue
-        if slot.site not in arrivals:
-            arrivals[slot.site] = max(
-                (
-                    where[p][1]
-                    + snapshot.transfer_s(workflow, p, task_id, (where[p][0], slot.site))
-                    for p in task.parents
-                ),
-                default=0.0,
+class _Machines:
+    """Slots with what is asked of them again and again: beginnings, links, where tasks have ended."""
+
+    def __init__(self, draft: Draft, slots: Sequence[Slot]) -> None:
+        self.draft, self.slots = draft, slots
+        self._begins = {
+            slot.id: float(slot.curve.ready_at(0.5 * slot.curve.probabilities[-1]))
+            for slot in slots
+        }
+        sites = sorted({slot.site for slot in slots})
+        self._moves = {(a, b): _move(draft.snapshot, a, b) for a in sites for b in sites}
+        self._ended: dict[str, tuple[str, float]] = {}  # task → site and end
+
+    def earliest(self, workflow: Workflow, task_id: str) -> Placement | None:
+        """The placement that ends first among all slots; those that cannot beat it are not looked into."""
+        task, snapshot = workflow.tasks[task_id], self.draft.snapshot
+        parents = [(*self._ended[p], workflow.transfer_mib(p, task_id)) for p in task.parents]
+        hopes = []
+        for n, slot in enumerate(self.slots):
+            if slot.holds(task.procs, task.memory_mib):
+                length_s = snapshot.duration_s(task, slot)
+                ready_s = self._begins[slot.id]
+                for source, end_s, mib in parents:
+                    latency_s, per_mib = self._moves[source, slot.site]
+                    ready_s = max(ready_s, end_s + latency_s + mib * per_mib)
+                hopes.append((ready_s + length_s, n, ready_s, length_s))
+        hopes.sort()
+        best: tuple[float, float, Slot] | None = None
+        for hope_s, n, ready_s, length_s in hopes:
+            if best is not None and hope_s >= best[0]:
+                break
+            start_s = self.draft.calendars[self.slots[n].id].earliest_fit(
+                ready_s, length_s, task.procs, snapshot.wanted.deadline_s
             )
-        length_s = snapshot.duration_s(task, slot)
-        ready_s = max(begins[slot.id], arrivals[slot.site])
-        if best is not None and ready_s + length_s >= best.end_s:
-            continue
-        start_s = draft.calendars[slot.id].earliest_fit(
-            ready_s, length_s, task.procs, snapshot.wanted.deadline_s
-        )
-        if start_s is not None and (best is None or start_s + length_s < best.end_s):
-            best = Placement(
-                workflow=workflow.name, task=task_id, copy=0, slot=slot.id, start_s=start_s,
-                end_s=start_s + length_s, procs=task.procs,
-            )  # fmt: skip
-    return best
+            if start_s is not None and (best is None or start_s + length_s < best[0]):
+                best = (start_s + length_s, start_s, self.slots[n])
+        if best is None:
+            return None
+        end_s, start_s, slot = best
+        self._ended[task_id] = (slot.site, end_s)
+        return Placement(
+            workflow=workflow.name, task=task_id, copy=0, slot=slot.id, start_s=start_s, end_s=end_s, procs=task.procs
+        )  # fmt: skip
+
+
+def _move(snapshot: Snapshot, one: str, other: str) -> tuple[float, float]:
+    """Latency and seconds a MiB between two sites; nothing within one."""
+    if one == other:
+        return 0.0, 0.0
+    link = snapshot.links.get(frozenset((one, other)), Link())
+    return link.latency_s, 1.0 / link.bandwidth_mib_s
