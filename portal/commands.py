@@ -190,7 +190,7 @@ def study(
         ),
     ] = "--help",
 ) -> None:
-    """Does it hold? Replays and experiments: replication, varq."""
+    """Does it hold? Replays and experiments: quality, replication, varq."""
     from portal import jobs
 
     jobs.run_study(name, context.args)

@@ -3,6 +3,10 @@
 import numpy as np
 import pytest
 
+from planner.replicate import by_paper
+from studies.quality import study
+from studies.quality import table as scoreboard
+from studies.replication import lead, trial
 from studies.varq_promises import POLICIES, draw, replay, table
 from tests.logs import make_log
 
@@ -44,3 +48,31 @@ def test_the_picture_has_a_diagram_for_each_log(outcomes, tmp_path):
     drawn = (tmp_path / "varq.svg").read_text()
     assert drawn.lstrip().startswith("<?xml")
     assert "made up" in drawn
+
+
+def test_replication_gets_harder_with_the_increment_and_easier_with_reliability():
+    def rate(levels, increment):
+        found = [trial(lead(), levels, increment, seed, by_paper) for seed in range(40)]
+        assert all(factor is None or factor >= 1 for factor in found)
+        return sum(factor is not None for factor in found)
+
+    weak, strong = ([rate((p, p), step) for step in (0.1, 0.3)] for p in (0.4, 0.8))
+    assert weak[0] > weak[1]
+    assert strong[0] > weak[0]
+
+
+def test_studies_run_by_name_and_draw(vgrads, tmp_path):
+    answer = vgrads("study", "quality", "--count", 4, "--json", "--picture", tmp_path / "q.svg")
+    assert answer.code == 0
+    assert len(answer.json["rows"]) == 20
+    assert "mean probability" in (tmp_path / "q.svg").read_text()
+    cells = vgrads("study", "replication", "--trials", 1, "--json").json["rows"]
+    assert {cell["increment"] for cell in cells} == {0.1, 0.2, 0.3, 0.4, 0.5}
+    assert "quality, replication, varq" in vgrads("study").out
+    wrong = vgrads("study", "luck")
+    assert (wrong.code, "one of quality, replication, varq" in wrong.err) == (2, True)
+
+
+def test_the_table_of_plan_quality_has_a_line_for_each_policy():
+    scores = study(2, [])
+    assert len(scoreboard(scores).splitlines()) == 2 + 5
