@@ -42,7 +42,6 @@ from vgrid.varq import Reservation
 POLICIES = ("none", "once", "ahead", "moving")
 LEVELS = (0.5, 0.75, 0.9, 0.95)
 _WARM_UP = 0.15  # share of the log that passes before the first question
-_TESTED = 3_000  # jobs of others that are foretold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,15 +77,24 @@ class Outcome:
         return self.idle_node_hours / max(1, self.asked - self.refused)
 
 
-def replay(
-    log: JobLog, procs: int, policy: str, probability: float, count: int = 1000, seed: int = 0
-) -> Outcome:
-    """Run one log with ``count`` questions under one policy."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extent:
+    """How much is asked of a log: questions, jobs of others that are foretold, and the seed."""
+
+    count: int = 1000
+    foretold: int = 3_000
+    seed: int = 0
+
+
+def replay(log: JobLog, procs: int, policy: str, probability: float, extent: Extent) -> Outcome:
+    """Run one log with its questions under one policy."""
     log = log.select(log.started & (log.run_s >= 0))
     stage = Stage(BatchCluster(procs), QueuePredictor(Settings()))
-    questions = _questions(log, procs, probability, count if policy != "none" else 0, seed)
+    questions = _questions(
+        log, procs, probability, extent.count if policy != "none" else 0, extent.seed
+    )
     stage.allowed = 1.0 - probability
-    first, every = len(log), max(1, len(log) // _TESTED)
+    first, every = len(log), max(1, len(log) // extent.foretold)
     refused = 0
     rows = zip(
         log.submit_s.tolist(),
@@ -138,7 +146,9 @@ def _questions(
 def _work(job: tuple[Path, str, float, int]) -> Outcome:
     path, policy, probability, count = job
     log = read_history(path)
-    outcome = replay(log, log.max_procs or int(log.procs.max()), policy, probability, count)
+    outcome = replay(
+        log, log.max_procs or int(log.procs.max()), policy, probability, Extent(count=count)
+    )
     return replace(outcome, history=history_name(path))
 
 

@@ -7,14 +7,16 @@ from planner.replicate import by_paper
 from studies.quality import study
 from studies.quality import table as scoreboard
 from studies.replication import lead, trial
-from studies.varq_promises import POLICIES, draw, replay, table
+from studies.varq_promises import POLICIES, Extent, draw, replay, table
 from tests.logs import make_log
 
 
 @pytest.fixture(scope="module")
 def outcomes():
     log = make_log(8000, seed=11)
-    return [replay(log, 200, policy, 0.75, count=40, seed=1) for policy in POLICIES]
+    return [
+        replay(log, 200, policy, 0.75, Extent(count=40, foretold=80, seed=1)) for policy in POLICIES
+    ]
 
 
 def test_every_question_is_refused_or_gets_its_job(outcomes):
@@ -36,7 +38,8 @@ def test_the_promise_is_kept_where_the_load_is_steady(outcomes):
 
 def test_a_replay_is_a_function_of_its_seed():
     log = make_log(1500, seed=2)
-    assert replay(log, 220, "moving", 0.5, 40, 3) == replay(log, 220, "moving", 0.5, 40, 3)
+    extent = Extent(count=40, foretold=30, seed=3)
+    assert replay(log, 220, "moving", 0.5, extent) == replay(log, 220, "moving", 0.5, extent)
 
 
 def test_the_table_has_a_line_for_each_policy_and_level(outcomes):
