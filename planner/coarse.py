@@ -10,6 +10,7 @@ from planner.draft import Draft
 from planner.gang import Gangs
 from planner.mapping import place_workflow
 from planner.phases import Phase, Steps, free_slots
+from vgrid.slot import Slot
 
 LARGE = 3_000
 """Tasks from which on a set is planned whole workflows at a time."""
@@ -101,7 +102,7 @@ def _copies(draft: Draft, gangs: Gangs, most: int) -> int:
 def _cloud(draft: Draft, gangs: Gangs) -> Steps:
     """Paid slots, one after the other, until the promise is as sure as asked or money is gone."""
     wanted, steps = draft.snapshot.wanted, Steps()
-    budget = float("inf") if wanted.budget_usd is None else wanted.budget_usd
+    budget = wanted.most_usd
     for slot in sorted(
         (s for s in draft.snapshot.slots if s.paid), key=lambda s: s.cost_usd(3600.0)
     ):
@@ -120,14 +121,14 @@ def _cloud(draft: Draft, gangs: Gangs) -> Steps:
     return steps
 
 
-def _fill(draft: Draft, gangs: Gangs, slot: object) -> int:
+def _fill(draft: Draft, gangs: Gangs, slot: Slot) -> int:
     """What a paid slot can hold: missing workflows first, then copies of the weakest."""
     share = draft.scenarios.share
     missing = [name for name in draft.snapshot.by_length if name not in draft.copies]
     weakest = sorted(draft.done, key=lambda name: share(draft.done[name]))
     placed = 0
     for name in [*missing, *weakest]:
-        if not gangs.place(name, (slot,)):  # type: ignore[arg-type]
+        if not gangs.place(name, (slot,)):
             break
         placed += 1
         if draft.promise >= draft.snapshot.wanted.probability:

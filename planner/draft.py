@@ -40,9 +40,8 @@ class Draft:
         self.calendars = {slot.id: Calendar(slot.procs, slot.end_s) for slot in snapshot.slots}
         self.copies: dict[str, dict[str, list[Placement]]] = {}
         self.outcomes: dict[str, WorkflowOutcome] = {}
-        self._gangs: dict[
-            str, Bits
-        ] = {}  # workflows that lie whole in one slot: when they are done
+        # workflows that lie whole in one slot: when they are done
+        self._gangs: dict[str, Bits] = {}
         self.done: dict[str, Bits] = {}
         self._counts: NDArray[np.int16] = np.zeros(self.scenarios.count, dtype=np.int16)
         self._journal: list[Placement] = []
@@ -253,7 +252,10 @@ class PaperDraft(Draft):
     @property
     def promise(self) -> float:
         """P(at least the needed number of workflows is done), by products and minima."""
-        return at_least(map(self.workflow_chance, self.copies), self.snapshot.wanted.needed)
+        chances = map(self.workflow_chance, self.copies)
+        return round(
+            at_least(chances, self.snapshot.wanted.needed), 12
+        )  # sums must not seem to fall
 
     @property
     def standard_error(self) -> float:

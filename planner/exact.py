@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-import numpy as np
 import pulp
 
 from kernel.errors import InputError
@@ -184,29 +183,3 @@ def _put(draft: Draft, chosen: Sequence[_Start], gap: float) -> None:
                 draft.place(p)
                 draft.note(p, "optimal for the sampled scenarios", {"gap": gap, "scenarios": _SCENARIOS})  # fmt: skip
         draft.settle(workflow.name)
-
-
-def sampled_promise(snapshot: Snapshot, draft: Draft) -> float:
-    """A draft's promise in the very scenarios that the programme saw: what the two can be compared by."""
-    fates = {slot.id: slot_fate(slot, _SCENARIOS, snapshot.seed) for slot in snapshot.slots}
-    counts = np.zeros(_SCENARIOS, dtype=int)
-    for name in draft.scheduled:
-        workflow, done = snapshot.workflow_by_name[name], np.ones(_SCENARIOS, dtype=bool)
-        works: dict[tuple[str, str], tuple[float, np.ndarray]] = {}
-        for task_id in workflow.order:
-            some = np.zeros(_SCENARIOS, dtype=bool)
-            for p in draft.copies[name][task_id]:
-                ready, broken = fates[p.slot]
-                ok = (ready <= p.start_s) & (broken >= p.end_s)
-                for parent in workflow.tasks[task_id].parents:
-                    fed = np.zeros(_SCENARIOS, dtype=bool)
-                    for (task, slot), (end_s, worked) in works.items():
-                        sites = (snapshot.slot_by_id[slot].site, snapshot.slot_by_id[p.slot].site)
-                        if task == parent and end_s + snapshot.transfer_s(workflow, parent, task_id, sites) <= p.start_s + 1e-9:  # fmt: skip
-                            fed |= worked
-                    ok &= fed
-                works[task_id, p.slot] = (p.end_s, ok)
-                some |= ok
-            done &= some
-        counts += done
-    return float((counts >= snapshot.wanted.needed).mean())

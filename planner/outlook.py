@@ -70,9 +70,8 @@ class _Playing:
         start = np.maximum.reduce([ready, self._started[p.slot], self._freed[p.slot], self._data(p, slot.site)])  # fmt: skip
         ends = start + self._length(p, slot.task_failure)
         ends = np.where(ends <= np.minimum(lives, self.snapshot.wanted.deadline_s + 1e-6), ends, np.inf)  # fmt: skip
-        began = np.where(
-            np.isinf(ends), 0.0, start
-        )  # what cannot end in time is given up, and blocks nobody
+        # what cannot end in time is given up, and blocks nobody
+        began = np.where(np.isinf(ends), 0.0, start)
         self._started[p.slot] = np.maximum(self._started[p.slot], began)
         heapq.heappush(waiting, (p.end_s, p.key, ends))
         self._copies[p.task_key].append((slot.site, ends))

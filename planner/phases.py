@@ -60,8 +60,13 @@ def additional(draft: Draft) -> Steps:
     for key in _weakest_first(draft)[:_MOST_STEPS]:
         if len(draft.copies[key[0]][key[1]]) > 1 or draft.task_probability(key) >= 0.999:
             continue
+        mark, before = draft.mark(), draft.promise
         copy = add_copy(draft, key, free_slots(draft))
-        if copy is not None:
+        if (
+            draft.promise < before
+        ):  # by the paper's rule a copy can do harm to those that read of it
+            draft.back_to(mark)
+        elif copy is not None:
             steps.append({"copy_of": list(key), "slot": copy.slot, "promise": draft.promise})
     return steps
 
@@ -79,7 +84,7 @@ def cloud_for_minimum(draft: Draft) -> Steps:
     """Paid slots only for workflows that the minimum lacks, within the budget."""
     steps: Steps = []
     wanted = draft.snapshot.wanted
-    budget = float("inf") if wanted.budget_usd is None else wanted.budget_usd
+    budget = wanted.most_usd
     for name in draft.snapshot.by_length:
         if len(draft.scheduled) >= wanted.needed:
             break
@@ -100,7 +105,7 @@ def cloud(draft: Draft) -> Steps:
     """
     steps: Steps = []
     wanted = draft.snapshot.wanted
-    budget = float("inf") if wanted.budget_usd is None else wanted.budget_usd
+    budget = wanted.most_usd
     while draft.promise < wanted.probability and len(steps) < _MOST_STEPS:
         options = _cloud_options(draft)
         affordable = [o for o in options if o[1] <= budget + 1e-9]

@@ -41,12 +41,11 @@ def _heft(draft: Draft) -> Steps:
 def _cloud_only(draft: Draft) -> Steps:
     """Every workflow needed, on paid slots alone, within the budget."""
     paid = tuple(slot for slot in draft.snapshot.slots if slot.paid)
-    budget = draft.snapshot.wanted.budget_usd
     for name in draft.snapshot.by_length:
         if len(draft.done) >= draft.snapshot.wanted.needed:
             break
         mark = draft.mark()
-        if place_workflow(draft, name, paid) and budget is not None and draft.cost_usd > budget:
+        if place_workflow(draft, name, paid) and draft.cost_usd > draft.snapshot.wanted.most_usd:
             draft.back_to(mark)
             break
     return [{"workflows": len(draft.done), "promise": draft.promise}]

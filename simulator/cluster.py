@@ -55,7 +55,7 @@ class BatchCluster:
         self.procs = procs
         self.now_s = -math.inf
         self._choose = make_policy(policy)
-        self._events: EventQueue[tuple[int, Job | Outage | None]] = EventQueue()
+        self._events: EventQueue[Job | Outage | None] = EventQueue()
         self._queue: list[Job] = []
         self._running: dict[str, _Run] = {}
         self._ends: list[tuple[float, int]] = []  # (expected end, processors), ascending
@@ -66,7 +66,7 @@ class BatchCluster:
         """A job will arrive at ``at_s``; one wider than the cluster gets all of it."""
         if job.procs > self.procs:
             job = Job(job.id, self.procs, job.request_s, job.run_s)
-        self._events.push(at_s, (_ARRIVE, job), priority=_ARRIVE)
+        self._events.push(at_s, job, priority=_ARRIVE)
 
     def place(self, job: Job, started_s: float) -> None:
         """A job that was already running when the simulation begins."""
@@ -74,7 +74,7 @@ class BatchCluster:
 
     def break_down(self, outage: Outage) -> None:
         """Nodes will fail; jobs on them are killed, not queued again."""
-        self._events.push(outage.at_s, (_FAIL, outage), priority=_FAIL)
+        self._events.push(outage.at_s, outage, priority=_FAIL)
 
     def withdraw(self, job_id: str) -> bool:
         """Take a job out, waiting or running; False if it is not there (any more).
@@ -91,7 +91,7 @@ class BatchCluster:
                 return False
             self._queue = left
         if self._queue:
-            self._events.push(self.now_s, (_LOOK, None), priority=_LOOK)
+            self._events.push(self.now_s, None, priority=_LOOK)
         return True
 
     def next_time(self) -> float:
@@ -103,7 +103,7 @@ class BatchCluster:
         happened: list[Happening] = []
         while len(self._events) and self._events.peek_time() <= until_s:
             instant = self._events.peek_time()
-            for _, (_, what) in self._events.pop_until(instant):
+            for _, what in self._events.pop_until(instant):
                 happened += self._happen(what, instant)
             self.now_s = instant
             happened += self._schedule(instant)
@@ -155,7 +155,7 @@ class BatchCluster:
         return [Happening(now_s, "started", job.id) for job in chosen]
 
     def _start(self, job: Job, at_s: float) -> None:
-        ticket = self._events.push(at_s + job.run_s, (_END, job), priority=_END)
+        ticket = self._events.push(at_s + job.run_s, job, priority=_END)
         expected = at_s + job.told_s
         self._running[job.id] = _Run(job, expected, ticket)
         insort(self._ends, (expected, job.procs))

@@ -28,6 +28,7 @@ from planner.make import Options, make_plan
 from planner.outlook import outlook
 from planner.plan import Plan
 from planner.snapshot import Snapshot
+from studies.picture import diagrams
 from studies.replication import lead
 from vgrid.slot import Slot, StartCurve, certain_from
 from workflows.dag import Task, Workflow, make_workflow
@@ -180,29 +181,28 @@ def _gap(one: float, other: float) -> float:
 
 def draw(scores: Sequence[Score], path: Path) -> None:
     """Judged probability and cost by tightness, a line a policy; the probability asked for is dotted."""
-    import matplotlib as mpl  # noqa: PLC0415
-
-    mpl.use("svg")
-    mpl.rcParams["svg.hashsalt"] = "vgrads"
-    import matplotlib.pyplot as plt  # noqa: PLC0415
-
-    figure, axes = plt.subplots(1, 2, figsize=(10, 3.6))
-    for policy in POLICIES:
-        groups = [[s for s in scores if (s.policy, s.tightness) == (policy, t)] for t in TIGHTNESS]
-        for axis, field in zip(axes, ("probability", "cost_usd"), strict=True):
-            means = [np.mean([getattr(s, field) for s in group] or [np.nan]) for group in groups]
-            axis.plot(
-                TIGHTNESS, means, "o-", label=policy, linewidth=2.4 if policy == "vgrads" else 1.2
-            )
-    axes[0].axhline(0.95, color="#999", linestyle=":", linewidth=1)
-    axes[0].set(
-        xlabel="deadline / critical path", ylabel="mean probability, judged", ylim=(0, 1.02)
-    )
-    axes[1].set(xlabel="deadline / critical path", ylabel="mean cost (USD)")
-    axes[0].legend(frameon=False)
-    figure.tight_layout()
-    figure.savefig(path, metadata={"Date": None})
-    plt.close(figure)
+    with diagrams(path, 2, (10, 3.6)) as axes:
+        for policy in POLICIES:
+            groups = [
+                [s for s in scores if (s.policy, s.tightness) == (policy, t)] for t in TIGHTNESS
+            ]
+            for axis, field in zip(axes, ("probability", "cost_usd"), strict=True):
+                means = [
+                    np.mean([getattr(s, field) for s in group] or [np.nan]) for group in groups
+                ]
+                axis.plot(
+                    TIGHTNESS,
+                    means,
+                    "o-",
+                    label=policy,
+                    linewidth=2.4 if policy == "vgrads" else 1.2,
+                )
+        axes[0].axhline(0.95, color="#999", linestyle=":", linewidth=1)
+        axes[0].set(
+            xlabel="deadline / critical path", ylabel="mean probability, judged", ylim=(0, 1.02)
+        )
+        axes[1].set(xlabel="deadline / critical path", ylabel="mean cost (USD)")
+        axes[0].legend(frameon=False)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -30,6 +30,7 @@ from planner.draft import Draft
 from planner.mapping import place_workflow
 from planner.replicate import Measure, alone, by_paper, raise_task
 from planner.snapshot import Snapshot
+from studies.picture import diagrams
 from vgrid.slot import Slot, certain_from
 from workflows.dag import Workflow
 from workflows.sets import WorkflowSet
@@ -123,37 +124,28 @@ def table(cells: Sequence[Cell]) -> str:
 
 def draw(cells: Sequence[Cell], path: Path) -> None:
     """Figure 8 (factors at low, medium and high reliability) over Figure 9 (success rates)."""
-    import matplotlib as mpl  # noqa: PLC0415
-
-    mpl.use("svg")
-    mpl.rcParams["svg.hashsalt"] = "vgrads"
-    import matplotlib.pyplot as plt  # noqa: PLC0415
-
-    figure, axes = plt.subplots(1, 4, figsize=(14, 3.4))
-    for axis, level in zip(axes, (0.4, 0.6, 0.8), strict=False):
-        rows = [c for c in cells if (c.acquire, c.up) == (level, level)]
-        axis.boxplot(
-            [c.factors or (0,) for c in rows], tick_labels=[str(c.increment) for c in rows]
-        )
-        axis.set(
-            title=f"acquire {level}, up {level} ± .1",
-            xlabel="increment",
-            ylabel="replication factor",
-        )
-    for up in LEVELS:
-        rows = [c for c in cells if (c.acquire, c.up) == (0.7, up)]
-        axes[3].plot(
-            [c.increment for c in rows], [c.success_rate for c in rows], "o-", label=f"up {up}"
-        )
-    axes[3].set(title="success rate, acquire 0.7", xlabel="increment", ylim=(0, 1.05))
-    axes[3].legend(frameon=False)
-    figure.tight_layout()
-    figure.savefig(path, metadata={"Date": None})
-    plt.close(figure)
+    with diagrams(path, 4, (14, 3.4)) as axes:
+        for axis, level in zip(axes, (0.4, 0.6, 0.8), strict=False):
+            rows = [c for c in cells if (c.acquire, c.up) == (level, level)]
+            axis.boxplot(
+                [c.factors or (0,) for c in rows], tick_labels=[str(c.increment) for c in rows]
+            )
+            axis.set(
+                title=f"acquire {level}, up {level} ± .1",
+                xlabel="increment",
+                ylabel="replication factor",
+            )
+        for up in LEVELS:
+            rows = [c for c in cells if (c.acquire, c.up) == (0.7, up)]
+            axes[3].plot(
+                [c.increment for c in rows], [c.success_rate for c in rows], "o-", label=f"up {up}"
+            )
+        axes[3].set(title="success rate, acquire 0.7", xlabel="increment", ylim=(0, 1.05))
+        axes[3].legend(frameon=False)
 
 
 def lead() -> Workflow:
-    """A workflow with the shape and times of LEAD (SC'09 Figure 1): the first of the shipped set."""
+    """A workflow with the shape and times of LEAD (SC'09 Figure 1): without its data."""
     from workflows.dag import Task, make_workflow  # noqa: PLC0415
 
     tasks = [

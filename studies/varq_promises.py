@@ -34,6 +34,7 @@ from kernel.streams import stream
 from qbets.predictor import QueuePredictor, Settings
 from simulator.backfill import Job
 from simulator.cluster import BatchCluster
+from studies.picture import diagrams
 from studies.varq_stage import Asked, Stage, advance_to
 from traces.history import history_name, read_history
 from traces.records import JobLog
@@ -193,27 +194,21 @@ def table(outcomes: Sequence[Outcome]) -> str:
 
 def draw(outcomes: Sequence[Outcome], path: Path) -> None:
     """Reliability diagrams, one for each log: promised against kept, with intervals."""
-    import matplotlib as mpl  # noqa: PLC0415
-
-    mpl.use("svg")
-    mpl.rcParams["svg.hashsalt"] = "vgrads"
-    import matplotlib.pyplot as plt  # noqa: PLC0415
-
     logs = sorted({o.history for o in outcomes})
-    figure, axes = plt.subplots(1, len(logs), figsize=(3.2 * len(logs), 3.4), sharey=True, squeeze=False)  # fmt: skip
-    for axis, log in zip(axes[0], logs, strict=True):
-        axis.plot([0.4, 1], [0.4, 1], color="#999", linewidth=1)
-        for shift, policy in zip((-0.008, 0.0, 0.008), POLICIES[1:], strict=True):
-            rows = [o for o in outcomes if (o.history, o.policy) == (log, policy) and o.asked > o.refused]  # fmt: skip
-            shares = np.array([o.share for o in rows])
-            spans = np.abs(np.array([o.interval for o in rows]).reshape(-1, 2).T - shares)
-            promised = [o.probability + shift for o in rows]
-            axis.errorbar(promised, shares, yerr=spans, fmt="o-", markersize=4, capsize=2, linewidth=1, label=policy)  # fmt: skip
-        axis.set(title=log.split("-cln")[0], xlabel="promised", xlim=(0.45, 1.0), ylim=(0.2, 1.02))
-    axes[0][0].set_ylabel("running at T")
-    axes[0][0].legend(frameon=False, loc="lower right")
-    figure.tight_layout()
-    figure.savefig(path, metadata={"Date": None})
+    with diagrams(path, len(logs), (3.2 * len(logs), 3.4), sharey=True) as axes:
+        for axis, log in zip(axes, logs, strict=True):
+            axis.plot([0.4, 1], [0.4, 1], color="#999", linewidth=1)
+            for shift, policy in zip((-0.008, 0.0, 0.008), POLICIES[1:], strict=True):
+                rows = [o for o in outcomes if (o.history, o.policy) == (log, policy) and o.asked > o.refused]  # fmt: skip
+                shares = np.array([o.share for o in rows])
+                spans = np.abs(np.array([o.interval for o in rows]).reshape(-1, 2).T - shares)
+                promised = [o.probability + shift for o in rows]
+                axis.errorbar(promised, shares, yerr=spans, fmt="o-", markersize=4, capsize=2, linewidth=1, label=policy)  # fmt: skip
+            axis.set(
+                title=log.split("-cln")[0], xlabel="promised", xlim=(0.45, 1.0), ylim=(0.2, 1.02)
+            )
+        axes[0].set_ylabel("running at T")
+        axes[0].legend(frameon=False, loc="lower right")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

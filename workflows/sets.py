@@ -106,6 +106,11 @@ class WorkflowSet:
     directory: str = "."
 
     @property
+    def most_usd(self) -> float:
+        """The budget; ``inf`` where there is none."""
+        return float("inf") if self.budget_usd is None else self.budget_usd
+
+    @property
     def width(self) -> int:
         """Cores of the widest task."""
         return max(workflow.width for workflow in self.workflows)
