@@ -2,12 +2,17 @@
 
 Nothing waits in here. Whoever owns the loop asks, one call for all slots of a site. In virtual time
 :meth:`Driver.wake_at` tells when asking again can bring news; a real site cannot know.
+
+A site that refuses a request (unknown queue, quota, no capacity) makes the slot FAILED with the site's
+own words; the run goes on without it. A site that does not answer is a :class:`kernel.errors.SiteError`
+with ``transient`` set: whether the call had an effect is not known, and the same call again is safe.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Protocol
 
@@ -40,7 +45,10 @@ class SlotSpec:
     """What is asked of a site: ``procs`` processors for ``duration_s``, under an id of ours.
 
     Submitting the same id again asks for nothing more. ``name`` is the slot's name within its run:
-    what a person reads, and what a simulated site draws the slot's fate from.
+    what a person reads, and what a simulated site draws the slot's fate from. ``begin_s`` and
+    ``end_by_s`` (seconds of the run's clock) keep the site from starting the slot too early, or at all
+    where it could not end in time. ``pilot`` is a shell command that runs in the slot, on its first
+    node, with ``environment``; without one the slot is only held. When the pilot ends, so does the slot.
     """
 
     id: str
@@ -50,6 +58,11 @@ class SlotSpec:
     procs: int
     duration_s: float
     nodes: int = 1
+    node_type: str = ""
+    begin_s: float | None = None
+    end_by_s: float | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    pilot: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +82,7 @@ class Driver(Protocol):
         """Ask for a slot."""
 
     def status(self, slots: Sequence[str]) -> list[SlotStatus]:
-        """How these slots stand now; unknown ids are FAILED."""
+        """How these slots stand now; unknown ids are FAILED. One call to the site."""
 
     def cancel(self, slot: str) -> None:
         """Give a slot back, whatever its state; unknown or ended ones are no error."""
@@ -78,4 +91,98 @@ class Driver(Protocol):
         """When news can be expected in virtual time; ``inf`` where nothing is due or knowable."""
 
     def close(self) -> None:
-        """Give back everything that is still held."""
+        """Give back everything that this driver holds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Access:
+    """How a real site is reached, and what every request there carries.
+
+    ``host``: where the batch commands are, over SSH; empty: here. ``folder``: where slots leave their
+    marks and output on the site, empty: ``.vgrads/slots`` in the home there. ``shared_home``: False
+    where compute nodes do not see that folder; a slot is then ready as soon as it runs.
+    """
+
+    host: str = ""
+    account: str = ""
+    reservation: str = ""
+    folder: str = ""
+    shared_home: bool = True
+    timeout_s: float = 30.0
+    options: tuple[str, ...] = ()
+    parallel_environment: str = "smp"
+    endpoint: str = ""
+    region: str = "us-east-1"
+    image: str = ""
+    key_name: str = ""
+    security_groups: tuple[str, ...] = ()
+    profile: str = "default"
+    spend_limit_usd: float | None = None
+    price_date: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueueLimits:
+    """A queue as its site describes it; None where the site names no limit."""
+
+    name: str
+    max_walltime_s: float | None = None
+    max_procs: int | None = None
+    open: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Survey:
+    """What a site says of itself: its software, its queues, what works and what does not."""
+
+    version: str
+    queues: tuple[QueueLimits, ...] = ()
+    works: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuedJob:
+    """Somebody's job in a queue: processors, requested seconds, and since when (``waited_s``) or for how
+    long yet by request (``left_s``; None while it waits)."""
+
+    queue: str
+    user: str
+    procs: int
+    requested_s: float
+    waited_s: float | None = None
+    left_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """Something at a site that bears our mark: a job or an instance, and whose slot it is (if it says so)."""
+
+    handle: str
+    name: str
+    slot: str
+    state: SlotState
+    age_s: float | None = None
+    run: str = ""
+
+
+class Site(Driver, Protocol):
+    """A driver of a real site: what can be looked at there beside the three verbs."""
+
+    def survey(self) -> Survey:
+        """Reach the site and say what it can do."""
+
+    def held(self) -> list[Held]:
+        """Everything there that bears our mark and has not ended, whichever run it belongs to."""
+
+    def sweep(self, handles: Sequence[str]) -> None:
+        """Give these back; ones that have ended are no error."""
+
+
+def mark(slot: str) -> str:
+    """The name under which a site knows a slot: the same for the same id, and plain letters.
+
+    Fifteen characters, the most that Torque takes; so submitting is idempotent wherever names can be
+    listed, and no id can break a command.
+    """
+    return f"vg-{hashlib.sha256(slot.encode()).hexdigest()[:12]}"

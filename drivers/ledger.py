@@ -24,6 +24,10 @@ class SlotLedger:
         self._status[slot] = SlotStatus(id=slot, state=state, since_s=at_s, reason=reason)
         return True
 
+    def forget(self, slot: str) -> None:
+        """As if the slot had never been asked for: the request did not arrive, as far as is known."""
+        self._status.pop(slot, None)
+
     def state(self, slot: str) -> SlotState | None:
         """The state of a slot, None if it was never seen."""
         known = self._status.get(slot)

@@ -1,56 +1,118 @@
-"""Cores of this machine as slots: granted at once while cores are left, until their time is up."""
+"""Cores of this machine as slots: granted at once while cores are left, until their time is up.
+
+Cores are counted, nothing is pinned. Tasks are run by the engine; a slot's own pilot, if it has one, runs
+as a process group that ends with the slot.
+"""
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import IO
 
 from drivers.api import SlotSpec, SlotState, SlotStatus
 from drivers.ledger import SlotLedger
+from drivers.pilot import Mark
 from kernel.clock import Clock
 
 
+@dataclass(slots=True)
+class _Hold:
+    """Cores in use until ``end_s``, and the pilot that runs on them."""
+
+    procs: int
+    end_s: float
+    pilot: subprocess.Popen[bytes] | None = None
+    output: IO[bytes] | None = None
+
+    def stop(self) -> None:
+        """End the pilot with all its children."""
+        if self.pilot is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self.pilot.pid, signal.SIGKILL)
+            self.pilot.wait()
+        if self.output is not None:
+            self.output.close()
+
+    def last_words(self) -> str:
+        """The last line that the pilot printed."""
+        if self.output is None:
+            return ""
+        self.output.seek(0)
+        lines = self.output.read().decode(errors="replace").strip().splitlines()
+        return lines[-1][:300] if lines else ""
+
+
 class LocalDriver:
-    """``procs`` cores, counted; nothing is pinned. The engine runs the processes."""
+    """``procs`` cores of this machine."""
 
     def __init__(self, procs: int, clock: Clock) -> None:
         self.procs = procs
         self._clock = clock
         self._ledger = SlotLedger()
-        self._held: dict[str, tuple[int, float]] = {}  # slot → (cores, end)
+        self._held: dict[str, _Hold] = {}
 
     def submit(self, spec: SlotSpec) -> None:
         if spec.id in self._ledger:
             return
-        self._expire()
+        self._advance()
         now = self._clock.now()
-        if spec.procs > self.procs - sum(cores for cores, _ in self._held.values()):
-            self._ledger.move(
-                spec.id,
-                SlotState.FAILED,
-                now,
-                f"fewer than {spec.procs} of {self.procs} cores are free",
-            )
+        if spec.procs > self.procs - sum(hold.procs for hold in self._held.values()):
+            reason = f"fewer than {spec.procs} of {self.procs} cores are free"
+            self._ledger.move(spec.id, SlotState.FAILED, now, reason)
             return
-        self._held[spec.id] = (spec.procs, now + spec.duration_s)
+        hold = _Hold(spec.procs, now + spec.duration_s)
+        if spec.pilot:
+            hold.output = tempfile.TemporaryFile()  # noqa: SIM115 closed with the slot
+            hold.pilot = _start(spec, hold.output)
+        self._held[spec.id] = hold
         self._ledger.move(spec.id, SlotState.READY, now)
 
     def status(self, slots: Sequence[str]) -> list[SlotStatus]:
-        self._expire()
+        self._advance()
         return self._ledger.status(slots, self._clock.now())
 
     def cancel(self, slot: str) -> None:
-        if self._held.pop(slot, None):
-            self._ledger.move(slot, SlotState.RELEASED, self._clock.now(), "released")
+        if slot in self._held:
+            self._end(slot, SlotState.RELEASED, "released")
 
     def wake_at(self) -> float:
-        return min((end for _, end in self._held.values()), default=float("inf"))
+        return min((hold.end_s for hold in self._held.values()), default=float("inf"))
 
     def close(self) -> None:
         for slot in list(self._held):
             self.cancel(slot)
 
-    def _expire(self) -> None:
+    def _advance(self) -> None:
+        """End what has reached its end, and what its pilot has ended."""
         now = self._clock.now()
-        for slot in [s for s, (_, end) in self._held.items() if end <= now]:
-            del self._held[slot]
-            self._ledger.move(slot, SlotState.EXPIRED, now, "reached its end")
+        for slot, hold in list(self._held.items()):
+            code = hold.pilot.poll() if hold.pilot is not None else None
+            if hold.end_s <= now:
+                self._end(slot, SlotState.EXPIRED, "reached its end")
+            elif code is not None:
+                outcome = Mark(ready=True, code=abs(code), said=hold.last_words()).outcome
+                if outcome is not None:
+                    self._end(slot, *outcome)
+
+    def _end(self, slot: str, state: SlotState, reason: str) -> None:
+        self._held.pop(slot).stop()
+        self._ledger.move(slot, state, self._clock.now(), reason)
+
+
+def _start(spec: SlotSpec, output: IO[bytes]) -> subprocess.Popen[bytes]:
+    environment = {
+        **os.environ,
+        **spec.environment,
+        "VGRADS_SLOT": spec.id,
+        "VGRADS_PROCS": str(spec.procs),
+    }
+    return subprocess.Popen(
+        ["/bin/sh", "-c", spec.pilot], env=environment, start_new_session=True, stdin=subprocess.DEVNULL,
+        stdout=output, stderr=output,
+    )  # fmt: skip

@@ -1,0 +1,296 @@
+"""Slots as jobs of a real batch system: one driver, and a dialect for each system.
+
+A dialect is text in and text out: which command submits, lists and cancels, and what its answers mean.
+What is common stands here: names that make submission idempotent, states that only go forward, and what
+to believe when the batch system forgets a job or a call ends without an answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from drivers.api import Access, Held, QueuedJob, SlotSpec, SlotState, SlotStatus, Survey, mark
+from drivers.ledger import SlotLedger
+from drivers.pilot import (
+    MARKS,
+    Mark,
+    here_document,
+    marks_command,
+    parse_marks,
+    slot_script,
+)
+from drivers.shell import Output, Shell
+from kernel.clock import Clock
+from kernel.errors import SiteError
+
+_PATIENCE = 3  # looks without a trace of a job before it counts as lost
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobReport:
+    """A job as its batch system tells of it. ``ran_s``: how long it has run, where that is told.
+
+    ``slot``: our own id, where the system keeps it beside the name.
+    """
+
+    job: str
+    name: str
+    state: SlotState
+    reason: str = ""
+    ran_s: float | None = None
+    slot: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """A job to be submitted, with times from now: what a dialect turns into options."""
+
+    name: str
+    slot: str
+    queue: str
+    procs: int
+    nodes: int
+    duration_s: float
+    begin_in_s: float = 0.0
+    end_in_s: float | None = None
+
+
+class Dialect(Protocol):
+    """What one kind of batch system understands and says."""
+
+    def submit(self, order: Order, access: Access) -> str:
+        """The command that submits the script on its standard input and prints the job's id."""
+
+    def job_id(self, printed: str) -> str:
+        """The id within what that command printed."""
+
+    def listing(self) -> str:
+        """Commands that list all jobs of this user, ended ones as far as they are known."""
+
+    def jobs(self, printed: str) -> list[JobReport]:
+        """Those jobs."""
+
+    def past(self, names: Sequence[str]) -> str:
+        """Commands that tell of ended jobs that the listing forgot; empty where there is no such place."""
+
+    def past_jobs(self, printed: str) -> list[JobReport]:
+        """Those jobs."""
+
+    def cancel(self, jobs: Sequence[str]) -> str:
+        """The command that removes jobs; ones that have ended are no error."""
+
+    def transient(self, said: str) -> bool:
+        """True where a complaint means that the service does not answer, not that it refuses."""
+
+    def survey(self, access: Access) -> str:
+        """Commands that tell version, queues and limits."""
+
+    def surveyed(self, printed: str) -> Survey:
+        """What they told."""
+
+    def everybody(self) -> str:
+        """Commands that list the jobs of all users that wait or run."""
+
+    def queued(self, printed: str) -> list[QueuedJob]:
+        """Those jobs."""
+
+
+class BatchDriver:
+    """The driver of one batch site. ``shell`` reaches it, ``dialect`` speaks its language."""
+
+    def __init__(
+        self, site: str, dialect: Dialect, shell: Shell, clock: Clock, access: Access | None = None
+    ) -> None:
+        self.site, self.dialect, self.shell = site, dialect, shell
+        self.access = access or Access()
+        self._clock = clock
+        self._ledger = SlotLedger()
+        self._jobs: dict[str, str] = {}  # slot → its job
+        self._missing: dict[str, int] = {}  # slot → looks in which its job was not there
+        self._unsure = (
+            True  # jobs may be there that are not known here: of an earlier manager, or a lost call
+        )
+
+    # the three verbs
+
+    def submit(self, spec: SlotSpec) -> None:
+        if self._settled(spec.id):
+            return
+        if self._unsure or mark(spec.id) in self._listed:
+            self._look([spec.id])
+            self._unsure = False
+        if self._settled(spec.id):
+            return
+        self._ledger.move(spec.id, SlotState.REQUESTED, self._clock.now())
+        command = self.dialect.submit(self._order(spec), self.access)
+        script = here_document(command, slot_script(spec, self.access.folder))
+        self._unsure = True
+        answer = self._call(script)
+        self._unsure = False
+        if answer.code:
+            reason = f"refused: {answer.said}"
+            self._ledger.move(spec.id, SlotState.FAILED, self._clock.now(), reason)
+            return
+        self._jobs[spec.id] = self.dialect.job_id(answer.out)
+        self._ledger.move(spec.id, SlotState.QUEUED, self._clock.now())
+
+    def status(self, slots: Sequence[str]) -> list[SlotStatus]:
+        open_slots = [slot for slot in slots if not self._ended(slot)]
+        if open_slots:
+            self._look(open_slots)
+        return self._ledger.status(slots, self._clock.now())
+
+    def cancel(self, slot: str) -> None:
+        if self._ended(slot):
+            return
+        if slot not in self._jobs:
+            self._look([slot])
+        if slot in self._jobs and not self._ended(slot):
+            self._check(self._call(self.dialect.cancel([self._jobs[slot]])))
+            self._ledger.move(slot, SlotState.RELEASED, self._clock.now(), "released")
+
+    def wake_at(self) -> float:
+        return float("inf")
+
+    def close(self) -> None:
+        for slot in self._ledger.open_slots():
+            self.cancel(slot)
+
+    # what else a real site can tell
+
+    def survey(self) -> Survey:
+        """Reach the site and say what it can do."""
+        return self.dialect.surveyed(self._command(self.dialect.survey(self.access)).out)
+
+    def held(self) -> list[Held]:
+        """Jobs that bear our mark and have not ended."""
+        reports = self._reports(self._command(self.dialect.listing()).out)
+        return [
+            Held(
+                handle=r.job, name=r.name, slot=r.slot, state=r.state, run=r.slot.partition(".")[0]
+            )
+            for r in reports
+            if not r.state.ended
+        ]
+
+    def sweep(self, handles: Sequence[str]) -> None:
+        """Remove these jobs."""
+        if handles:
+            self._check(self._call(self.dialect.cancel(handles)))
+
+    def queue(self) -> list[QueuedJob]:
+        """Everybody's jobs that wait or run."""
+        return self.dialect.queued(self._command(self.dialect.everybody()).out)
+
+    # inside
+
+    def _settled(self, slot: str) -> bool:
+        """True where there is nothing to ask for: the slot has its job, or has ended."""
+        return slot in self._jobs or self._ended(slot)
+
+    def _ended(self, slot: str) -> bool:
+        state = self._ledger.state(slot)
+        return state is not None and state.ended
+
+    def _order(self, spec: SlotSpec) -> Order:
+        now = self._clock.now()
+        return Order(
+            name=mark(spec.id), slot=spec.id, queue=spec.queue, procs=spec.procs, nodes=spec.nodes,
+            duration_s=spec.duration_s, begin_in_s=max(0.0, (spec.begin_s or 0.0) - now),
+            end_in_s=None if spec.end_by_s is None else spec.end_by_s - now,
+        )  # fmt: skip
+
+    def _call(self, script: str) -> Output:
+        """An answer that came; SiteError (transient) where the service did not answer."""
+        answer = self.shell.command(script)
+        if answer.code and self.dialect.transient(answer.err):
+            raise SiteError(answer.said, site=self.site, transient=True, fix="asked again later")
+        return answer
+
+    def _command(self, script: str) -> Output:
+        return self._check(self._call(script))
+
+    def _check(self, answer: Output) -> Output:
+        if answer.code:
+            raise SiteError(answer.said or "failed", site=self.site, transient=False)
+        return answer
+
+    def _look(self, slots: Sequence[str]) -> None:
+        """One call: the jobs of this user and the marks of these slots, taken over into the ledger."""
+        listing = f"{self.dialect.listing()} || exit $?\n"
+        answer = self._command(
+            listing + marks_command(self.access.folder, [mark(s) for s in slots])
+        )
+        listed, _, marks_text = answer.out.partition(MARKS)
+        marks = parse_marks(marks_text)
+        by_name = _by_name(self._reports(listed))
+        self._listed = set(by_name)
+        forgotten = [n for n in map(mark, slots) if n not in by_name and n not in marks]
+        by_name |= _by_name(self._past(forgotten))
+        for slot in slots:
+            name = mark(slot)
+            report = self._single(by_name.get(name, []), self._jobs.get(slot))
+            self._note(slot, report, marks.get(name, Mark()))
+
+    def _past(self, names: list[str]) -> list[JobReport]:
+        """What accounting says of jobs that the batch system lists no more; nothing where there is none."""
+        command = self.dialect.past(names) if names else ""
+        if not command:
+            return []
+        answer = self._call(command)
+        return [] if answer.code else self.dialect.past_jobs(answer.out)
+
+    def _reports(self, listed: str) -> list[JobReport]:
+        return [r for r in self.dialect.jobs(listed) if r.name.startswith("vg-")]
+
+    def _single(self, reports: list[JobReport], known: str | None) -> JobReport | None:
+        """The slot's job; a second one, from a call that was repeated unawares, is removed."""
+        if not reports:
+            return None
+        mine = [r for r in reports if r.job == known] or sorted(
+            reports, key=lambda r: (r.state.ended, r.job)
+        )
+        doubles = [r.job for r in reports if r.job != mine[0].job and not r.state.ended]
+        if doubles:
+            self._check(self._call(self.dialect.cancel(doubles)))
+        return mine[0]
+
+    def _note(self, slot: str, report: JobReport | None, noted: Mark) -> None:
+        """The one place where what was heard becomes a state."""
+        now = self._clock.now()
+        if report is not None:
+            self._jobs[slot] = report.job
+            self._missing.pop(slot, None)
+        if noted.outcome is not None:
+            self._ledger.move(slot, noted.outcome[0], now, noted.outcome[1])
+        elif report is None:
+            self._note_absence(slot, now)
+        elif report.state == SlotState.GRANTED:
+            began_s = now - (report.ran_s or 0.0)
+            self._ledger.move(slot, SlotState.GRANTED, began_s)
+            if noted.ready or not self.access.shared_home:
+                self._ledger.move(slot, SlotState.READY, now)
+        else:
+            self._ledger.move(slot, report.state, now, report.reason)
+
+    def _note_absence(self, slot: str, now: float) -> None:
+        """A job that is neither listed nor has left an end mark: patience, then lost."""
+        if slot not in self._ledger or slot not in self._jobs:
+            return
+        self._missing[slot] = self._missing.get(slot, 0) + 1
+        if self._missing[slot] >= _PATIENCE:
+            self._ledger.move(
+                slot,
+                SlotState.FAILED,
+                now,
+                f"job {self._jobs[slot]} left the queue without a trace",
+            )
+
+
+def _by_name(reports: Sequence[JobReport]) -> dict[str, list[JobReport]]:
+    found: dict[str, list[JobReport]] = {}
+    for report in reports:
+        found.setdefault(report.name, []).append(report)
+    return found

@@ -1,0 +1,57 @@
+"""Keys of EC2-compatible clouds: from the environment or the standard file, never kept, never shown."""
+
+from __future__ import annotations
+
+import configparser
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kernel.errors import SiteError
+
+_NAMES = (
+    ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"),
+    ("EC2_ACCESS_KEY", "EC2_SECRET_KEY"),  # what Eucalyptus' eucarc exports
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """An access key; only its identifier shows in a repr."""
+
+    key: str
+    secret: str = field(repr=False)
+    token: str = field(default="", repr=False)
+
+
+def find_credentials(site: str, profile: str = "default") -> Credentials:
+    """The keys for a site; SiteError says where they were looked for."""
+    for key_name, secret_name in _NAMES:
+        key, secret = os.environ.get(key_name), os.environ.get(secret_name)
+        if key and secret:
+            return Credentials(key, secret, os.environ.get("AWS_SESSION_TOKEN", ""))
+    file = Path(
+        os.environ.get("AWS_SHARED_CREDENTIALS_FILE") or Path.home() / ".aws" / "credentials"
+    )
+    found = _from_file(file, profile)
+    if found is None:
+        raise SiteError(
+            "no credentials", site=site, transient=False,
+            fix=f"set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or write [{profile}] into {file}",
+        )  # fmt: skip
+    return found
+
+
+def _from_file(file: Path, profile: str) -> Credentials | None:
+    parser = configparser.ConfigParser(interpolation=None)
+    try:
+        parser.read(file)
+    except (configparser.Error, UnicodeDecodeError):
+        return None
+    if not parser.has_section(profile):
+        return None
+    section = parser[profile]
+    key, secret = section.get("aws_access_key_id"), section.get("aws_secret_access_key")
+    return (
+        Credentials(key, secret, section.get("aws_session_token", "")) if key and secret else None
+    )

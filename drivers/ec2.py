@@ -1,0 +1,231 @@
+"""EC2 and Eucalyptus through apache-libcloud.
+
+libcloud's default signature of EC2 is version 2, which newer services route astray: version 4 is asked
+for. Eucalyptus signs with version 2 and answers under ``/services/Eucalyptus``. What libcloud has no verb
+for (status checks, ending many instances at once) goes through its connection as a plain query.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+from libcloud.common.exceptions import BaseHTTPError
+from libcloud.common.types import InvalidCredsError, LibcloudError
+from libcloud.compute.base import NodeImage, NodeSize
+from libcloud.compute.drivers.ec2 import EC2NodeDriver, EucNodeDriver
+from requests.exceptions import RequestException
+
+from drivers.api import Access, Survey
+from drivers.cloud import TAG_SLOT, CapacityError, Instance, Purchase
+from drivers.credentials import Credentials
+from kernel.errors import SiteError
+
+_TRANSIENT = re.compile(
+    r"RequestLimitExceeded|Throttling|InternalError|InternalFailure|Unavailable|RequestTimeout|\b50[0234]\b"
+)
+_DENIED = re.compile(
+    r"AuthFailure|Unauthorized|InvalidClientTokenId|SignatureDoesNotMatch|OptInRequired|AccessDenied|\b40[13]\b"
+)
+_SKEWED = re.compile(r"RequestExpired|Signature (not yet current|expired)|RequestTimeTooSkewed")
+_GONE = "InvalidInstanceID"
+
+
+class Ec2Api:
+    """:class:`drivers.cloud.CloudApi` over a libcloud driver."""
+
+    def __init__(self, site: str, node_driver: Any, access: Access) -> None:
+        self.site, self._driver, self._access = site, node_driver, access
+        self._driver.connection.timeout = access.timeout_s
+        self._driver.connection.connect()  # the one that its constructor opened has libcloud's own timeout
+        self._checks_status = True
+
+    def buy(self, purchase: Purchase) -> list[str]:
+        access = self._access
+        size = NodeSize(purchase.node_type, purchase.node_type, 0, 0, 0, 0.0, self._driver)
+        image = NodeImage(access.image, access.image, self._driver)
+        nodes = self._asked(
+                self._driver.create_node, name=purchase.name, size=size, image=image, ex_keyname=access.key_name or None,
+                ex_security_groups=list(access.security_groups) or None, ex_userdata=purchase.user_data,
+                ex_metadata=dict(purchase.tags), ex_mincount=purchase.nodes, ex_maxcount=purchase.nodes,
+                ex_clienttoken=purchase.token, ex_terminate_on_shutdown=True, ex_spot=purchase.spot,
+            )  # fmt: skip
+        return [node.id for node in (nodes if isinstance(nodes, list) else [nodes])]
+
+    def instances(self) -> list[Instance]:
+        nodes = self._asked(self._driver.list_nodes, ex_filters={"tag-key": TAG_SLOT})
+        ours = [node for node in nodes if TAG_SLOT in node.extra.get("tags", {})]
+        booted = self._booted() if ours else set()
+        return [_instance(node, booted) for node in ours]
+
+    def _booted(self) -> set[str] | None:
+        """Instances whose status check is passed; None where the cloud knows no such checks."""
+        if not self._checks_status:
+            return None
+        try:
+            answer = self._query({"Action": "DescribeInstanceStatus"})
+        except CapacityError:  # "invalid action": older Eucalyptus
+            self._checks_status = False
+            return None
+        return {
+            _text(item, "instanceId") for item in _items(answer, "instanceStatusSet")
+            if _text(item, "instanceStatus/status") == "ok"
+        }  # fmt: skip
+
+    def terminate(self, ids: Sequence[str]) -> None:
+        for group in [ids[n : n + 100] for n in range(0, len(ids), 100)]:
+            try:
+                self._query({"Action": "TerminateInstances", **_numbered("InstanceId", group)})
+            except CapacityError as error:
+                if _GONE not in str(error):
+                    raise SiteError(str(error), site=self.site, transient=False) from error
+                self._terminate_singly(group)
+
+    def _terminate_singly(self, ids: Sequence[str]) -> None:
+        """One unknown id spoils a call for many; alone it is no error."""
+        for one in ids if len(ids) > 1 else ():
+            self.terminate([one])
+
+    def survey(self, node_types: Sequence[str]) -> Survey:
+        access, problems, works = self._access, [], ["reach, list instances"]
+        self.instances()
+        wanted: dict[str, dict[str, str]] = {}
+        if access.image:
+            wanted[f"image {access.image}"] = {
+                "Action": "DescribeImages",
+                **_numbered("ImageId", [access.image]),
+            }
+        if access.key_name:
+            wanted[f"key {access.key_name}"] = {
+                "Action": "DescribeKeyPairs",
+                **_numbered("KeyName", [access.key_name]),
+            }
+        for group in access.security_groups:
+            wanted[f"security group {group}"] = {
+                "Action": "DescribeSecurityGroups", **_numbered("GroupName", [group]),
+            }  # fmt: skip
+        for what, question in wanted.items():
+            try:
+                self._query(question)
+                works.append(what)
+            except CapacityError as error:
+                problems.append(f"{what}: {error}")
+        if not access.image:
+            problems.append("access.image is not set: no slot can be opened")
+        problems += self._unknown_types(node_types)
+        return Survey(version=self._driver.name, works=tuple(works), problems=tuple(problems))
+
+    def _unknown_types(self, node_types: Sequence[str]) -> list[str]:
+        known = {size.id for size in self._asked(self._driver.list_sizes)}
+        return [f"node type '{one}' is not known there" for one in node_types if one not in known]
+
+    def _query(self, params: Mapping[str, str]) -> Any:
+        path = self._driver.path
+        return self._asked(self._driver.connection.request, path, params=dict(params)).object
+
+    def _asked(self, call: Any, *args: Any, **kwargs: Any) -> Any:
+        """A call to the cloud, with its errors in our terms: SiteError, or CapacityError for a refusal."""
+        try:
+            return call(*args, **kwargs)
+        except InvalidCredsError as error:
+            raise self._denied(str(error)) from error
+        except (RequestException, OSError, TimeoutError) as error:
+            raise SiteError(
+                f"no answer: {type(error).__name__}", site=self.site, transient=True, fix="asked again later"
+            ) from error  # fmt: skip
+        except (BaseHTTPError, LibcloudError, Exception) as error:
+            raise self._translated(" ".join(str(error).split())[:300]) from error
+
+    def _translated(self, said: str) -> Exception:
+        if _SKEWED.search(said):
+            fix = "compare this machine's clock with the cloud's"
+            return SiteError(said, site=self.site, transient=False, fix=fix)
+        if _DENIED.search(said):
+            return self._denied(said)
+        if _TRANSIENT.search(said):
+            return SiteError(said, site=self.site, transient=True, fix="asked again later")
+        return CapacityError(said)
+
+    def _denied(self, said: str) -> SiteError:
+        fix = (
+            "the keys come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or from access.profile"
+        )
+        return SiteError(
+            f"credentials are refused: {said}", site=self.site, transient=False, fix=fix
+        )
+
+
+def open_ec2(site: str, access: Access, credentials: Credentials) -> Ec2Api:
+    """EC2 itself, or with ``access.endpoint`` a service that speaks its language."""
+    host, port, secure = _endpoint(access)
+    try:
+        node_driver = EC2NodeDriver(  # type: ignore[no-untyped-call]
+            credentials.key, credentials.secret, secure=secure, host=host, port=port, region=access.region,
+            token=credentials.token or None, signature_version="4",
+        )  # fmt: skip
+    except ValueError as error:
+        raise SiteError(str(error), site=site, transient=False, fix="access.region") from error
+    return Ec2Api(site, node_driver, access)
+
+
+def open_eucalyptus(site: str, access: Access, credentials: Credentials) -> Ec2Api:
+    """A Eucalyptus cloud at ``access.endpoint``."""
+    host, port, secure = _endpoint(access)
+    if host is None:
+        raise SiteError("access.endpoint is not set", site=site, transient=False)
+    path = urlsplit(access.endpoint).path.rstrip("/") or None
+    node_driver = EucNodeDriver(credentials.key, credentials.secret, secure, host, path, port)  # type: ignore[no-untyped-call]
+    return Ec2Api(site, node_driver, access)
+
+
+def _endpoint(access: Access) -> tuple[str | None, int | None, bool]:
+    if not access.endpoint:
+        return None, None, True
+    parts = urlsplit(access.endpoint)
+    secure = parts.scheme == "https"
+    return parts.hostname, parts.port or (443 if secure else 80), secure
+
+
+def _instance(node: Any, booted: set[str] | None) -> Instance:
+    state = str(node.extra.get("status", "pending"))
+    launched = node.extra.get("launch_time")
+    age_s = 0.0
+    if launched:
+        began = datetime.fromisoformat(str(launched).replace("Z", "+00:00"))
+        age_s = max(0.0, (datetime.now(UTC) - began).total_seconds())
+    ok = state == "running" and (booted is None or node.id in booted)
+    reason = str(node.extra.get("reason") or "")
+    return Instance(
+        id=node.id, state=state, ok=ok, tags=node.extra["tags"], age_s=age_s, reason=reason
+    )
+
+
+def _numbered(name: str, values: Sequence[str]) -> dict[str, str]:
+    return {f"{name}.{n}": value for n, value in enumerate(values, 1)}
+
+
+def _items(element: Any, name: str) -> list[Any]:
+    """Items of a set, whichever namespace the service writes."""
+    return [
+        item
+        for part in element.iter()
+        if _local(part) == name
+        for item in part
+        if _local(item) == "item"
+    ]
+
+
+def _text(element: Any, path: str) -> str:
+    for name in path.split("/"):
+        found = [child for child in element if _local(child) == name]
+        if not found:
+            return ""
+        element = found[0]
+    return str(element.text or "").strip()
+
+
+def _local(element: Any) -> str:
+    return str(element.tag).rpartition("}")[2]

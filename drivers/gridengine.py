@@ -1,0 +1,208 @@
+"""Grid Engine's commands (SGE 6.2, Son of Grid Engine, Univa, Open Cluster Scheduler) and what they say.
+
+States: the letters of qstat(1), where ``E`` marks an error and ``d`` a job that is being removed.
+"""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Sequence
+from datetime import datetime
+
+from drivers.api import Access, QueuedJob, QueueLimits, SlotState, Survey
+from drivers.batch import JobReport, Order
+from drivers.shell import quote
+from kernel.errors import SiteError
+
+_NO_ANSWER = re.compile(
+    r"unable to contact|can't connect|commlib error|connection refused|got (send|select|read) error|timeout|qmaster.*not.*(running|respond)",
+    re.IGNORECASE,
+)
+_GONE = '*"does not exist"*'
+_NEXT = "--vgrads-next--"
+_LIMIT_ENFORCED = "37"  # accounting(5), failed: the execution daemon killed it at h_rt
+
+
+class GridEngine:
+    """Dialect of Grid Engine."""
+
+    def submit(self, order: Order, access: Access) -> str:
+        """``-w e`` refuses at once what no queue could ever run; ``-R y`` reserves for wide jobs."""
+        options = [
+            "-terse", "-N", order.name, "-r", "n", "-R", "y", "-w", "e", "-S", "/bin/sh", "-o", "/dev/null", "-j", "y",
+            "-l", f"h_rt={_limit(order.duration_s)}",
+        ]  # fmt: skip
+        if order.procs > 1:
+            options += ["-pe", access.parallel_environment, str(order.procs)]
+        options += ["-q", order.queue] if order.queue else []
+        options += ["-A", access.account] if access.account else []
+        options += ["-ar", access.reservation] if access.reservation else []
+        begin = f" -a {local_time(order.begin_in_s)}" if order.begin_in_s >= 1 else ""
+        return " ".join(map(quote, ["qsub", *options, *access.options])) + begin
+
+    def job_id(self, printed: str) -> str:
+        """The last line is the number; warnings may stand before it."""
+        return printed.strip().splitlines()[-1]
+
+    def listing(self) -> str:
+        return 'qstat -xml -u "$(id -un)"'
+
+    def jobs(self, printed: str) -> list[JobReport]:
+        """Jobs that wait or run; ended ones are in the accounting."""
+        return [_report(element) for element in _parse(printed).iter("job_list")]
+
+    def past(self, names: Sequence[str]) -> str:
+        """One look-up for each name: ``qacct`` takes no list. A name without a job is no error."""
+        asks = [f"qacct -j {quote(name)} 2>/dev/null" for name in names]
+        return "\n".join([*asks, "true"])
+
+    def past_jobs(self, printed: str) -> list[JobReport]:
+        """Blocks of ``key value`` lines between double rules."""
+        blocks = re.split(r"^=+$", printed, flags=re.MULTILINE)
+        records = [dict(_PAIR.findall(block)) for block in blocks]
+        return [_ended(record) for record in records if "jobnumber" in record]
+
+    def cancel(self, jobs: Sequence[str]) -> str:
+        return forgiving(f"qdel {' '.join(map(quote, jobs))}", _GONE)
+
+    def transient(self, said: str) -> bool:
+        return bool(_NO_ANSWER.search(said))
+
+    def survey(self, access: Access) -> str:
+        environment = quote(access.parallel_environment)
+        return (
+            "qstat -help 2>&1 | head -n 1; queues=$(qconf -sql) || exit $?\n"
+            'for q in $queues; do qconf -sq "$q" | grep -E "^(qname|h_rt|slots|pe_list|state) "; done\n'
+            f"echo {_NEXT}\nqconf -sp {environment} >/dev/null 2>&1 && echo environment\n"
+            f"echo {_NEXT}\nqacct -b 197001010000 -slots >/dev/null 2>&1 && echo accounting\ntrue"
+        )
+
+    def surveyed(self, printed: str) -> Survey:
+        described, environment, accounting = printed.split(_NEXT)
+        version, _, queues = described.partition("\n")
+        works, problems = ["submit, list, cancel"], []
+        if "environment" in environment:
+            works.append("several processors in one slot")
+        else:
+            problems.append(
+                "the parallel environment is not there: access.parallel_environment names one (qconf -spl)"
+            )
+        if "accounting" in accounting:
+            works.append("history (qacct)")
+        else:
+            problems.append("no history: the accounting file cannot be read here")
+        return Survey(
+            version=version.strip(), queues=tuple(map(_queue, _queue_blocks(queues))), works=tuple(works),
+            problems=tuple(problems),
+        )  # fmt: skip
+
+    def everybody(self) -> str:
+        return "date +%Y-%m-%dT%H:%M:%S && qstat -xml -r -u '*'"
+
+    def queued(self, printed: str) -> list[QueuedJob]:
+        now, _, rest = printed.partition("\n")
+        at = datetime.fromisoformat(now.strip())
+        return [_queued(element, at) for element in _parse(rest).iter("job_list")]
+
+
+_PAIR = re.compile(r"^(\w+)[ \t]+(.*?)[ \t]*$", re.MULTILINE)
+
+
+def local_time(in_s: float) -> str:
+    """An instant some seconds ahead by the site's own clock and zone, as ``qsub -a`` takes it."""
+    return f"\"$(date -d '+{round(in_s)} seconds' +%Y%m%d%H%M.%S)\""
+
+
+def forgiving(command: str, pattern: str) -> str:
+    """A command whose complaint is none where all of it matches ``pattern``: what is gone is gone."""
+    return (
+        f"said=$({command} 2>&1); code=$?\n"
+        f'[ $code -eq 0 ] || case "$said" in {pattern}) code=0;; *) echo "$said" >&2;; esac\nexit $code'
+    )
+
+
+def _parse(text: str) -> ET.Element:
+    try:
+        return ET.fromstring(text[text.index("<") :])
+    except (ET.ParseError, ValueError) as error:
+        raise SiteError(
+            f"qstat printed no XML: {text[:80]!r}", site="gridengine", transient=True
+        ) from error
+
+
+def _report(element: ET.Element) -> JobReport:
+    letters = element.findtext("state", "")
+    state = (
+        SlotState.GRANTED
+        if set(letters) & set("rtsST") and "q" not in letters
+        else SlotState.QUEUED
+    )
+    reason = ""
+    if "E" in letters:  # it will never start by itself
+        state, reason = SlotState.FAILED, "in error at the site (qstat -j says why)"
+    return JobReport(
+        job=element.findtext("JB_job_number", ""), name=element.findtext("JB_name", ""), state=state, reason=reason
+    )  # fmt: skip
+
+
+def _ended(record: dict[str, str]) -> JobReport:
+    failed, code = record.get("failed", "0"), record.get("exit_status", "0")
+    number = failed.split()[0]
+    if number == _LIMIT_ENFORCED:
+        state, reason = SlotState.EXPIRED, "reached its end"
+    elif number != "0":
+        state, reason = SlotState.FAILED, f"failed: {failed}"
+    elif code == "0":
+        state, reason = SlotState.RELEASED, "the pilot ended"
+    else:
+        state, reason = SlotState.FAILED, f"exit code {code}"
+    return JobReport(job=record["jobnumber"], name=record["jobname"], state=state, reason=reason)
+
+
+def _queue_blocks(text: str) -> list[dict[str, str]]:
+    blocks: list[dict[str, str]] = []
+    for key, value in _PAIR.findall(text):
+        if key == "qname":
+            blocks.append({})
+        if blocks:
+            blocks[-1][key] = value
+    return blocks
+
+
+def _queue(block: dict[str, str]) -> QueueLimits:
+    limit = block.get("h_rt", "INFINITY").split(",")[0]
+    return QueueLimits(name=block["qname"], max_walltime_s=_clock_s(limit))
+
+
+def _clock_s(text: str) -> float | None:
+    if text == "INFINITY":
+        return None
+    seconds = 0.0
+    for part in text.split(":"):
+        seconds = seconds * 60 + float(part or 0)
+    return seconds
+
+
+def _queued(element: ET.Element, now: datetime) -> QueuedJob:
+    limits = [e.text for e in element.findall("hard_request") if e.get("name") == "h_rt"]
+    requested_s = float(limits[0] or -1) if limits else -1.0
+    procs = int(element.findtext("slots", "1"))
+    wide = element.find("requested_pe")
+    if wide is not None and (wide.text or "").isdigit():
+        procs = int(wide.text or 1)
+    common = {"user": element.findtext("JB_owner", ""), "procs": procs, "requested_s": requested_s}
+    began = element.findtext("JAT_start_time")
+    if began:
+        left_s = requested_s - (now - datetime.fromisoformat(began)).total_seconds()
+        queue = element.findtext("queue_name", "").partition("@")[0]
+        return QueuedJob(queue=queue, left_s=max(0.0, left_s), **common)  # type: ignore[arg-type]
+    submitted = element.findtext("JB_submission_time")
+    waited_s = (now - datetime.fromisoformat(submitted)).total_seconds() if submitted else 0.0
+    hard = element.findtext("hard_req_queue", "")
+    return QueuedJob(queue=hard, waited_s=max(0.0, waited_s), **common)  # type: ignore[arg-type]
+
+
+def _limit(seconds: float) -> str:
+    """Whole seconds, and a few more: the script ends the slot, the limit is the net below it."""
+    return str(round(seconds) + 30)

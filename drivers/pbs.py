@@ -1,0 +1,207 @@
+"""Commands of PBS Professional, OpenPBS and Torque, and what they say.
+
+States: the letters of qstat(1B); ``Exit_status`` below zero and above 255 as in the administrators' guides
+(256 + signal). Torque knows neither JSON nor ``qselect -x``; each command falls back to what it has.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from drivers.api import Access, QueuedJob, QueueLimits, SlotState, Survey
+from drivers.batch import JobReport, Order
+from drivers.gridengine import forgiving, local_time
+from drivers.shell import quote
+from kernel.errors import SiteError
+from kernel.units import parse_duration
+
+STATES = {
+    "Q": SlotState.QUEUED, "H": SlotState.QUEUED, "W": SlotState.QUEUED, "T": SlotState.QUEUED, "M": SlotState.QUEUED,
+    "R": SlotState.GRANTED, "B": SlotState.GRANTED, "S": SlotState.GRANTED, "U": SlotState.GRANTED, "E": SlotState.GRANTED,
+}  # fmt: skip
+_ENDED = "FCX"
+_TIME_OVER = (
+    -29,
+    -11,
+)  # killed at the limit: OpenPBS JOB_EXEC_KILL_WALLTIME, Torque JOB_EXEC_OVERLIMIT
+_NO_ANSWER = re.compile(
+    r"connection refused|cannot connect|could not connect|no route to host|timed? ?out|server.*(down|not running|unavailable)|end of file",
+    re.IGNORECASE,
+)
+_GONE = '*"Unknown Job"* | *"has finished"* | *"invalid state"*'
+_NEXT = "--vgrads-next--"
+
+Fields = Mapping[str, Any]
+
+
+class Pbs:
+    """Dialect of the PBS family."""
+
+    def submit(self, order: Order, access: Access) -> str:
+        """``nodes=…:ppn=…`` is understood by all three, ``select`` is not."""
+        each = -(-order.procs // order.nodes)
+        options = [
+            "-N", order.name, "-r", "n", "-j", "oe", "-o", "/dev/null", "-S", "/bin/sh",
+            "-l", f"nodes={order.nodes}:ppn={each}", "-l", f"walltime={_clock(order.duration_s + 30)}",
+        ]  # fmt: skip
+        options += ["-q", order.queue] if order.queue else []
+        options += ["-A", access.account] if access.account else []
+        options += ["-W", f"x=advres:{access.reservation}"] if access.reservation else []
+        begin = f" -a {local_time(order.begin_in_s)}" if order.begin_in_s >= 1 else ""
+        return " ".join(map(quote, ["qsub", *options, *access.options])) + begin
+
+    def job_id(self, printed: str) -> str:
+        return printed.strip().splitlines()[-1]
+
+    def listing(self) -> str:
+        """OpenPBS keeps ended jobs in its history, Torque for ``keep_completed`` seconds."""
+        return (
+            'u=$(id -un); ids=$(qselect -x -u "$u" 2>/dev/null || qselect -u "$u") && '
+            '{ [ -z "$ids" ] || { said=$(qstat -x -f -F json $ids 2>/dev/null); '
+            'case "$said" in "{"*) echo "$said";; *) qstat -f $ids;; esac; }; }'
+        )
+
+    def jobs(self, printed: str) -> list[JobReport]:
+        return [_report(job, fields) for job, fields in _parse(printed).items()]
+
+    def past(self, names: Sequence[str]) -> str:  # noqa: ARG002 the protocol's
+        """The listing has all that there is."""
+        return ""
+
+    def past_jobs(self, printed: str) -> list[JobReport]:  # noqa: ARG002 the protocol's
+        return []
+
+    def cancel(self, jobs: Sequence[str]) -> str:
+        return forgiving(f"qdel {' '.join(map(quote, jobs))}", _GONE)
+
+    def transient(self, said: str) -> bool:
+        return bool(_NO_ANSWER.search(said))
+
+    def survey(self, access: Access) -> str:  # noqa: ARG002 the protocol's
+        return f"qstat --version 2>&1 | head -n 1; echo {_NEXT}; qstat -Q -f"
+
+    def surveyed(self, printed: str) -> Survey:
+        version, _, queues = printed.partition(_NEXT)
+        found = tuple(_queue(name, fields) for name, fields in _blocks(queues, "Queue").items())
+        return Survey(
+            version=version.strip(), queues=found, works=("submit, list, cancel",),
+            problems=("history: the accounting files lie at the server; add one with 'vgrads sites add'",),
+        )  # fmt: skip
+
+    def everybody(self) -> str:
+        return (
+            "date +%s; said=$(qstat -f -F json 2>/dev/null); "
+            'case "$said" in "{"*) echo "$said";; *) qstat -f;; esac'
+        )
+
+    def queued(self, printed: str) -> list[QueuedJob]:
+        _, _, rest = printed.partition("\n")
+        jobs = _parse(rest).values()
+        return [_queued(fields) for fields in jobs if str(fields.get("job_state")) not in _ENDED]
+
+
+def _parse(text: str) -> dict[str, Fields]:
+    """Jobs by id, of JSON or of plain ``qstat -f``."""
+    text = text.strip()
+    if not text.startswith("{"):
+        return _blocks(text, "Job Id")
+    try:
+        jobs = json.loads(text, strict=False).get("Jobs", {})
+    except json.JSONDecodeError as error:
+        raise SiteError(
+            f"qstat printed broken JSON: {error}", site="pbs", transient=True
+        ) from error
+    return {job: _flat(fields) for job, fields in jobs.items()}
+
+
+def _flat(fields: Fields) -> Fields:
+    """``{"Resource_List": {"walltime": …}}`` as plain ``qstat -f`` writes it: dots in the names."""
+    flat: dict[str, Any] = {}
+    for key, value in fields.items():
+        if isinstance(value, Mapping):
+            flat |= {f"{key}.{inner}": item for inner, item in value.items()}
+        else:
+            flat[key] = value
+    return flat
+
+
+def _blocks(text: str, title: str) -> dict[str, Fields]:
+    """``Title: name`` followed by indented ``key = value`` lines; a tab continues the value before."""
+    found: dict[str, Fields] = {}
+    current: dict[str, Any] = {}
+    key = ""
+    for line in text.splitlines():
+        if line.startswith(f"{title}: "):
+            current = {}
+            found[line.partition(": ")[2].strip()] = current
+        elif line.startswith("\t") and key:
+            current[key] += line.strip()
+        elif " = " in line:
+            name, _, value = line.partition(" = ")
+            key = name.strip()
+            current[key] = value.strip()
+    return found
+
+
+def _report(job: str, fields: Fields) -> JobReport:
+    letter, name = str(fields.get("job_state", "Q")), str(fields.get("Job_Name", ""))
+    ran_s = _seconds(fields.get("resources_used.walltime"))
+    if letter not in _ENDED:
+        state = STATES.get(letter, SlotState.QUEUED)
+        return JobReport(job=job, name=name, state=state, ran_s=ran_s)
+    code = fields.get("Exit_status")
+    state, reason = _outcome(None if code is None else int(code))
+    return JobReport(job=job, name=name, state=state, reason=reason, ran_s=ran_s)
+
+
+def _outcome(code: int | None) -> tuple[SlotState, str]:
+    if code is None:
+        return SlotState.FAILED, "removed before it ran"
+    if code == 0:
+        return SlotState.RELEASED, "the pilot ended"
+    if code in _TIME_OVER:
+        return SlotState.EXPIRED, "reached its end"
+    if code > 255:
+        return SlotState.FAILED, f"killed by signal {code - 256}"
+    return SlotState.FAILED, f"exit code {code}"
+
+
+def _queue(name: str, fields: Fields) -> QueueLimits:
+    procs = str(fields.get("resources_max.ncpus", fields.get("resources_max.procct", "")))
+    is_open = fields.get("enabled", "True") == "True" and fields.get("started", "True") == "True"
+    return QueueLimits(
+        name=name, max_walltime_s=_seconds(fields.get("resources_max.walltime")),
+        max_procs=int(procs) if procs.isdigit() else None, open=is_open,
+    )  # fmt: skip
+
+
+def _queued(fields: Fields) -> QueuedJob:
+    requested_s = _seconds(fields.get("Resource_List.walltime"))
+    used_s = _seconds(fields.get("resources_used.walltime")) or 0.0
+    runs = fields.get("job_state") in ("R", "E", "S")
+    waited_s = _seconds(fields.get("eligible_time"))
+    return QueuedJob(
+        queue=str(fields.get("queue", "")), user=str(fields.get("Job_Owner", "")).partition("@")[0],
+        procs=_procs(fields), requested_s=-1.0 if requested_s is None else requested_s,
+        waited_s=None if runs else waited_s or 0.0, left_s=max(0.0, (requested_s or 0.0) - used_s) if runs else None,
+    )  # fmt: skip
+
+
+def _procs(fields: Fields) -> int:
+    count = str(fields.get("Resource_List.ncpus", ""))
+    if count.isdigit():
+        return max(1, int(count))
+    match = re.match(r"(\d+):ppn=(\d+)", str(fields.get("Resource_List.nodes", "")))
+    return int(match[1]) * int(match[2]) if match else 1
+
+
+def _seconds(value: Any) -> float | None:
+    return None if value in (None, "") else parse_duration(str(value))
+
+
+def _clock(seconds: float) -> str:
+    whole = round(seconds)
+    return f"{whole // 3600:02d}:{whole // 60 % 60:02d}:{whole % 60:02d}"

@@ -1,0 +1,104 @@
+"""The script that a slot runs, the same at every batch site, and the marks that it leaves.
+
+Everything that comes from outside is quoted once, here. The script notes when the slot is ready and how
+it ended, in a file named after the slot; so the end is known even where the batch system has forgotten
+the job. It keeps the slot's own time limit, for batch systems round theirs (Slurm: to minutes).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from drivers.api import SlotSpec, SlotState, mark
+from drivers.shell import quote
+
+TIMED_OUT = 124
+"""The exit status of ``timeout`` when the time is up."""
+MARKS = "--vgrads-marks--"
+_KEPT_DAYS = 30
+
+_TEMPLATE = """\
+#!/bin/sh
+# A slot of vgrads.
+{exports}
+D={folder}
+mkdir -p "$D" || exit 1
+cd "$D" || exit 1
+( set -C; : >{name}.state ) 2>/dev/null || exit 0  # this slot has run: a repeated job has nothing to do
+find . -name 'vg-*' -mtime +{kept_days} -exec rm -f {{}} + 2>/dev/null
+echo ready >>{name}.state
+( cd "$HOME" && exec timeout -k 10 {seconds} /bin/sh -c {pilot} ) >{name}.out 2>&1 </dev/null
+code=$?
+echo "end $code $(tail -n 1 {name}.out | tr -d '\\000' | cut -c 1-300)" >>{name}.state
+exit $code
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What a slot's script has noted: ready, and with which status and last words it ended."""
+
+    ready: bool = False
+    code: int | None = None
+    said: str = ""
+
+    @property
+    def outcome(self) -> tuple[SlotState, str] | None:
+        """The end of the slot in our terms; None while there is none."""
+        if self.code is None:
+            return None
+        if self.code == TIMED_OUT:
+            return SlotState.EXPIRED, "reached its end"
+        if self.code == 0:
+            return SlotState.RELEASED, "the pilot ended"
+        return SlotState.FAILED, f"the pilot ended with exit code {self.code}: {self.said}".rstrip(
+            ": "
+        )
+
+
+def slot_script(spec: SlotSpec, folder: str) -> str:
+    """The script of a slot, as it is handed to the batch system."""
+    environment = {**spec.environment, "VGRADS_SLOT": spec.id, "VGRADS_PROCS": str(spec.procs)}
+    for key in environment:
+        if not key.isidentifier() or not key.isascii():
+            raise ValueError(f"no name of an environment variable: {key!r}")
+    exports = "\n".join(f"export {key}={quote(value)}" for key, value in environment.items())
+    seconds = max(1, round(spec.duration_s))
+    return _TEMPLATE.format(
+        exports=exports, folder=folder_word(folder), name=mark(spec.id), seconds=seconds, kept_days=_KEPT_DAYS,
+        pilot=quote(spec.pilot or f"exec sleep {seconds + 60}"),
+    )  # fmt: skip
+
+
+def folder_word(folder: str) -> str:
+    """The folder of the marks as a word of a script."""
+    return quote(folder) if folder else '"$HOME/.vgrads/slots"'
+
+
+def here_document(command: str, body: str) -> str:
+    """A command that reads ``body`` from its standard input."""
+    end = "VGRADS-END"
+    while end in body:
+        end += "-"
+    return f"{command} <<'{end}'\n{body.rstrip(chr(10))}\n{end}\n"
+
+
+def marks_command(folder: str, names: Sequence[str]) -> str:
+    """Print the marks of these slots, after a line that tells them from what came before."""
+    files = " ".join(f"{name}.state" for name in names)
+    read = f"cd {folder_word(folder)} 2>/dev/null && grep -H . {files} /dev/null 2>/dev/null"
+    return f"echo {MARKS}\n( {read} )\ntrue\n" if names else f"echo {MARKS}\n"
+
+
+def parse_marks(text: str) -> dict[str, Mark]:
+    """Marks by the slot's name at the site."""
+    found: dict[str, Mark] = {}
+    for line in text.splitlines():
+        name, _, note = line.partition(".state:")
+        if note == "ready":
+            found.setdefault(name, Mark(ready=True))
+        elif note.startswith("end "):
+            code, _, said = note.removeprefix("end ").partition(" ")
+            found[name] = Mark(ready=True, code=int(code) if code.isdigit() else 1, said=said)
+    return found

@@ -1,0 +1,126 @@
+"""Shell scripts at a site: here, or on its login node over SSH.
+
+A call is one script on the standard input of one ``sh``, so local and remote sites are quoted alike.
+OpenSSH's own client carries it: its keys, agents, jump hosts and ``~/.ssh/config`` count; it shares one
+connection between calls and never asks for a password.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from kernel.errors import SiteError
+
+NOT_FOUND = 127
+_SSH_FAILED = 255
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What a script left behind."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def said(self) -> str:
+        """What it complained of, on one line."""
+        return " ".join((self.err.strip() or self.out.strip()).split())[:400]
+
+
+class Shell:
+    """Runs scripts at one site; every call ends within its timeout."""
+
+    def __init__(self, site: str, host: str = "", timeout_s: float = 30.0) -> None:
+        self.site, self.host, self.timeout_s = site, host, timeout_s
+
+    def run(self, script: str, timeout_s: float | None = None) -> Output:
+        """The output of a script; SiteError (transient) where no answer came in time.
+
+        Output goes to files, not pipes: a connection that OpenSSH keeps open for the next call must not
+        keep this one waiting.
+        """
+        limit_s = timeout_s or self.timeout_s
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            process = subprocess.Popen(
+                self._argv(), stdin=subprocess.PIPE, stdout=out, stderr=err, start_new_session=True
+            )
+            try:
+                process.communicate(script.encode(), timeout=limit_s)
+            except subprocess.TimeoutExpired as error:
+                raise SiteError(
+                    f"no answer within {limit_s:g} s", site=self.site, transient=True,
+                    fix="asked again later; access.timeout sets the limit",
+                ) from error  # fmt: skip
+            finally:
+                _kill(process)
+            out.seek(0)
+            err.seek(0)
+            answer = Output(process.returncode, _text(out.read()), _text(err.read()))
+        return self._reached(answer)
+
+    def command(self, script: str, timeout_s: float | None = None) -> Output:
+        """As :meth:`run`; SiteError where the site has no such command."""
+        answer = self.run(script, timeout_s)
+        if answer.code == NOT_FOUND:
+            place = f"on {self.host}" if self.host else "on this machine"
+            raise SiteError(
+                f"a command is missing {place}: {answer.said}", site=self.site, transient=False,
+                fix="access.host names the login node that has it",
+            )  # fmt: skip
+        return answer
+
+    def _argv(self) -> list[str]:
+        if not self.host:
+            return ["/bin/sh", "-s"]
+        options = {
+            "BatchMode": "yes", "ConnectTimeout": str(max(1, int(self.timeout_s // 2))), "ControlMaster": "auto",
+            "ControlPath": str(_control_folder() / "%C"), "ControlPersist": "120", "ServerAliveInterval": "15",
+        }  # fmt: skip
+        flags = [part for key, value in options.items() for part in ("-o", f"{key}={value}")]
+        return ["ssh", *flags, "--", self.host, "/bin/sh -s"]
+
+    def _reached(self, answer: Output) -> Output:
+        if self.host and answer.code == _SSH_FAILED:
+            refused = "Permission denied" in answer.err or "verification failed" in answer.err
+            raise SiteError(
+                f"ssh {self.host}: {answer.said or 'failed'}", site=self.site, transient=not refused,
+                fix=f"try 'ssh -o BatchMode=yes {self.host} true' by hand" if refused else "",
+            )  # fmt: skip
+        return answer
+
+
+def quote(value: str) -> str:
+    """A value as one word of a shell script; SiteError for what no shell can carry."""
+    if "\0" in value:
+        raise SiteError("a value contains a NUL character", site="command", transient=False)
+    return shlex.quote(value)
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode(errors="replace")
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """End a call that is still running, with all its children; a finished one is left alone."""
+    if process.poll() is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _control_folder() -> Path:
+    """Where shared connections have their sockets: short, and closed to others."""
+    folder = Path(tempfile.gettempdir()) / f"vgrads-ssh-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.stat().st_uid != os.getuid():
+        raise SiteError(f"{folder} belongs to somebody else", site="ssh", transient=False)
+    return folder

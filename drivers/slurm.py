@@ -1,0 +1,221 @@
+"""Slurm's commands and what they say.
+
+Explicit columns between bars, not ``--json``: its documents change with every release and, before 23.02,
+ignore the filters (decision 0010). States: the list under JOB STATE CODES in squeue(1).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from drivers.api import Access, QueuedJob, QueueLimits, SlotState, Survey
+from drivers.batch import JobReport, Order
+from drivers.shell import quote
+
+STATES = {
+    "PENDING": SlotState.QUEUED, "REQUEUED": SlotState.QUEUED, "REQUEUE_HOLD": SlotState.QUEUED,
+    "REQUEUE_FED": SlotState.QUEUED, "RESV_DEL_HOLD": SlotState.QUEUED, "SPECIAL_EXIT": SlotState.QUEUED,
+    "CONFIGURING": SlotState.GRANTED, "RUNNING": SlotState.GRANTED, "SUSPENDED": SlotState.GRANTED,
+    "STOPPED": SlotState.GRANTED, "SIGNALING": SlotState.GRANTED, "RESIZING": SlotState.GRANTED,
+    "STAGE_OUT": SlotState.GRANTED, "COMPLETING": SlotState.GRANTED, "COMPLETED": SlotState.RELEASED,
+    "TIMEOUT": SlotState.EXPIRED, "CANCELLED": SlotState.FAILED, "FAILED": SlotState.FAILED,
+    "NODE_FAIL": SlotState.FAILED, "BOOT_FAIL": SlotState.FAILED, "PREEMPTED": SlotState.FAILED,
+    "OUT_OF_MEMORY": SlotState.FAILED, "DEADLINE": SlotState.FAILED, "REVOKED": SlotState.FAILED,
+    "LAUNCH_FAILED": SlotState.FAILED, "RECONFIG_FAIL": SlotState.FAILED,
+}  # fmt: skip
+_WORDS = {
+    "CANCELLED": "cancelled at the site", "NODE_FAIL": "a node failed", "PREEMPTED": "preempted",
+    "DEADLINE": "could not have ended by its deadline", "TIMEOUT": "reached its end",
+    "OUT_OF_MEMORY": "out of memory",
+}  # fmt: skip
+_NO_ANSWER = re.compile(
+    r"unable to contact|connection (refused|timed out|reset)|socket timed out|zero bytes were transmitted"
+    r"|temporarily (unable|unavailable)|protocol authentication error|communication connection failure|slurmctld.*not respond",
+    re.IGNORECASE,
+)
+_FORECAST = re.compile(r"to start at (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)")
+_SPAN = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)")
+_ACCOUNTING = "--accounting--"
+
+
+class Slurm:
+    """Dialect of Slurm 20.11 and later."""
+
+    def submit(self, order: Order, access: Access) -> str:
+        """Times count from now by the controller's clock, so neither zone nor skew matters."""
+        options = [
+            "--parsable", "--no-requeue", f"--job-name={order.name}", f"--comment={order.slot}",
+            f"--ntasks={order.procs}", f"--nodes={order.nodes}", f"--time={_minutes(order.duration_s)}",
+            "--output=/dev/null", "--error=/dev/null",
+        ]  # fmt: skip
+        options += [f"--partition={order.queue}"] if order.queue else []
+        options += [f"--begin=now+{round(order.begin_in_s)}"] if order.begin_in_s >= 1 else []
+        if order.end_in_s is not None:
+            options.append(f"--deadline=now+{max(1, round(order.end_in_s))}")
+        options += [f"--account={access.account}"] if access.account else []
+        options += [f"--reservation={access.reservation}"] if access.reservation else []
+        return " ".join(map(quote, ["sbatch", *options, *access.options]))
+
+    def job_id(self, printed: str) -> str:
+        """``id`` or ``id;cluster``."""
+        return printed.strip().splitlines()[-1].partition(";")[0]
+
+    def listing(self) -> str:
+        """The controller's jobs; ended ones stay there for MinJobAge."""
+        return 'squeue --noheader --states=all --user="$(id -un)" --format="%i|%j|%T|%M|%r|%k"'
+
+    def jobs(self, printed: str) -> list[JobReport]:
+        """One job a line."""
+        found = []
+        for line in printed.splitlines():
+            fields = line.split("|", 5)
+            if len(fields) == 6:
+                job, name, word, ran, reason, comment = fields
+                found.append(_report((job, name, comment), word, ran, reason))
+        return found
+
+    def past(self, names: Sequence[str]) -> str:
+        """Accounting, where the controller has forgotten."""
+        columns = "JobIDRaw,JobName,State,ElapsedRaw,Reason,Comment"
+        return (
+            "sacct --noheader --parsable2 --allocations --duplicates --starttime=now-30days "
+            f"--format={columns} --name={quote(','.join(names))}"
+        )
+
+    def past_jobs(self, printed: str) -> list[JobReport]:
+        """As the controller's lines, but seconds, and ``CANCELLED by 1000``."""
+        found = []
+        for line in printed.splitlines():
+            fields = line.split("|", 5)
+            if len(fields) == 6:
+                job, name, word, ran, reason, comment = fields
+                report = _report((job, name, comment), word.partition(" ")[0], "", reason)
+                found.append(replace(report, ran_s=float(ran) if ran.isdigit() else None))
+        return found
+
+    def cancel(self, jobs: Sequence[str]) -> str:
+        """Jobs that have ended already are no error."""
+        return f"scancel --quiet {' '.join(map(quote, jobs))}"
+
+    def transient(self, said: str) -> bool:
+        return bool(_NO_ANSWER.search(said))
+
+    def survey(self, access: Access) -> str:
+        """``sacct`` fails where no accounting is configured; that is a finding, not an error."""
+        account = f"--account={quote(access.account)} " if access.account else ""
+        return (
+            'sinfo --version && sinfo --noheader --format="%R|%a|%l|%C" || exit $?\n'
+            f"sbatch --test-only {account}--ntasks=1 --time=1 --wrap=true 2>&1 | tail -n 1\n"
+            f"echo {_ACCOUNTING}\n"
+            "sacct --noheader --parsable2 --allocations --starttime=now-1minute >/dev/null 2>&1 && echo yes\ntrue"
+        )
+
+    def surveyed(self, printed: str) -> Survey:
+        head, _, accounting = printed.partition(_ACCOUNTING)
+        lines = head.splitlines()
+        queues = tuple(q for q in map(_queue, lines[1:]) if q)
+        works, problems = ["submit, list, cancel"], []
+        test = lines[-1] if lines else ""
+        if _FORECAST.search(test):
+            works.append("forecast of starts (--test-only)")
+        elif "error" in test or "fail" in test:
+            problems.append(f"a test submission is refused: {test.removeprefix('sbatch: ')}")
+        if "yes" in accounting:
+            works.append("history (sacct)")
+        else:
+            problems.append("no history: accounting is not configured (sacct fails)")
+        return Survey(
+            version=lines[0] if lines else "?", queues=queues, works=tuple(works), problems=tuple(problems)
+        )  # fmt: skip
+
+    def everybody(self) -> str:
+        """Relative times only; submission in seconds since 1970 where the version knows the format."""
+        columns = "%P|%u|%T|%C|%l|%L|%V"
+        return f'date +%s && SLURM_TIME_FORMAT=%s squeue --noheader --format="{columns}"'
+
+    def queued(self, printed: str) -> list[QueuedJob]:
+        first, _, rest = printed.partition("\n")
+        now_s = float(first) if first.strip().isdigit() else math.nan
+        return [job for line in rest.splitlines() if (job := _queued(line, now_s))]
+
+    def forecast(self, order: Order, access: Access) -> str:
+        """The command that asks when a job would start; the answer stands among the errors."""
+        test = self.submit(order, access).replace("sbatch ", "sbatch --test-only ", 1)
+        return here_document_of(test)
+
+    def forecast_in_s(self, printed: str) -> float | None:
+        """Seconds until the forecast start; None where there is no forecast. Both by the site's clock."""
+        first, _, rest = printed.partition("\n")
+        match = _FORECAST.search(rest)
+        when = re.search(r"^at (\d+)$", rest, re.MULTILINE)
+        if not match or not when or not first.strip().isdigit():
+            return None
+        return float(when[1]) - float(first)
+
+
+def here_document_of(test: str) -> str:
+    """Now, the forecast, and the forecast's instant in seconds since 1970, by the site's own clock and zone."""
+    return (
+        f"date +%s\nsaid=$(echo '#!/bin/sh' | {test} 2>&1)\ncode=$?\necho \"$said\"\n"
+        'when=$(echo "$said" | sed -n "s/.*to start at \\([0-9T:-]*\\).*/\\1/p")\n'
+        '[ -n "$when" ] && echo "at $(date -d "$when" +%s)"\nexit $code\n'
+    )
+
+
+def _report(who: tuple[str, str, str], word: str, ran: str, reason: str) -> JobReport:
+    job, name, comment = who
+    state = STATES.get(word, SlotState.GRANTED)
+    said = _WORDS.get(word, word.lower().replace("_", " ")) if state.ended else ""
+    if said and reason not in ("None", "", "NonZeroExitCode", "TimeLimit", "DeadLine"):
+        said += f" ({reason})"
+    return JobReport(
+        job=job, name=name, state=state, reason=said, ran_s=_seconds(ran),
+        slot="" if comment == "(null)" else comment,
+    )  # fmt: skip
+
+
+def _queue(line: str) -> QueueLimits | None:
+    fields = line.split("|")
+    if len(fields) != 4:
+        return None
+    name, state, limit, cores = fields
+    total = cores.rsplit("/", 1)[-1]
+    return QueueLimits(
+        name=name, max_walltime_s=_seconds(limit), max_procs=int(total) if total.isdigit() else None, open=state == "up"
+    )  # fmt: skip
+
+
+def _queued(line: str, now_s: float) -> QueuedJob | None:
+    fields = line.split("|")
+    if len(fields) != 7 or not fields[3].isdigit():
+        return None
+    queue, user, word, procs, limit, left, submitted = fields
+    requested_s = _seconds(limit) or -1.0
+    if word == "PENDING":
+        waited_s = now_s - float(submitted) if submitted.isdigit() else 0.0
+        return QueuedJob(
+            queue=queue, user=user, procs=int(procs), requested_s=requested_s, waited_s=max(0.0, waited_s)
+        )  # fmt: skip
+    return QueuedJob(
+        queue=queue,
+        user=user,
+        procs=int(procs),
+        requested_s=requested_s,
+        left_s=_seconds(left) or 0.0,
+    )
+
+
+def _seconds(text: str) -> float | None:
+    """Slurm's ``[days-][hours:]minutes:seconds``; None for unlimited and unknown."""
+    match = _SPAN.fullmatch(text.strip())
+    if match is None:
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return float(days * 86400 + hours * 3600 + minutes * 60 + seconds)
+
+
+def _minutes(seconds: float) -> int:
+    return max(1, math.ceil(seconds / 60))
