@@ -104,6 +104,7 @@ class Access:
     """
 
     host: str = ""
+    ssh_options: tuple[str, ...] = ()
     account: str = ""
     reservation: str = ""
     folder: str = ""

@@ -32,7 +32,7 @@ _PATIENCE = 3  # looks without a trace of a job before it counts as lost
 class JobReport:
     """A job as its batch system tells of it. ``ran_s``: how long it has run, where that is told.
 
-    ``slot``: our own id, where the system keeps it beside the name.
+    ``slot``: our own id, where the system keeps it beside the name. ``ending``: it is being removed.
     """
 
     job: str
@@ -41,6 +41,7 @@ class JobReport:
     reason: str = ""
     ran_s: float | None = None
     slot: str = ""
+    ending: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,11 +91,23 @@ class Dialect(Protocol):
     def surveyed(self, printed: str) -> Survey:
         """What they told."""
 
+    def accounting(self, from_ago_s: float, until_ago_s: float) -> str:
+        """Commands that print accounting of what happened between two instants before now; empty: cannot."""
+
+    def accounted(self, line: str) -> tuple[str, str] | None:
+        """(key of the job, its queue) of a line of accounting; None for a header."""
+
     def everybody(self) -> str:
         """Commands that list the jobs of all users that wait or run."""
 
     def queued(self, printed: str) -> list[QueuedJob]:
         """Those jobs."""
+
+    def forecast(self, order: Order, access: Access) -> str:
+        """Commands that ask when such a job would start; empty where the system does not tell."""
+
+    def forecast_in_s(self, printed: str) -> float | None:
+        """Seconds until then; None where it did not say."""
 
 
 class BatchDriver:
@@ -172,13 +185,37 @@ class BatchDriver:
                 handle=r.job, name=r.name, slot=r.slot, state=r.state, run=r.slot.partition(".")[0]
             )
             for r in reports
-            if not r.state.ended
+            if not r.state.ended and not r.ending
         ]
 
     def sweep(self, handles: Sequence[str]) -> None:
         """Remove these jobs."""
         if handles:
             self._check(self._call(self.dialect.cancel(handles)))
+
+    def accounting(self, from_ago_s: float, until_ago_s: float = 0.0) -> dict[str, tuple[str, str]]:
+        """Jobs between two instants, in seconds before now: key → (queue, line as the site prints it).
+
+        SiteError where the site has no accounting that can be read from here. The line under the empty
+        key is the header, where there is one.
+        """
+        command = self.dialect.accounting(from_ago_s, until_ago_s)
+        if not command:
+            raise SiteError(
+                "its accounting cannot be asked for", site=self.site, transient=False,
+                fix="copy its accounting files and name them as the queue's history",
+            )  # fmt: skip
+        answer = self._check(self._call(command, timeout_s=max(600.0, self.access.timeout_s)))
+        found: dict[str, tuple[str, str]] = {}
+        for line in answer.out.splitlines():
+            who = self.dialect.accounted(line)
+            found[who[0] if who else ""] = (who[1] if who else "", line)
+        return found
+
+    def forecast_s(self, spec: SlotSpec) -> float | None:
+        """Seconds until the site itself expects such a slot to start; None where it does not say."""
+        command = self.dialect.forecast(self._order(spec), self.access)
+        return self.dialect.forecast_in_s(self._call(command).out) if command else None
 
     def queue(self) -> list[QueuedJob]:
         """Everybody's jobs that wait or run."""
@@ -202,9 +239,9 @@ class BatchDriver:
             end_in_s=None if spec.end_by_s is None else spec.end_by_s - now,
         )  # fmt: skip
 
-    def _call(self, script: str) -> Output:
+    def _call(self, script: str, timeout_s: float | None = None) -> Output:
         """An answer that came; SiteError (transient) where the service did not answer."""
-        answer = self.shell.command(script)
+        answer = self.shell.command(script, timeout_s)
         if answer.code and self.dialect.transient(answer.err):
             raise SiteError(answer.said, site=self.site, transient=True, fix="asked again later")
         return answer

@@ -97,6 +97,28 @@ class GridEngine:
             problems=tuple(problems),
         )  # fmt: skip
 
+    def accounting(self, from_ago_s: float, until_ago_s: float) -> str:
+        """The accounting file's lines by the time of the end, which newer dialects give in milliseconds."""
+        return (
+            f"now=$(date +%s); from=$((now - {round(from_ago_s)})); until=$((now - {round(until_ago_s)}))\n"
+            "awk -F: -v from=$from -v until=$until '/^#/ {next} {end = $11 > 1e11 ? $11 / 1000 : $11} "
+            "end == 0 || (end >= from && end <= until)' "
+            '"$SGE_ROOT/${SGE_CELL:-default}/common/accounting"'
+        )
+
+    def accounted(self, line: str) -> tuple[str, str] | None:
+        fields = line.split(":")
+        if len(fields) < 36:
+            return None
+        return f"{fields[5]}.{fields[35]}.{fields[8]}", fields[0]
+
+    def forecast(self, order: Order, access: Access) -> str:  # noqa: ARG002 the protocol's
+        """Grid Engine does not tell."""
+        return ""
+
+    def forecast_in_s(self, printed: str) -> float | None:  # noqa: ARG002 the protocol's
+        return None
+
     def everybody(self) -> str:
         return "date +%Y-%m-%dT%H:%M:%S && qstat -xml -r -u '*'"
 
@@ -142,7 +164,8 @@ def _report(element: ET.Element) -> JobReport:
     if "E" in letters:  # it will never start by itself
         state, reason = SlotState.FAILED, "in error at the site (qstat -j says why)"
     return JobReport(
-        job=element.findtext("JB_job_number", ""), name=element.findtext("JB_name", ""), state=state, reason=reason
+        job=element.findtext("JB_job_number", ""), name=element.findtext("JB_name", ""), state=state, reason=reason,
+        ending="d" in letters,
     )  # fmt: skip
 
 

@@ -91,6 +91,20 @@ class Pbs:
             problems=("history: the accounting files lie at the server; add one with 'vgrads sites add'",),
         )  # fmt: skip
 
+    def accounting(self, from_ago_s: float, until_ago_s: float) -> str:  # noqa: ARG002 the protocol's
+        """The files lie on the server, closed to users."""
+        return ""
+
+    def accounted(self, line: str) -> tuple[str, str] | None:  # noqa: ARG002 the protocol's
+        return None
+
+    def forecast(self, order: Order, access: Access) -> str:  # noqa: ARG002 the protocol's
+        """``estimated.start_time`` exists for submitted jobs only."""
+        return ""
+
+    def forecast_in_s(self, printed: str) -> float | None:  # noqa: ARG002 the protocol's
+        return None
+
     def everybody(self) -> str:
         return (
             "date +%s; said=$(qstat -f -F json 2>/dev/null); "

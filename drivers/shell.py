@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from drivers.api import Access
 from kernel.errors import SiteError
 
 NOT_FOUND = 127
@@ -39,8 +40,10 @@ class Output:
 class Shell:
     """Runs scripts at one site; every call ends within its timeout."""
 
-    def __init__(self, site: str, host: str = "", timeout_s: float = 30.0) -> None:
-        self.site, self.host, self.timeout_s = site, host, timeout_s
+    def __init__(self, site: str, access: Access | None = None) -> None:
+        access = access or Access()
+        self.site, self.host, self.timeout_s = site, access.host, access.timeout_s
+        self._ssh_options = access.ssh_options
 
     def run(self, script: str, timeout_s: float | None = None) -> Output:
         """The output of a script; SiteError (transient) where no answer came in time.
@@ -86,7 +89,7 @@ class Shell:
             "ControlPath": str(_control_folder() / "%C"), "ControlPersist": "120", "ServerAliveInterval": "15",
         }  # fmt: skip
         flags = [part for key, value in options.items() for part in ("-o", f"{key}={value}")]
-        return ["ssh", *flags, "--", self.host, "/bin/sh -s"]
+        return ["ssh", *flags, *self._ssh_options, "--", self.host, "/bin/sh -s"]
 
     def _reached(self, answer: Output) -> Output:
         if self.host and answer.code == _SSH_FAILED:

@@ -38,6 +38,10 @@ _NO_ANSWER = re.compile(
 )
 _FORECAST = re.compile(r"to start at (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)")
 _SPAN = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)")
+_COLUMNS = (
+    "JobIDRaw", "User", "Account", "Partition", "Submit", "Eligible", "Start", "End", "State", "Timelimit",
+    "NNodes", "NCPUS", "ReqCPUS",
+)  # fmt: skip
 _ACCOUNTING = "--accounting--"
 
 
@@ -131,6 +135,19 @@ class Slurm:
             version=lines[0] if lines else "?", queues=queues, works=tuple(works), problems=tuple(problems)
         )  # fmt: skip
 
+    def accounting(self, from_ago_s: float, until_ago_s: float) -> str:
+        """``sacct`` selects what was in any state in that time, so jobs that waited before come again."""
+        return (
+            "SLURM_TIME_FORMAT=%s sacct --parsable2 --allusers --allocations --duplicates --format="
+            f"{','.join(_COLUMNS)} --starttime=now-{round(from_ago_s)}seconds --endtime=now-{round(until_ago_s)}seconds"
+        )
+
+    def accounted(self, line: str) -> tuple[str, str] | None:
+        fields = line.split("|")
+        if fields[0] == _COLUMNS[0] or len(fields) != len(_COLUMNS):
+            return None
+        return f"{fields[0]}@{fields[4]}", fields[3]
+
     def everybody(self) -> str:
         """Relative times only; submission in seconds since 1970 where the version knows the format."""
         columns = "%P|%u|%T|%C|%l|%L|%V"
@@ -142,9 +159,13 @@ class Slurm:
         return [job for line in rest.splitlines() if (job := _queued(line, now_s))]
 
     def forecast(self, order: Order, access: Access) -> str:
-        """The command that asks when a job would start; the answer stands among the errors."""
+        """Now and the start that ``--test-only`` announces, by the site's own clock; it stands among the errors."""
         test = self.submit(order, access).replace("sbatch ", "sbatch --test-only ", 1)
-        return here_document_of(test)
+        return (
+            f"date +%s\nsaid=$(echo '#!/bin/sh' | {test} 2>&1)\ncode=$?\necho \"$said\"\n"
+            'when=$(echo "$said" | sed -n "s/.*to start at \\([0-9T:-]*\\).*/\\1/p")\n'
+            '[ -n "$when" ] && echo "at $(date -d "$when" +%s)"\nexit $code\n'
+        )
 
     def forecast_in_s(self, printed: str) -> float | None:
         """Seconds until the forecast start; None where there is no forecast. Both by the site's clock."""
@@ -156,15 +177,6 @@ class Slurm:
         return float(when[1]) - float(first)
 
 
-def here_document_of(test: str) -> str:
-    """Now, the forecast, and the forecast's instant in seconds since 1970, by the site's own clock and zone."""
-    return (
-        f"date +%s\nsaid=$(echo '#!/bin/sh' | {test} 2>&1)\ncode=$?\necho \"$said\"\n"
-        'when=$(echo "$said" | sed -n "s/.*to start at \\([0-9T:-]*\\).*/\\1/p")\n'
-        '[ -n "$when" ] && echo "at $(date -d "$when" +%s)"\nexit $code\n'
-    )
-
-
 def _report(who: tuple[str, str, str], word: str, ran: str, reason: str) -> JobReport:
     job, name, comment = who
     state = STATES.get(word, SlotState.GRANTED)
@@ -173,7 +185,7 @@ def _report(who: tuple[str, str, str], word: str, ran: str, reason: str) -> JobR
         said += f" ({reason})"
     return JobReport(
         job=job, name=name, state=state, reason=said, ran_s=_seconds(ran),
-        slot="" if comment == "(null)" else comment,
+        slot="" if comment == "(null)" else comment, ending=word == "COMPLETING",
     )  # fmt: skip
 
 

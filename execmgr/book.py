@@ -49,7 +49,7 @@ class Book:
         slot = self.uses[slot_id].slot
         return SlotSpec(
             id=spec_id(slot_id, run), name=slot_id, site=slot.site, queue=slot.queue, procs=slot.procs,
-            duration_s=self.held_s(slot_id), nodes=slot.nodes,
+            duration_s=self.held_s(slot_id), nodes=slot.nodes, node_type=slot.node_type,
         )  # fmt: skip
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.progress import Progress
 from rich.table import Table
 
 from drivers.api import SlotState
@@ -22,6 +24,14 @@ def console(stderr: bool = False) -> Console:
     """A console on stdout or stderr; into a pipe it does not break lines at 80 columns."""
     stream = sys.stderr if stderr else sys.stdout
     return Console(file=stream, width=None if stream.isatty() else _PIPED_WIDTH)
+
+
+@contextmanager
+def progress_bar(what: str) -> Iterator[Callable[[float, float], None]]:
+    """A bar on stderr while the block runs; call it with (done, total)."""
+    with Progress(console=console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def print_plan(out: Console, plan: Plan) -> None:

@@ -80,6 +80,73 @@ def remove(name: Annotated[str, typer.Argument(metavar="SITE")]) -> None:
     make_console().print(f"removed {name}", highlight=False)
 
 
+@sites_app.command("sweep", epilog="Example: `vgrads sites sweep sites.toml --yes`")
+def sweep(
+    sites: SitesFile = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Give them back; without it they are only listed.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Find jobs and instances of vgrads at real sites that no running run knows, and give them back."""
+    from portal import site_care
+    from portal.sites import choose_catalog
+
+    catalog = choose_catalog(sites)
+    rows = site_care.find_leftovers(catalog)
+    swept = site_care.sweep(catalog, rows) if yes else 0
+    answer_with(as_json, {"found": rows, "swept": swept}, lambda: site_care.leftovers_table(rows))
+    if not as_json:
+        orphans = sum(row["orphan"] for row in rows)
+        hint = "" if yes or not orphans else "; --yes gives them back"
+        make_console().print(
+            f"{orphans} belong to no running run of this database{hint}; given back: {swept}",
+            highlight=False,
+        )
+
+
+@sites_app.command("queue", epilog="Example: `vgrads sites queue cluster --procs 16 --walltime 2h`")
+def queue(
+    site: Annotated[str, typer.Argument(metavar="SITE")],
+    sites: Sites = None,
+    procs: Annotated[
+        int | None, typer.Option("--procs", "-n", min=1, help="Ask for the site's own forecast.")
+    ] = None,
+    walltime: Annotated[str, typer.Option("--walltime", "-w")] = "1h",
+    as_json: AsJson = False,
+) -> None:
+    """What waits and what runs at a batch site, and when it would itself start a job."""
+    from kernel.units import parse_duration
+    from portal import site_care
+    from portal.sites import choose_catalog
+
+    job = (procs, parse_duration(walltime, "--walltime")) if procs else None
+    answer = site_care.look_into_queue(choose_catalog(sites), site, job)
+    answer_with(as_json, answer, lambda: site_care.queue_table(answer))
+
+
+@sites_app.command("collect", epilog="Example: `vgrads sites collect cluster --since 90d`")
+def collect(
+    site: Annotated[str, typer.Argument(metavar="SITE", help="A batch site of the database.")],
+    since: Annotated[
+        str, typer.Option("--since", help="How far back the first collection goes.")
+    ] = "365d",
+    as_json: AsJson = False,
+) -> None:
+    """Bring a site's job accounting into the database; later calls fetch only what is new."""
+    from kernel.units import parse_duration
+    from portal import site_care
+    from portal.progress import progress_bar
+
+    with progress_bar(f"collecting from {site}") as told:
+        rows = site_care.collect(site, parse_duration(since, "--since"), told)
+    answer_with(
+        as_json,
+        {"site": site, "queues": rows[:-1], **rows[-1]},
+        lambda: site_care.collected_text(rows),
+    )
+
+
 @app.command(epilog="Example: `vgrads offers storm.grid --gantt offers.html`")
 def offers(
     request: Annotated[

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from kernel.errors import VgradsError
+from drivers.api import QueueLimits
+from kernel.errors import SiteError, VgradsError
 from kernel.units import format_duration, format_instant, format_usd
 from portal.operations import open_history
-from portal.wiring import BUILT
+from portal.wiring import is_real, open_site
 from vgrid.binding import Acquisition, learn_binding
 from vgrid.catalog import Catalog, NodeType, Queue, Site
 
@@ -106,8 +107,8 @@ def check_all(catalog: Catalog) -> list[Json]:
 
 def _check(site: Site) -> Json:
     """What can be found out without asking for a slot."""
-    if site.driver not in BUILT:
-        return {"usable": False, "can": [], "problem": f"driver '{site.driver}' is not built yet"}
+    if is_real(site):
+        return _check_real(site)
     if site.driver == "local":
         cores = os.cpu_count() or 1
         can = [f"run processes here on {site.procs} of {cores} cores"]
@@ -119,6 +120,42 @@ def _check(site: Site) -> Json:
     can += [f"promise starts in {q['name']} from {q['history']['jobs']} jobs" for q in queues if q["history"]]  # fmt: skip
     can += [f"nothing sure in {q['name']}: no history" for q in queues if q["history"] is None and "problem" not in q]  # fmt: skip
     return {"usable": not problems, "can": can, "problem": "; ".join(problems) or None}
+
+
+def _check_real(site: Site) -> Json:
+    """Reach a real site; compare what it says of itself with what its file says."""
+    try:
+        survey = open_site(site).survey()
+    except SiteError as error:
+        return {"usable": False, "can": [], "problem": str(error), "transient": error.transient}
+    known = {queue.name: queue for queue in survey.queues}
+    wrong = [text for queue in site.queues if (text := _queue_problem(queue, known))]
+    wrong += [p for p in survey.problems if not p.startswith("no history")]
+    notes = [p for p in survey.problems if p.startswith("no history")]
+    queues = [{"name": q.name, "max_walltime_s": q.max_walltime_s, "max_procs": q.max_procs, "open": q.open} for q in survey.queues]  # fmt: skip
+    return {
+        "usable": not wrong, "can": [f"{survey.version}: reached", *survey.works, *notes], "problem": "; ".join(wrong) or None,
+        "version": survey.version, "queues": queues,
+    }  # fmt: skip
+
+
+def _queue_problem(queue: Queue, known: Mapping[str, QueueLimits]) -> str:
+    """How a queue of the site file differs from what the site says; empty where it does not."""
+    there = known.get(queue.name)
+    if there is None:
+        return f"no queue '{queue.name}' there; known: {', '.join(known)}"
+    if not there.open:
+        return f"queue '{queue.name}' is closed"
+    if there.max_walltime_s is not None and there.max_walltime_s < queue.max_walltime_s < float(
+        "inf"
+    ):
+        return (
+            f"queue '{queue.name}': max_walltime {format_duration(queue.max_walltime_s)} is stated, "
+            f"{format_duration(there.max_walltime_s)} is the limit there"
+        )
+    if there.max_procs is not None and there.max_procs < queue.max_procs:
+        return f"queue '{queue.name}': {queue.max_procs} processors are stated, {there.max_procs} are there"
+    return ""
 
 
 def checks_table(rows: Sequence[Json]) -> Table:

@@ -110,6 +110,14 @@ class HistoryRow(SQLModel, table=True):
     body: bytes
 
 
+class CollectionRow(SQLModel, table=True):
+    """How far a site's accounting has been collected, in seconds since 1970."""
+
+    __tablename__ = "collection"
+    site: str = Field(primary_key=True, foreign_key="site.name", ondelete="CASCADE")
+    until_s: float
+
+
 def new_id(prefix: str) -> str:
     """A short id that is hard to guess."""
     return f"{prefix}-{secrets.token_hex(5)}"
@@ -205,6 +213,16 @@ class Store:
                 session.merge(row)
                 session.flush()
             session.commit()
+
+    def put_collected(self, site: str, until_s: float, histories: Iterable[HistoryRow]) -> None:
+        """Keep histories and how far they go, both or neither."""
+        self.put_sites([*histories, CollectionRow(site=site, until_s=until_s)])
+
+    def collected_until(self, site: str) -> float | None:
+        """How far a site's accounting has been collected; None where it never was."""
+        with Session(self._engine) as session:
+            row = session.get(CollectionRow, site)
+            return row.until_s if row else None
 
     def site_rows(self) -> tuple[list[SiteRow], list[LinkRow], list[HistoryRow]]:
         """Everything that is known about sites."""

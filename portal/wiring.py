@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from drivers.api import Driver
+from drivers.batch import BatchDriver, Dialect
+from drivers.cloud import CloudDriver, Price
+from drivers.credentials import find_credentials
+from drivers.gridengine import GridEngine
 from drivers.local import LocalDriver
+from drivers.pbs import Pbs
+from drivers.shell import Shell
 from drivers.simulated import SimulatedBatch, SimulatedCloud, SiteBehaviour
+from drivers.slurm import Slurm
 from execmgr.engine import Engine
 from execmgr.process_engine import ProcessEngine
 from execmgr.simulated_engine import Luck, SimulatedEngine
@@ -24,8 +31,7 @@ from simulator.load import Nodes, draw_outages, load_background
 from traces.records import JobLog
 from vgrid.catalog import Catalog, Site
 
-BUILT = ("simulated", "local")
-"""Drivers that there are."""
+_DIALECTS: dict[str, Callable[[], Dialect]] = {"slurm": Slurm, "gridengine": GridEngine, "pbs": Pbs}
 HORIZON_S = 3 * 86400.0  # background load that is laid out beyond the deadline
 
 
@@ -37,6 +43,11 @@ class Surrounding:
     instants: Mapping[tuple[str, str], float]
     until_s: float
     seed: int
+
+
+def is_real(site: Site) -> bool:
+    """True where slots are asked of somebody else's machines."""
+    return site.driver not in ("simulated", "local")
 
 
 def all_simulated(sites: Iterable[Site]) -> bool:
@@ -77,11 +88,7 @@ def _driver(site: Site, clock: Clock, around: Surrounding) -> Driver:
     if site.driver == "local":
         return LocalDriver(site.procs, clock)
     if site.driver != "simulated":
-        raise InputError(
-            f"driver '{site.driver}' is not built yet",
-            where=f"site '{site.name}'",
-            fix="use simulated or local",
-        )
+        return open_site(site, clock)
     behaviour = SiteBehaviour(
         slot_up=site.slot_up, slot_acquire=site.slot_acquire, boot_s=site.boot_s, boot_spread=site.boot_spread,
         spot_interruptions_per_hour=max(node.spot_interruptions_per_hour for node in site.nodes), seed=around.seed,
@@ -89,6 +96,35 @@ def _driver(site: Site, clock: Clock, around: Surrounding) -> Driver:
     if site.kind == "batch":
         return SimulatedBatch(_cluster(site, around), clock, behaviour)
     return SimulatedCloud(CloudRegion(site.procs), clock, behaviour)
+
+
+def open_batch(site: Site, clock: Clock | None = None) -> BatchDriver:
+    """The driver of a real batch site; InputError for any other."""
+    if site.driver not in _DIALECTS:
+        raise InputError(
+            f"site '{site.name}' has the driver '{site.driver}', not a batch system", where="SITE"
+        )
+    dialect, shell = _DIALECTS[site.driver](), Shell(site.name, site.access)
+    return BatchDriver(site.name, dialect, shell, clock or WallClock(), site.access)
+
+
+def open_site(site: Site, clock: Clock | None = None) -> BatchDriver | CloudDriver:
+    """The driver of a real batch site or cloud; SiteError where there are no credentials."""
+    if site.driver not in ("ec2", "eucalyptus"):
+        return open_batch(site, clock)
+    from drivers.ec2 import open_ec2, open_eucalyptus  # libcloud is needed for clouds only
+
+    opens = open_ec2 if site.driver == "ec2" else open_eucalyptus
+    credentials = find_credentials(site.name, site.access.profile)
+    prices = {
+        node.name: Price(
+            usd_per_hour=node.price_usd_per_hour, spot_usd_per_hour=node.spot_price_usd_per_hour,
+            billing_s=site.billing_s,
+        )
+        for node in site.nodes
+    }  # fmt: skip
+    api = opens(site.name, site.access, credentials)
+    return CloudDriver(site.name, api, clock or WallClock(), site.access, prices)
 
 
 def _cluster(site: Site, around: Surrounding) -> BatchCluster:

@@ -6,14 +6,16 @@ The TOML form is fixed in the contracts; the portal's database stores the same f
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from drivers.api import Access
 from kernel.documents import load_mapping, validate
 from kernel.errors import InputError
 from vgrid.documents import (
     DEFAULT_BANDWIDTH_MIB_S,
     DEFAULT_LATENCY_S,
+    AccessDocument,
     Kind,
     NodeDocument,
     QueueDocument,
@@ -81,6 +83,7 @@ class Site:
     billing_s: float = 3600.0
     boot_s: float = 0.0
     boot_spread: float = 0.2
+    access: Access = field(default_factory=Access)
 
     @property
     def paid(self) -> bool:
@@ -151,8 +154,14 @@ def _site(entry: SiteDocument, folder: Path, where: str) -> Site:
     return Site(
         **plain, driver=driver, queues=queues, nodes=nodes or (_node(entry, entry.node_type, entry.cores_per_node),),
         billing_s=float(entry.billing), boot_s=float(entry.boot), node_mtbf_s=float(entry.node_mtbf),
-        node_repair_s=float(entry.node_repair),
+        node_repair_s=float(entry.node_repair), access=_access(entry.access),
     )  # fmt: skip
+
+
+def _access(entry: AccessDocument) -> Access:
+    plain = entry.model_dump(exclude={"timeout", "price_currency", "price_date"})
+    stated = entry.price_date.isoformat() if entry.price_date else ""
+    return Access(**plain, timeout_s=float(entry.timeout), price_date=stated)
 
 
 def _node(entry: NodeDocument | SiteDocument, name: str, cores: int) -> NodeType:

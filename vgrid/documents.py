@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -14,10 +15,15 @@ Probability = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 _NAME = r"^[A-Za-z0-9_.-]+$"
+Word = Annotated[str, Field(pattern=r"^$|^[^-\s\x00-\x1f][^\s\x00-\x1f]*$", max_length=200)]
+Line = Annotated[str, Field(pattern=r"^[^\x00-\x1f]*$", max_length=200)]
 _NODE_FIELDS = (
     "cores_per_node", "memory_mib", "speed", "node_type", "price_usd_per_hour",
     "spot_price_usd_per_hour", "spot_interruptions_per_hour",
 )  # fmt: skip
+DRIVER_KINDS = {
+    "slurm": "batch", "gridengine": "batch", "pbs": "batch", "ec2": "cloud", "eucalyptus": "cloud",
+}  # fmt: skip
 DEFAULT_BANDWIDTH_MIB_S = 10.0
 DEFAULT_LATENCY_S = 0.05
 
@@ -38,6 +44,31 @@ def _refuse_prices_without_unit(given: Any) -> Any:
         if isinstance(given, dict) and key in given:
             raise ValueError(f"'{key}' has no unit; write {key}_usd_per_hour (per node)")
     return given
+
+
+class AccessDocument(Document):
+    """How a real site is reached, as written under ``[site.access]``; see :class:`drivers.api.Access`."""
+
+    host: Annotated[str, Field(pattern=r"^[^-\s][^\s]*$|^$")] = ""
+    ssh_options: tuple[str, ...] = ()
+    account: Word = ""
+    reservation: Word = ""
+    folder: str = ""
+    shared_home: bool = True
+    timeout: float | str = 30.0
+    options: tuple[str, ...] = ()
+    parallel_environment: Word = "smp"
+    endpoint: Annotated[str, Field(pattern=r"^https?://[^/\s]+(/\S*)?$|^$")] = ""
+    region: Word = "us-east-1"
+    image: Word = ""
+    key_name: Line = ""
+    security_groups: tuple[Line, ...] = ()
+    profile: Line = "default"
+    spend_limit_usd: NotNegative | None = None
+    price_currency: Literal["USD"] = "USD"
+    price_date: date | None = None
+
+    _timeout = field_validator("timeout")(_positive_seconds)
 
 
 class QueueDocument(Document):
@@ -84,6 +115,7 @@ class SiteDocument(Document):
     driver: (
         Literal["simulated", "slurm", "gridengine", "pbs", "ec2", "eucalyptus", "local"] | None
     ) = None
+    access: AccessDocument = AccessDocument()
     queue: tuple[QueueDocument, ...] = ()
     node: tuple[NodeDocument, ...] = ()
     task_failure: Probability = 0.0
@@ -109,6 +141,11 @@ class SiteDocument(Document):
             raise ValueError("a batch site needs at least one [[site.queue]]")
         if self.kind != "batch" and self.queue:
             raise ValueError(f"a {self.kind} site has no queues")
+        wanted = DRIVER_KINDS.get(self.driver or "", self.kind)
+        if self.kind != wanted:
+            raise ValueError(
+                f"driver '{self.driver}' is for {wanted} sites, this is a {self.kind} site"
+            )
         return self
 
     def _nodes_fit(self) -> None:

@@ -1,0 +1,269 @@
+"""A throw-away Slurm on this machine: four pretended nodes, its database, everything in one folder."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+NODES, CORES = 4, 8
+_PROGRAMS = ("slurmctld", "slurmd", "slurmdbd", "munged", "mariadbd")
+
+_SLURM = """\
+ClusterName=toy
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={port}
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.sock
+CredType=cred/munge
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool/%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd.%n.pid
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+MpiDefault=none
+SwitchType=switch/none
+ReturnToService=2
+SlurmdParameters=config_overrides
+SchedulerType=sched/backfill
+SchedulerParameters=sched_interval=1,sched_min_interval=50000,bf_interval=1,bf_resolution=1,batch_sched_delay=0
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core_Memory
+DefMemPerCPU=100
+EnforcePartLimits=ALL
+KillWait=2
+MinJobAge={min_job_age}
+SlurmdTimeout=10
+AccountingStorageType=accounting_storage/slurmdbd
+AccountingStorageHost=127.0.0.1
+AccountingStoragePort={dbd_port}
+AccountingStoragePass={folder}/munge.sock
+AccountingStoreFlags=job_comment
+NodeName=DEFAULT CPUs={cores} Boards=1 SocketsPerBoard=1 CoresPerSocket={cores} ThreadsPerCore=1 RealMemory=4000
+NodeName=n[1-{nodes}] NodeHostname={host} NodeAddr=127.0.0.1 Port=[{first}-{last}]
+PartitionName=batch Nodes=n[1-{nodes}] Default=YES MaxTime=1-00:00:00 DefaultTime=10:00 State=UP
+PartitionName=debug Nodes=n1 MaxTime=30:00 DefaultTime=5:00 State=UP
+"""
+_DBD = """\
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.sock
+DbdHost={host}
+DbdAddr=127.0.0.1
+DbdPort={dbd_port}
+SlurmUser=root
+PidFile={folder}/slurmdbd.pid
+LogFile={folder}/slurmdbd.log
+StorageType=accounting_storage/mysql
+StorageHost=localhost
+StorageUser=slurm
+StoragePass=toy
+StorageLoc=slurm_acct
+"""
+
+
+def missing() -> str:
+    """What is not installed; empty where all is there."""
+    gone = [name for name in _PROGRAMS if not _program(name)]
+    if os.getuid() != 0:
+        return "the Slurm service needs root"
+    return f"not installed: {', '.join(gone)} (tests/services/install.sh)" if gone else ""
+
+
+@dataclass
+class SlurmService:
+    """A running Slurm; ``daemons`` by name, so that a test can stop one."""
+
+    folder: Path
+    stack: ExitStack
+    daemons: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {"SLURM_CONF": str(self.folder / "slurm.conf")}
+
+
+@contextmanager
+def slurm_service(folder: Path, min_job_age: int = 300) -> Iterator[SlurmService]:
+    """Slurm while the block runs."""
+    ports = _free_ports(2 + NODES)
+    host = socket.gethostname().partition(".")[0]
+    first = _free_range(NODES)
+    values = {
+        "folder": folder, "host": host, "port": ports[0], "dbd_port": ports[1], "nodes": NODES, "cores": CORES,
+        "first": first, "last": first + NODES - 1, "min_job_age": min_job_age,
+    }  # fmt: skip
+    for name in ("state", "spool", "db"):
+        (folder / name).mkdir()
+    folder.chmod(0o755)
+    (folder / "slurm.conf").write_text(_SLURM.format(**values))
+    (folder / "slurmdbd.conf").write_text(_DBD.format(**values))
+    (folder / "slurmdbd.conf").chmod(0o600)
+    with ExitStack() as stack:
+        service = SlurmService(folder, stack)
+        _start_munge(service)
+        _start_database(service)
+        _start_slurm(service, ports[1])
+        yield service
+
+
+def _start_munge(service: SlurmService) -> None:
+    folder = service.folder
+    key = folder / "munge.key"
+    key.write_bytes(os.urandom(128))
+    key.chmod(0o600)
+    _daemon(
+        service, "munged", "--foreground", f"--key-file={key}", f"--socket={folder}/munge.sock", "--force",
+        f"--pid-file={folder}/munged.pid", f"--log-file={folder}/munged.log", f"--seed-file={folder}/munged.seed",
+    )  # fmt: skip
+    _await((folder / "munge.sock").exists, "munged")
+
+
+def _start_database(service: SlurmService) -> None:
+    data = service.folder / "db"
+    _open_to_mysql(service.folder)
+    shutil.chown(data, "mysql")
+    subprocess.run(
+        ["mariadb-install-db", "--user=mysql", f"--datadir={data}/data", "--auth-root-authentication-method=socket",
+         "--skip-test-db"], check=True, capture_output=True,
+    )  # fmt: skip
+    _daemon(
+        service, "mariadbd", "--no-defaults", "--user=mysql", f"--datadir={data}/data", f"--socket={data}/sock",
+        "--skip-networking", f"--pid-file={data}/pid", "--innodb-buffer-pool-size=64M", "--innodb-flush-log-at-trx-commit=0",
+    )  # fmt: skip
+    client = ["mariadb", "--no-defaults", "-S", f"{data}/sock"]
+    _await(lambda: _quiet([*client, "-e", "select 1"]), "mariadbd")
+    statements = (
+        "create database slurm_acct; create user slurm@localhost identified by 'toy'; "
+        "grant all on slurm_acct.* to slurm@localhost"
+    )
+    subprocess.run([*client, "-e", statements], check=True, capture_output=True)
+
+
+def _open_to_mysql(folder: Path) -> None:
+    """The database's user must reach its folder through those above, which pytest closes to others."""
+    for part in [folder, *folder.parents]:
+        mode = part.stat().st_mode
+        if not mode & 0o001 and part.stat().st_uid == os.getuid():
+            part.chmod(mode | 0o011)
+
+
+def _start_slurm(service: SlurmService, dbd_port: int) -> None:
+    folder = service.folder
+    extra = {
+        "MYSQL_UNIX_PORT": f"{folder}/db/sock", "SLURM_CONF": f"{folder}/slurm.conf",
+    }  # fmt: skip
+    _daemon(service, "slurmdbd", "-D", environment=extra)
+    _await(lambda: _listens(dbd_port), "slurmdbd")
+    subprocess.run(
+        ["sacctmgr", "-i", "-Q", "add", "cluster", "toy"],
+        env=os.environ | extra,
+        check=False,
+        capture_output=True,
+    )
+    start_controller(service, "-c")
+    for number in range(1, NODES + 1):
+        (folder / "spool" / f"n{number}").mkdir()
+        _daemon(service, "slurmd", "-D", "-N", f"n{number}", name=f"n{number}", environment=extra)
+    _await(lambda: _idle_nodes(service) >= NODES, "slurmd")
+
+
+def start_controller(service: SlurmService, *flags: str) -> None:
+    """The controller; without ``-c`` it goes on where it was stopped."""
+    _daemon(service, "slurmctld", "-D", *flags, environment=service.environment)
+
+
+def kill_controller(service: SlurmService) -> None:
+    """Kill the controller once it has written down what it knows, which it does some seconds after a change."""
+    now = time.time()
+    held = subprocess.run(
+        ["sbatch", "--parsable", "--hold", "--output=/dev/null", "--wrap=true"], check=True, capture_output=True, text=True,
+        env=os.environ | service.environment,
+    )  # fmt: skip
+    subprocess.run(
+        ["scancel", held.stdout.strip()], check=True, env=os.environ | service.environment
+    )
+    _await(
+        lambda: (service.folder / "state" / "job_state").stat().st_mtime > now, "the saved state"
+    )
+    service.daemons["slurmctld"].kill()
+    service.daemons["slurmctld"].wait()
+
+
+def _idle_nodes(service: SlurmService) -> int:
+    done = subprocess.run(
+        ["timeout", "3", "sinfo", "-h", "-N", "-p", "batch", "-o", "%T"], env=os.environ | service.environment,
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return done.stdout.split().count("idle")
+
+
+def _daemon(service: SlurmService, program: str, *flags: str, name: str = "",
+            environment: dict[str, str] | None = None) -> None:  # fmt: skip
+    log = service.stack.enter_context((service.folder / f"{name or program}.out").open("ab"))
+    path = _program(program)
+    assert path, program
+    process = subprocess.Popen(
+        [path, *flags],
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        env=os.environ | (environment or {}),
+    )
+    service.daemons[name or program] = process
+    service.stack.callback(_stop, process)
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _program(name: str) -> str | None:
+    return shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
+
+
+def _await(done, what: str, seconds: float = 30.0) -> None:
+    end = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < end, f"{what} did not come up"
+        time.sleep(0.05)
+
+
+def _quiet(command: list[str]) -> bool:
+    return subprocess.run(command, check=False, capture_output=True).returncode == 0
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    for one in sockets:
+        one.bind(("127.0.0.1", 0))
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+def _free_range(count: int) -> int:
+    """The first of some neighbouring ports that nobody listens on."""
+    for first in range(21000, 30000, count):
+        if not any(_listens(first + n) for n in range(count)):
+            return first
+    raise AssertionError("no free ports")

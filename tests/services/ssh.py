@@ -1,0 +1,78 @@
+"""A throw-away SSH server on the loopback address, with keys of its own: a login node."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+
+def missing() -> str:
+    """What is not installed; empty where all is there."""
+    if os.getuid() != 0:
+        return "the SSH service needs root"
+    return (
+        ""
+        if shutil.which("ssh-keygen") and _sshd()
+        else "sshd is not installed (tests/services/install.sh)"
+    )
+
+
+def _sshd() -> str | None:
+    return shutil.which("sshd", path="/usr/sbin:/usr/bin")
+
+
+@contextmanager
+def ssh_service(
+    folder: Path, environment: Mapping[str, str]
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """(host, options of ssh) of a login node whose shells have this environment."""
+    for name in ("host", "user"):
+        subprocess.run(
+            ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)], check=True
+        )
+    shutil.copy(folder / "user.pub", folder / "authorized")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    set_env = " ".join(f"{key}={value}" for key, value in environment.items())
+    (folder / "sshd_config").write_text(
+        f"Port {port}\nListenAddress 127.0.0.1\nHostKey {folder}/host\nAuthorizedKeysFile {folder}/authorized\n"
+        f"PidFile {folder}/sshd.pid\nUsePAM no\nPasswordAuthentication no\nStrictModes no\nPermitRootLogin yes\n"
+        + (f"SetEnv {set_env}\n" if set_env else "")
+    )
+    Path("/run/sshd").mkdir(exist_ok=True)
+    sshd = _sshd()
+    assert sshd
+    with (folder / "sshd.log").open("wb") as log:
+        process = subprocess.Popen(
+            [sshd, "-D", "-e", "-f", str(folder / "sshd_config")],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
+        try:
+            _await(port)
+            options = (
+                "-p", str(port), "-i", str(folder / "user"), "-o", "StrictHostKeyChecking=accept-new",
+                "-o", f"UserKnownHostsFile={folder}/known", "-o", "IdentitiesOnly=yes", "-F", "none",
+            )  # fmt: skip
+            yield f"{getpass.getuser()}@127.0.0.1", options
+        finally:
+            process.terminate()
+            process.wait(10)
+
+
+def _await(port: int) -> None:
+    for _ in range(200):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.05)
+    raise AssertionError("sshd did not come up")
