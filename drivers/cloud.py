@@ -8,13 +8,13 @@ say whose slot an instance is, so nothing is lost or bought twice when the manag
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from drivers.api import SPOT, Access, Held, SlotSpec, SlotState, SlotStatus, Survey, mark
 from drivers.ledger import SlotLedger
+from drivers.pilot import environment_exports
 from kernel.clock import Clock
 from kernel.errors import SiteError
 
@@ -284,10 +284,10 @@ class CloudDriver:
 
 def user_data(spec: SlotSpec) -> str:
     """The script that an instance runs when it has booted; SiteError where it is too long for EC2."""
-    environment = {**spec.environment, "VGRADS_SLOT": spec.id, "VGRADS_PROCS": str(spec.procs)}
-    exports = "\n".join(f"export {key}={shlex.quote(value)}" for key, value in environment.items())
     text = _USER_DATA.format(
-        guard=round(spec.duration_s) + _GUARD_S, exports=exports, pilot=spec.pilot or "true"
+        guard=round(spec.duration_s) + _GUARD_S,
+        exports=environment_exports(spec),
+        pilot=spec.pilot or "true",
     )
     if len(text.encode()) > _LARGEST_USER_DATA:
         raise SiteError(

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from libcloud.common.exceptions import BaseHTTPError
-from libcloud.common.types import InvalidCredsError, LibcloudError
+from libcloud.common.types import InvalidCredsError, LibcloudError, MalformedResponseError
 from libcloud.compute.base import NodeImage, NodeSize
 from libcloud.compute.drivers.ec2 import EC2NodeDriver, EucNodeDriver
 from requests.exceptions import RequestException
@@ -136,7 +136,11 @@ class Ec2Api:
             raise SiteError(
                 f"no answer: {type(error).__name__}", site=self.site, transient=True, fix="asked again later"
             ) from error  # fmt: skip
-        except (BaseHTTPError, LibcloudError, Exception) as error:
+        except MalformedResponseError as error:  # a proxy's page, or nothing, where XML should be
+            raise SiteError(
+                "the answer is no XML", site=self.site, transient=True, fix="asked again later; is access.endpoint right?"
+            ) from error  # fmt: skip
+        except (BaseHTTPError, LibcloudError) as error:
             raise self._translated(" ".join(str(error).split())[:300]) from error
 
     def _translated(self, said: str) -> Exception:

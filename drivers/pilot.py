@@ -59,16 +59,21 @@ class Mark:
 
 def slot_script(spec: SlotSpec, folder: str) -> str:
     """The script of a slot, as it is handed to the batch system."""
-    environment = {**spec.environment, "VGRADS_SLOT": spec.id, "VGRADS_PROCS": str(spec.procs)}
-    for key in environment:
-        if not key.isidentifier() or not key.isascii():
-            raise ValueError(f"no name of an environment variable: {key!r}")
-    exports = "\n".join(f"export {key}={quote(value)}" for key, value in environment.items())
+    exports = environment_exports(spec)
     seconds = max(1, round(spec.duration_s))
     return _TEMPLATE.format(
         exports=exports, folder=folder_word(folder), name=mark(spec.id), seconds=seconds, kept_days=_KEPT_DAYS,
         pilot=quote(spec.pilot or f"exec sleep {seconds + 60}"),
     )  # fmt: skip
+
+
+def environment_exports(spec: SlotSpec) -> str:
+    """Lines that export the slot's environment; ValueError for a name that no shell takes."""
+    environment = {**spec.environment, "VGRADS_SLOT": spec.id, "VGRADS_PROCS": str(spec.procs)}
+    for key in environment:
+        if not key.isidentifier() or not key.isascii():
+            raise ValueError(f"no name of an environment variable: {key!r}")
+    return "\n".join(f"export {key}={quote(value)}" for key, value in environment.items())
 
 
 def folder_word(folder: str) -> str:

@@ -85,7 +85,7 @@ def look_into_queue(catalog: Catalog, name: str, job: tuple[int, float] | None) 
     }
     if job is not None:
         spec = SlotSpec(
-            id="forecast", name="forecast", site=name, queue=site.queues[0].name, procs=job[0], duration_s=job[1]
+            id="forecast", name="forecast", site=name, queue=site.queues[0].name if site.queues else "", procs=job[0], duration_s=job[1]
         )  # fmt: skip
         answer["forecast_start_in_s"] = driver.forecast_s(spec)
     return answer

@@ -55,6 +55,13 @@ def test_the_sites_of_the_contract_are_sites(write):
     assert catalog.site("kth").queues[0].max_walltime_s == 86400
 
 
+def test_the_real_sites_of_the_documentation_are_sites(write):
+    text = (ROOT / "docs" / "drivers.md").read_text()
+    catalog = load_catalog(write("sites.toml", re.search(r"```toml\n(.*?)```", text, re.DOTALL)[1]))
+    assert catalog.site("cluster").access.host == "login.cluster.example"
+    assert catalog.site("cloud").access.spend_limit_usd == 40
+
+
 def test_links_between_documents_lead_somewhere():
     for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):

@@ -21,8 +21,9 @@ _NODE_FIELDS = (
     "cores_per_node", "memory_mib", "speed", "node_type", "price_usd_per_hour",
     "spot_price_usd_per_hour", "spot_interruptions_per_hour",
 )  # fmt: skip
+_MACHINES: tuple[str, ...] = ("batch", "reservation", "dedicated")
 DRIVER_KINDS = {
-    "slurm": "batch", "gridengine": "batch", "pbs": "batch", "ec2": "cloud", "eucalyptus": "cloud",
+    "slurm": _MACHINES, "gridengine": _MACHINES, "pbs": _MACHINES, "ec2": ("cloud",), "eucalyptus": ("cloud",),
 }  # fmt: skip
 DEFAULT_BANDWIDTH_MIB_S = 10.0
 DEFAULT_LATENCY_S = 0.05
@@ -141,10 +142,10 @@ class SiteDocument(Document):
             raise ValueError("a batch site needs at least one [[site.queue]]")
         if self.kind != "batch" and self.queue:
             raise ValueError(f"a {self.kind} site has no queues")
-        wanted = DRIVER_KINDS.get(self.driver or "", self.kind)
-        if self.kind != wanted:
+        fitting = DRIVER_KINDS.get(self.driver or "", (self.kind,))
+        if self.kind not in fitting:
             raise ValueError(
-                f"driver '{self.driver}' is for {wanted} sites, this is a {self.kind} site"
+                f"driver '{self.driver}' is for {' or '.join(fitting)} sites, this is a {self.kind} site"
             )
         return self
 
