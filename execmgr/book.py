@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from drivers.api import SlotSpec
 from planner.plan import Placement, Plan, SlotUse
 from planner.snapshot import CopyKey, Snapshot, TaskKey
 from workflows.dag import Workflow
+
+_LATE = 0.95
+_GRACE_S = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +25,17 @@ class Book:
     order: Mapping[str, tuple[CopyKey, ...]]
     placements: Mapping[CopyKey, Placement]
     copies: Mapping[TaskKey, tuple[CopyKey, ...]]
+
+    @cached_property
+    def scheduled(self) -> frozenset[str]:
+        """Workflows that stand in the plan."""
+        return frozenset(placement.workflow for placement in self.plan.placements)
+
+    def overdue_s(self, slot_id: str) -> float:
+        """When a slot that is still not ready gives cause to think again: 19 of 20 are ready by then."""
+        use = self.uses[slot_id]
+        ready_s = float(use.slot.curve.ready_at(_LATE * use.slot.curve.best))
+        return max(use.start_s, use.submit_s + ready_s) + _GRACE_S
 
     def workflow(self, key: CopyKey) -> Workflow:
         """The workflow that a copy belongs to."""
@@ -56,6 +71,19 @@ class Book:
 def spec_id(slot_id: str, run: str) -> str:
     """The id under which a site knows a slot of a run."""
     return f"{run}.{slot_id}"
+
+
+def amend(book: Book, plan: Plan, snapshot: Snapshot, settled: frozenset[CopyKey]) -> Book:
+    """The book after replanning: ``plan`` and ``snapshot`` hold the old and the new.
+
+    A slot's order is what has started or ended there (``settled``), as before, then what is new.
+    """
+    whole = make_book(plan, snapshot)
+    order = {}
+    for slot, keys in whole.order.items():
+        before = tuple(key for key in book.order.get(slot, ()) if key in settled)
+        order[slot] = (*before, *(key for key in keys if key not in book.placements))
+    return replace(whole, order=order)
 
 
 def make_book(plan: Plan, snapshot: Snapshot) -> Book:

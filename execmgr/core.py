@@ -4,6 +4,9 @@ A copy starts when its slot is ready, everything planned before it there has sta
 up, its inputs are at the site, processors are free, and the slot lives and the deadline lies far
 enough ahead. What can no longer happen is given up with a reason, so no pending queue stays stuck:
 slots and the deadline end, and with them everything that still waits.
+
+A copy that fails tries once more where no other copy of its task is left. Where fewer workflows are left
+than are needed, or a slot is overdue, the planner is asked about the rest; its answer comes as an event.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from drivers.api import SlotState
 from execmgr.book import Book
 from execmgr.states import (
     CancelCopy,
+    Cancelled,
     CloseSlot,
     Command,
     CopyEnded,
@@ -24,6 +28,8 @@ from execmgr.states import (
     Delivery,
     Event,
     OpenSlot,
+    Replan,
+    Replanned,
     RunState,
     SlotNews,
     SlotRecord,
@@ -31,6 +37,8 @@ from execmgr.states import (
 )
 from planner.snapshot import CopyKey, TaskKey
 
+_ATTEMPTS = 2  # of one copy, where no other copy of its task is left
+_MOST_REPLANS = 20
 _SLACK_S = 1.0  # plans are met to the second; rounding must not cost a task its turn
 
 
@@ -51,13 +59,19 @@ def step(book: Book, state: RunState, event: Event) -> tuple[RunState, list[Comm
         turn.slot_news(event)
     elif isinstance(event, CopyEnded):
         turn.copy_ended(event)
+    elif isinstance(event, Replanned):
+        turn.replanned(event)
+    elif isinstance(event, Cancelled):
+        turn.cancel(event.reason)
     turn.settle()
     return turn.freeze(), turn.commands
 
 
 def over(state: RunState) -> bool:
-    """True when no copy waits or runs and every slot has ended or was never asked for."""
-    return all(record.state is not None and record.state.ended for record in state.slots.values())
+    """True when no copy waits or runs, every slot has ended or was never asked for, and no plan is awaited."""
+    return not state.replanning and all(
+        record.state is not None and record.state.ended for record in state.slots.values()
+    )
 
 
 def workflows_done(book: Book, state: RunState) -> dict[str, float]:
@@ -74,7 +88,7 @@ class _Turn:
     """One step in the making: maps under change, commands to give."""
 
     def __init__(self, book: Book, state: RunState, now_s: float) -> None:
-        self.book, self.now_s = book, now_s
+        self.book, self.now_s, self.state = book, now_s, state
         self.slots, self.copies, self.done, self.lost = (
             state.slots,
             state.copies,
@@ -85,14 +99,10 @@ class _Turn:
         self.wake_s = float("inf")
 
     def freeze(self) -> RunState:
-        return RunState(
-            now_s=self.now_s,
-            slots=self.slots,
-            copies=self.copies,
-            done=self.done,
-            lost=self.lost,
+        return replace(
+            self.state, now_s=self.now_s, slots=self.slots, copies=self.copies, done=self.done, lost=self.lost,
             wake_s=self.wake_s,
-        )
+        )  # fmt: skip
 
     # what came in
 
@@ -123,8 +133,10 @@ class _Turn:
     def copy_ended(self, event: CopyEnded) -> None:
         if self.copies[event.key].state != CopyState.RUNNING:
             return  # late news
-        self._end_copy(event.key, CopyState.DONE if event.ok else CopyState.FAILED, event.reason)
         task: TaskKey = event.key[:2]
+        if not event.ok and task not in self.done and self._tries_again(event):
+            return
+        self._end_copy(event.key, CopyState.DONE if event.ok else CopyState.FAILED, event.reason)
         if not event.ok or task in self.done:
             return
         self.done = self.done.set(
@@ -135,6 +147,63 @@ class _Turn:
                 self.commands.append(CancelCopy(twin))
                 self._end_copy(twin, CopyState.CANCELLED, "another copy was first")
 
+    def _tries_again(self, event: CopyEnded) -> bool:
+        """A failed copy waits once more where it was, if no other copy can do its task, and time is left."""
+        key, record = event.key, self.copies[event.key]
+        others = [twin for twin in self.book.copies[key[:2]] if twin != key]
+        if record.attempt + 1 >= _ATTEMPTS or self._latest_start(key) < self.now_s:
+            return False
+        if any(not self.copies[twin].state.settled for twin in others):
+            return False
+        slot = self.book.slot_of(key)
+        held = self.slots[slot]
+        self.slots = self.slots.set(
+            slot,
+            replace(
+                held, used=held.used - self.book.placements[key].procs, again=(*held.again, key)
+            ),
+        )
+        again = replace(
+            record,
+            state=CopyState.WAITING,
+            attempt=record.attempt + 1,
+            reason=f"tried again after: {event.reason}",
+        )
+        self.copies = self.copies.set(key, again)
+        return True
+
+    def replanned(self, event: Replanned) -> None:
+        """Take the new book's orders over; what runs or has ended stays."""
+        self.state = replace(self.state, replanning=False, replans=self.state.replans + 1)
+        if event.version == self.state.version:
+            return
+        self.state = replace(self.state, version=event.version)
+        for key, record in self.copies.items():
+            if record.state == CopyState.WAITING:
+                given_up = replace(
+                    record, state=CopyState.SKIPPED, end_s=self.now_s, reason="planned anew"
+                )
+                self.copies = self.copies.set(key, given_up)
+        for slot, order in self.book.order.items():
+            fresh = [key for key in order if key not in self.copies]
+            before = self.slots.get(slot, SlotRecord())
+            self.slots = self.slots.set(
+                slot, replace(before, next=len(order) - len(fresh), again=())
+            )
+            for key in fresh:
+                self.copies = self.copies.set(key, CopyRecord())
+                if key[:2] in self.lost:
+                    self.lost = self.lost.delete(key[:2])
+
+    def cancel(self, reason: str) -> None:
+        """Stop what runs, give up what waits; the slots then have nothing left and are given back."""
+        self.state = replace(self.state, cancelled=reason, replanning=False)
+        for key, record in self.copies.items():
+            if record.state == CopyState.RUNNING:
+                self.commands.append(CancelCopy(key))
+            if not record.state.settled:
+                self._end_copy(key, CopyState.CANCELLED, reason)
+
     # what follows
 
     def settle(self) -> None:
@@ -144,8 +213,51 @@ class _Turn:
             changed = False
             for slot in self.slots:
                 changed |= self._tend(slot)
+        self._consider_replan()
         for slot in self.slots:
             self._plan_wake(slot)
+
+    def _consider_replan(self) -> None:
+        """Ask the planner where too few workflows are left, or a slot is overdue; once for each state of affairs."""
+        state = self.state
+        if state.replanning or state.cancelled or state.replans >= _MOST_REPLANS:
+            return
+        overdue = [slot for slot in self.slots if self._is_overdue(slot)]
+        short = self._short()
+        how_bad = (
+            len(self.lost),
+            sum(1 for r in self.slots.values() if r.state == SlotState.FAILED),
+        )
+        if (
+            not overdue and (not short or how_bad == state.tried)
+        ) or self.now_s >= self.book.plan.deadline_s:
+            return
+        for slot in overdue:
+            self.slots = self.slots.set(slot, replace(self.slots[slot], overdue=True))
+        reason = short or f"slot {overdue[0]} is overdue"
+        self.state = replace(state, replanning=True, tried=how_bad)
+        self.commands.append(Replan(reason))
+
+    def _short(self) -> str:
+        """Why the promise is broken unless something is done; empty while enough workflows are left."""
+        if not self.lost:
+            return ""
+        broken = {workflow for workflow, _ in self.lost}
+        left = sum(name not in broken for name in self.book.scheduled)
+        if left >= self.book.plan.needed:
+            return ""
+        (workflow, task), why = next(iter(sorted(self.lost.items())))
+        return f"{left} workflows are left, {self.book.plan.needed} are needed; {workflow}/{task}: {why}"
+
+    def _is_overdue(self, slot: str) -> bool:
+        record = self.slots[slot]
+        waiting = record.state in (SlotState.REQUESTED, SlotState.QUEUED, SlotState.GRANTED)
+        return (
+            waiting
+            and not record.overdue
+            and not record.closing
+            and self.now_s >= self.book.overdue_s(slot)
+        )
 
     def _tend(self, slot: str) -> bool:
         record = self.slots[slot]
@@ -153,7 +265,7 @@ class _Turn:
             return False
         changed = self._walk(slot)
         record = self.slots[slot]
-        if record.next >= len(self.book.order[slot]) and record.used == 0:
+        if record.next >= len(self.book.order[slot]) and record.used == 0 and not record.again:
             return self._close(slot)
         if record.state is None and self.now_s >= self.book.uses[slot].submit_s:
             self.slots = self.slots.set(
@@ -165,7 +277,7 @@ class _Turn:
 
     def _walk(self, slot: str) -> bool:
         """Go along the slot's order as far as copies are settled, start, or are given up."""
-        order, moved = self.book.order[slot], False
+        order, moved = self.book.order[slot], self._walk_again(slot)
         while self.slots[slot].next < len(order):
             key = order[self.slots[slot].next]
             if self.copies[key].state == CopyState.WAITING and not self._start_or_give_up(key):
@@ -174,6 +286,16 @@ class _Turn:
             self.slots = self.slots.set(slot, replace(record, next=record.next + 1))
             moved = True
         return moved
+
+    def _walk_again(self, slot: str) -> bool:
+        """Copies that try once more go first, and hold nobody up."""
+        waiting = self.slots[slot].again
+        for key in waiting:
+            if self.copies[key].state != CopyState.WAITING or self._start_or_give_up(key):
+                record = self.slots[slot]
+                left = tuple(one for one in record.again if one != key)
+                self.slots = self.slots.set(slot, replace(record, again=left))
+        return len(self.slots[slot].again) < len(waiting)
 
     def _start_or_give_up(self, key: CopyKey) -> bool:
         """True when the copy is out of the way of those behind it."""
@@ -191,7 +313,8 @@ class _Turn:
         ):
             return False
         self.slots = self.slots.set(slot, replace(record, used=record.used + procs))
-        self.copies = self.copies.set(key, CopyRecord(state=CopyState.RUNNING, start_s=self.now_s))
+        running = replace(self.copies[key], state=CopyState.RUNNING, start_s=self.now_s)
+        self.copies = self.copies.set(key, running)
         self.commands.append(StartCopy(key))
         return True
 
@@ -264,6 +387,10 @@ class _Turn:
             return
         if record.state is None:
             self._wake_at(self.book.uses[slot].submit_s)
+        elif record.state < SlotState.READY and not record.overdue:
+            self._wake_at(self.book.overdue_s(slot))
+        for key in record.again:
+            self._wake_at(self._latest_start(key) + _SLACK_S / 2)
         if record.next < len(self.book.order[slot]):
             key = self.book.order[slot][record.next]
             self._wake_at(self._inputs_at(key))

@@ -21,6 +21,8 @@ class TaskOrder:
     runtime_s: float
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
+    attempt: int = 0
+    memory_mib: float = 0.0
 
 
 class Engine(Protocol):
@@ -28,6 +30,13 @@ class Engine(Protocol):
 
     def start(self, orders: Sequence[TaskOrder]) -> None:
         """Start these copies now."""
+
+    def recover(self, orders: Sequence[TaskOrder]) -> None:
+        """After the manager was killed: these and no others should be running.
+
+        What still runs is found again, what has ended meanwhile is told, what never began or was lost with
+        the manager begins now, and what runs although it should not is stopped.
+        """
 
     def cancel(self, key: CopyKey) -> None:
         """Stop a copy; one that has ended is no error and brings no news."""
@@ -43,3 +52,6 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Stop everything that still runs."""
+
+    def abandon(self) -> None:
+        """Look after it no more and let it run on, to be found again."""

@@ -6,14 +6,23 @@ journal has the run.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any, Protocol
 
 from drivers.api import SlotState
 from execmgr.book import Book
 from execmgr.core import begin, step
-from execmgr.states import CopyEnded, Event, RunState, SlotNews, Tick
+from execmgr.states import (
+    Cancelled,
+    CopyEnded,
+    Event,
+    Replanned,
+    RunState,
+    SiteSilent,
+    SlotNews,
+    Tick,
+)
 
 
 class Journal(Protocol):
@@ -33,18 +42,25 @@ class MemoryJournal:
         self.events.extend(events)
 
 
-def fold(book: Book, events: Iterable[Event]) -> RunState:
-    """The state after these events."""
-    state = begin(book)
+def fold(books: Book | Sequence[Book], events: Iterable[Event]) -> RunState:
+    """The state after these events; ``books`` by version, where the run was planned anew."""
+    books = [books] if isinstance(books, Book) else books
+    state = begin(books[0])
     for event in events:
-        state, _ = step(book, state, event)
+        version = event.version if isinstance(event, Replanned) else state.version
+        state, _ = step(books[version], state, event)
     return state
+
+
+_KINDS: dict[str, type[Any]] = {
+    "slot": SlotNews, "copy": CopyEnded, "tick": Tick, "cancel": Cancelled, "replan": Replanned, "silent": SiteSilent,
+}  # fmt: skip
+_NAMES = {kind: name for name, kind in _KINDS.items()}
 
 
 def event_to_json(event: Event) -> dict[str, Any]:
     """An event as plain JSON values."""
-    kind = {SlotNews: "slot", CopyEnded: "copy", Tick: "tick"}[type(event)]
-    row: dict[str, Any] = {"kind": kind, **asdict(event)}
+    row: dict[str, Any] = {"kind": _NAMES[type(event)], **asdict(event)}
     if isinstance(event, SlotNews):
         row["state"] = event.state.name
     return row
@@ -54,7 +70,8 @@ def event_from_json(row: dict[str, Any]) -> Event:
     """The event behind :func:`event_to_json`."""
     fields = {key: value for key, value in row.items() if key != "kind"}
     if row["kind"] == "slot":
-        return SlotNews(**{**fields, "state": SlotState[fields["state"]]})
+        fields["state"] = SlotState[fields["state"]]
     if row["kind"] == "copy":
-        return CopyEnded(**{**fields, "key": tuple(fields["key"])})
-    return Tick(**fields)
+        fields["key"] = tuple(fields["key"])
+    event: Event = _KINDS[row["kind"]](**fields)
+    return event

@@ -2,40 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from drivers.api import Driver, SlotState
-from execmgr.book import Book, spec_id
+from drivers.api import Driver
+from execmgr.book import Book
 from execmgr.core import begin, over, step
 from execmgr.engine import Engine, TaskOrder
-from execmgr.journal import Journal
+from execmgr.journal import Journal, fold
+from execmgr.sites import Sites
 from execmgr.states import (
     CancelCopy,
+    Cancelled,
     CloseSlot,
     Command,
+    CopyState,
     Event,
     OpenSlot,
+    Replan,
+    Replanned,
     RunState,
-    SlotNews,
     StartCopy,
     Tick,
 )
 from kernel.clock import Clock
-from planner.snapshot import TaskKey
+from planner.snapshot import CopyKey, TaskKey
 
 Watcher = Callable[[RunState, list[Event]], None]
+Replanner = Callable[[Book, RunState], tuple[Book | None, str]]
+"""What is left → the book that does it better (kept wherever books are kept), or None, and why."""
 POLL_S = 0.5  # how often real sites are asked; ends of tasks are noticed at once
+
+
+def _no_replanner(_: Book, __: RunState) -> tuple[Book | None, str]:
+    return None, "nobody plans here"
+
+
+def _nobody() -> str:
+    return ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Surroundings:
-    """What a run acts on: a driver for each site, an engine, a clock, a journal."""
+    """What a run acts on: a driver for each site, an engine, a clock, a journal.
+
+    ``replan`` is asked where too few workflows are left; ``asked_to_stop`` returns a reason when somebody
+    has cancelled the run; ``poll_s``: how often real sites are asked.
+    """
 
     drivers: Mapping[str, Driver]
     engine: Engine
     clock: Clock
     journal: Journal
+    replan: Replanner = _no_replanner
+    asked_to_stop: Callable[[], str] = _nobody
+    poll_s: float = POLL_S
 
 
 class Runner:
@@ -47,101 +68,126 @@ class Runner:
         self.run_id, self.book, self.around = run, book, around
         self.state = begin(book)
         self._watch = watch
-        self._seen: dict[str, SlotState] = {}
+        self._replan_wanted = False
+        self._sites = Sites(run, around.drivers, around.clock)
 
     def run(self) -> RunState:
         """Work until everything is settled; slots and tasks are given back whatever happens."""
         try:
             self._handle([Tick(at_s=self.around.clock.now())])
-            while not over(self.state):
-                self._wait()
-                self._handle(self._collect())
+            self._work()
         finally:
-            self.around.engine.close()
-            for driver in self.around.drivers.values():
-                driver.close()
+            self._leave()
         return self.state
 
+    def resume(self, books: Sequence[Book], events: Sequence[Event]) -> RunState:
+        """Go on where a journal ends: open slots and running tasks are found again, or done without.
+
+        What was commanded after the last event may have happened or not; asking again is asking once.
+        """
+        self.state = fold(books, events)
+        self.book = books[self.state.version]
+        try:
+            self._recover()
+            self._work()
+        finally:
+            self._leave()
+        return self.state
+
+    def abandon(self) -> None:
+        """Stop looking after the run without giving anything back, so that it can be resumed."""
+        self._sites.forget()
+        self.around.engine.abandon()
+
+    def _recover(self) -> None:
+        for slot, record in self.state.slots.items():
+            if record.state is not None and not record.state.ended:
+                self._sites.find(self.book, slot, record.state)
+                if record.closing:
+                    self._sites.close(self.book, slot)
+        running = [
+            k for k, record in self.state.copies.items() if record.state == CopyState.RUNNING
+        ]
+        self.around.engine.recover([self._order(key) for key in running])
+        self._replan_wanted = self.state.replanning
+        self._handle([Tick(at_s=self.around.clock.now())])
+
+    def _work(self) -> None:
+        while not over(self.state):
+            self._wait()
+            self._handle(self._collect())
+
+    def _leave(self) -> None:
+        self.around.engine.close()
+        self._sites.leave()
+
     def _handle(self, events: list[Event]) -> None:
-        self.around.journal.append(events)
-        for event in events:
-            self.state, commands = step(self.book, self.state, event)
-            self._act(commands)
-        if self._watch and events:
-            self._watch(self.state, events)
+        """Journal, step, act; what acting brings about is handled in turn, a new plan last of all.
+
+        So the state that the planner sees is the state that its answer meets.
+        """
+        while events or self._replan_wanted:
+            events = events or [self._replan()]
+            self.around.journal.append(events)
+            found: list[Event] = []
+            for event in events:
+                self.state, commands = step(self.book, self.state, event)
+                found += self._act(commands)
+            if self._watch:
+                self._watch(self.state, events)
+            events = found
 
     def _collect(self) -> list[Event]:
-        found: list[Event] = [*self._slot_news(), *self.around.engine.poll()]
+        found: list[Event] = [*self._sites.news(self.book), *self.around.engine.poll()]
+        reason = "" if self.state.cancelled else self.around.asked_to_stop()
+        if reason:
+            found.append(Cancelled(at_s=self.around.clock.now(), reason=reason))
         found.sort(key=lambda event: event.at_s)
-        return found or [Tick(at_s=self.around.clock.now())]
+        now = self.around.clock.now()
+        if found or not (self.around.clock.virtual or now >= self.state.wake_s):
+            return found
+        return [Tick(at_s=now)]
 
-    def _open_slots(self, site: str) -> list[str]:
-        """Slots asked of a site that are not known to have ended."""
-        return [
-            slot
-            for slot, state in self._seen.items()
-            if not state.ended and self.book.uses[slot].slot.site == site
-        ]
-
-    def _slot_news(self) -> list[Event]:
-        """What moved on at the sites, one call each; a slot known to have ended is asked no more."""
+    def _act(self, commands: list[Command]) -> list[Event]:
         found: list[Event] = []
-        for site, driver in self.around.drivers.items():
-            asked = self._open_slots(site)
-            if not asked:
-                continue
-            answers = driver.status([self._spec_id(slot) for slot in asked])
-            for slot, status in zip(asked, answers, strict=True):
-                if status.state > self._seen[slot]:
-                    self._seen[slot] = status.state
-                    news = SlotNews(
-                        at_s=status.since_s, slot=slot, state=status.state, reason=status.reason
-                    )
-                    found.append(news)
-        return found
-
-    def _spec_id(self, slot: str) -> str:
-        return spec_id(slot, self.run_id)
-
-    def _act(self, commands: list[Command]) -> None:
-        starts = [self._order(c) for c in commands if isinstance(c, StartCopy)]
+        starts = [self._order(c.key) for c in commands if isinstance(c, StartCopy)]
         for command in commands:
             if isinstance(command, OpenSlot):
-                self._open(command.slot)
+                found += self._sites.open(self.book, command.slot)
             elif isinstance(command, CloseSlot):
-                self._driver(command.slot).cancel(self._spec_id(command.slot))
+                found += self._sites.close(self.book, command.slot)
             elif isinstance(command, CancelCopy):
                 self.around.engine.cancel(command.key)
+            elif isinstance(command, Replan):
+                self._replan_wanted = True
         if starts:
             self.around.engine.start(starts)
+        return found
 
-    def _open(self, slot: str) -> None:
-        self._driver(slot).submit(self.book.spec(slot, self.run_id))
-        self._seen[slot] = SlotState.REQUESTED
+    def _replan(self) -> Event:
+        """Ask the planner; the book changes together with the event that says so."""
+        self._replan_wanted = False
+        book, reason = self.around.replan(self.book, self.state)
+        version = self.state.version
+        if book is not None:
+            self.book, version = book, version + 1
+        return Replanned(at_s=self.around.clock.now(), version=version, reason=reason)
 
-    def _driver(self, slot: str) -> Driver:
-        return self.around.drivers[self.book.uses[slot].slot.site]
-
-    def _order(self, command: StartCopy) -> TaskOrder:
-        placement = self.book.placements[command.key]
-        key: TaskKey = placement.task_key
-        task = self.book.snapshot.task(key)
+    def _order(self, key: CopyKey) -> TaskOrder:
+        placement = self.book.placements[key]
+        task_key: TaskKey = placement.task_key
+        task = self.book.snapshot.task(task_key)
         return TaskOrder(
-            key=command.key, slot=placement.slot, procs=task.procs, command=task.command, inputs=task.inputs,
-            outputs=task.outputs, runtime_s=self.book.duration_s(command.key),
+            key=key, slot=placement.slot, procs=task.procs, command=task.command, inputs=task.inputs, outputs=task.outputs,
+            runtime_s=self.book.duration_s(key), attempt=self.state.copies[key].attempt, memory_mib=task.memory_mib,
         )  # fmt: skip
 
     def _wait(self) -> None:
         """Let time pass until news is due: a jump in virtual time, a wait for the engine in real time."""
         clock, engine = self.around.clock, self.around.engine
         now = clock.now()
-        sites = [
-            driver.wake_at()
-            for site, driver in self.around.drivers.items()
-            if self._open_slots(site)
-        ]
-        due = min([self.state.wake_s, engine.wake_at(), *sites])
+        due = min(self.state.wake_s, engine.wake_at(), self._sites.wake_at(self.book))
         if clock.virtual:
             clock.advance_to(min(due, max(self.book.plan.deadline_s, now) + 1.0))
         else:
-            engine.wait(min(due - now, POLL_S))
+            engine.wait(min(max(0.0, due - now), self.around.poll_s))

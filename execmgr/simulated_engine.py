@@ -35,7 +35,8 @@ class Luck:
             z = stream(self.seed, "run time", *order.key[:2]).standard_normal()
             seconds = seconds / self.padding * float(np.exp(self.spread * z))
         failure = self.failures.get(order.slot, 0.0)
-        draws = stream(self.seed, "task", *map(str, order.key)) if failure > 0 else None
+        tries = (order.attempt,) if order.attempt else ()
+        draws = stream(self.seed, "task", *map(str, order.key), *tries) if failure > 0 else None
         if draws is None or draws.random() >= failure:
             return seconds, True
         return seconds * float(draws.random()), False
@@ -48,11 +49,25 @@ class SimulatedEngine:
         self._clock, self._luck = clock, luck or Luck()
         self._due: EventQueue[tuple[CopyKey, bool]] = EventQueue()
         self._tickets: dict[CopyKey, int] = {}
+        self._attempts: dict[CopyKey, int] = {}
+        self._ended: dict[CopyKey, CopyEnded] = {}
+        self._again: list[CopyEnded] = []
+
+    def recover(self, orders: Sequence[TaskOrder]) -> None:
+        """As if the tasks had gone on while nobody looked: they have, on the same clock."""
+        wanted = {order.key for order in orders}
+        for key in [key for key in self._tickets if key not in wanted]:
+            self.cancel(key)
+        known = [order for order in orders if self._attempts.get(order.key) == order.attempt]
+        self._again = [self._ended[order.key] for order in known if order.key in self._ended]
+        self.start([order for order in orders if order not in known])
 
     def start(self, orders: Sequence[TaskOrder]) -> None:
         for order in orders:
             seconds, works = self._luck.runs(order)
             due = (order.key, works)
+            self._ended.pop(order.key, None)
+            self._attempts[order.key] = order.attempt
             self._tickets[order.key] = self._due.push(self._clock.now() + seconds, due)
 
     def cancel(self, key: CopyKey) -> None:
@@ -65,12 +80,14 @@ class SimulatedEngine:
             CopyEnded(at_s=at_s, key=key, ok=works, reason="" if works else "the task failed")
             for at_s, (key, works) in self._due.pop_until(self._clock.now())
         ]
+        ended, self._again = [*self._again, *ended], []
         for event in ended:
             self._tickets.pop(event.key, None)
+            self._ended[event.key] = event
         return ended
 
     def wake_at(self) -> float:
-        return self._due.peek_time()
+        return self._clock.now() if self._again else self._due.peek_time()
 
     def wait(self, timeout_s: float) -> None:
         time.sleep(max(0.0, timeout_s))
@@ -78,3 +95,6 @@ class SimulatedEngine:
     def close(self) -> None:
         for key in list(self._tickets):
             self.cancel(key)
+
+    def abandon(self) -> None:
+        """Virtual tasks need nobody to look after them."""

@@ -54,7 +54,33 @@ class Tick:
     at_s: float
 
 
-Event = SlotNews | CopyEnded | Tick
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cancelled:
+    """Somebody wants the run to stop."""
+
+    at_s: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replanned:
+    """The planner was asked again. From here the book of ``version`` rules; the same as before: it had nothing better."""
+
+    at_s: float
+    version: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteSilent:
+    """A site did not answer, or did not do what it was asked. Changes nothing; it is asked again."""
+
+    at_s: float
+    site: str
+    reason: str
+
+
+Event = SlotNews | CopyEnded | Tick | Cancelled | Replanned | SiteSilent
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +111,22 @@ class CancelCopy:
     key: CopyKey
 
 
-Command = OpenSlot | CloseSlot | StartCopy | CancelCopy
+@dataclass(frozen=True, slots=True)
+class Replan:
+    """Ask the planner about what is left."""
+
+    reason: str
+
+
+Command = OpenSlot | CloseSlot | StartCopy | CancelCopy | Replan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotRecord:
-    """A slot of the run; ``next`` is the position of the next copy in its planned order."""
+    """A slot of the run; ``next`` is the position of the next copy in its planned order.
+
+    ``again``: copies that failed there and may try once more; ``overdue``: it was noticed to be late.
+    """
 
     state: SlotState | None = None  # None: not asked for yet
     asked_s: float | None = None
@@ -101,6 +137,8 @@ class SlotRecord:
     used: int = 0
     next: int = 0
     closing: bool = False
+    again: tuple[CopyKey, ...] = ()
+    overdue: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +149,7 @@ class CopyRecord:
     start_s: float = 0.0
     end_s: float = 0.0
     reason: str = ""
+    attempt: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +162,10 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunState:
-    """Everything that a run has come to; the fold of its events."""
+    """Everything that a run has come to; the fold of its events.
+
+    ``version``: the book that rules; ``tried``: how bad things were when the planner was last asked.
+    """
 
     now_s: float = 0.0
     slots: Map[str, SlotRecord]
@@ -131,3 +173,8 @@ class RunState:
     done: Map[TaskKey, Delivery]
     lost: Map[TaskKey, str]
     wake_s: float = float("inf")
+    version: int = 0
+    replans: int = 0
+    replanning: bool = False
+    tried: tuple[int, int] = (0, 0)
+    cancelled: str = ""

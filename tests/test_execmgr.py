@@ -13,7 +13,17 @@ from execmgr.core import begin, over, step, workflows_done
 from execmgr.journal import MemoryJournal, event_from_json, event_to_json, fold
 from execmgr.runner import Runner, Surroundings
 from execmgr.simulated_engine import SimulatedEngine
-from execmgr.states import CancelCopy, CopyEnded, CopyState, OpenSlot, SlotNews, StartCopy, Tick
+from execmgr.states import (
+    CancelCopy,
+    CopyEnded,
+    CopyState,
+    OpenSlot,
+    Replan,
+    Replanned,
+    SlotNews,
+    StartCopy,
+    Tick,
+)
 from kernel.clock import SimClock
 from planner.make import make_plan
 from planner.snapshot import Snapshot
@@ -102,12 +112,19 @@ def test_a_lost_slot_loses_its_tasks_and_their_heirs_with_a_reason():
     assert state.copies["w", "t0", 0].state == CopyState.FAILED
     assert state.copies["w", "t1", 0].state == CopyState.SKIPPED
     assert "node down" in state.copies["w", "t1", 0].reason
-    assert over(state)
+    assert [type(c) for c in commands][-1] == Replan
+    assert not over(state)  # until the planner has answered
+    state, commands = step(book, state, Replanned(at_s=6.0, version=0, reason="nothing better"))
+    assert (over(state), commands) == (True, [])
 
 
 def test_a_failed_task_gives_its_heirs_up():
     book = book_for([chain("w", 10.0, 10.0), chain("v", 10.0)], [slot("a")], needed=2)
-    state, _ = play(book, Tick(at_s=0.0), ready("a"), ended(("w", "t0", 0), 10.0, ok=False))
+    first = ended(("w", "t0", 0), 10.0, ok=False)
+    state, commands = play(book, Tick(at_s=0.0), ready("a"), first)
+    assert commands.count(StartCopy(("w", "t0", 0))) == 2  # it tries once more
+    assert "tried again after: exit code 1" in state.copies["w", "t0", 0].reason
+    state, _ = play(book, Tick(at_s=0.0), ready("a"), first, ended(("w", "t0", 0), 20.0, ok=False))
     assert state.copies["w", "t1", 0].state == CopyState.SKIPPED
     assert "never come" in state.copies["w", "t1", 0].reason
 

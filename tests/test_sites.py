@@ -33,7 +33,7 @@ def test_a_site_that_cannot_be_used_is_exit_4(vgrads, write):
     )
     answer = vgrads("sites", "check", path, "--json")
     assert answer.code == 4
-    assert "not built yet" in answer.json["sites"][0]["problem"]
+    assert "site far" in answer.json["sites"][0]["problem"]
     bad = write("b.toml", SITE.format(history="missing.swf"))
     answer = vgrads("sites", "check", bad, "--json")
     assert answer.code == 4

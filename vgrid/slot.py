@@ -39,6 +39,11 @@ class StartCurve:
         )
         return np.append(self.times_s, np.inf)[position]
 
+    @property
+    def best(self) -> float:
+        """P(ready at all)."""
+        return float(self.probabilities[-1]) if len(self.probabilities) else 0.0
+
     @cached_property
     def milestones(self) -> tuple[tuple[float, float], ...]:
         """``(time, probability)`` where these shares of the best reachable probability are first met."""

@@ -1,0 +1,170 @@
+"""The sites of a run, through their drivers: slots opened, watched and given back, however often a site is silent.
+
+A site that does not answer is asked again, less and less often; a slot that could not be given back is
+given back later. A site that refuses for good makes its slot fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from drivers.api import Driver, SlotState
+from execmgr.book import Book, spec_id
+from execmgr.states import Event, SiteSilent, SlotNews
+from kernel.clock import Clock
+from kernel.errors import SiteError
+
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
+
+
+@dataclass(slots=True)
+class _Silence:
+    """Since when a site does not answer, and when it is asked next."""
+
+    next_s: float
+    pause_s: float
+
+
+class Sites:
+    """What is asked of the drivers, and what they told last."""
+
+    def __init__(self, run: str, drivers: Mapping[str, Driver], clock: Clock) -> None:
+        self._run, self._drivers, self._clock = run, drivers, clock
+        self._seen: dict[str, SlotState] = {}
+        self._to_open: set[str] = set()
+        self._to_close: set[str] = set()
+        self._to_look: set[str] = set()
+        self._silent: dict[str, _Silence] = {}
+
+    def find(self, book: Book, slot: str, state: SlotState) -> None:
+        """Watch a slot that an earlier manager asked for. It may not have come to asking: so ask again."""
+        self._seen[slot] = state
+        self._to_look.add(book.uses[slot].slot.site)
+        if state == SlotState.REQUESTED:
+            self._to_open.add(slot)
+
+    def open(self, book: Book, slot: str) -> list[Event]:
+        """Ask for a slot, now or when its site answers again."""
+        self._seen[slot] = SlotState.REQUESTED
+        self._to_open.add(slot)
+        return self._retry(book, book.uses[slot].slot.site)
+
+    def close(self, book: Book, slot: str) -> list[Event]:
+        """Give a slot back, now or when its site answers again."""
+        self._to_close.add(slot)
+        return self._retry(book, book.uses[slot].slot.site)
+
+    def news(self, book: Book) -> list[Event]:
+        """What moved on, one call to each site with open slots; a slot known to have ended is asked no more."""
+        found: list[Event] = []
+        for site, driver in self._drivers.items():
+            if not self._may_ask(site):
+                continue
+            found += self._retry(book, site)
+            self._to_look.discard(site)
+            asked = self._open_slots(book, site)
+            if asked and self._may_ask(site):
+                found += self._asked(site, driver, asked)
+        return found
+
+    def _asked(self, site: str, driver: Driver, asked: list[str]) -> list[Event]:
+        try:
+            answers = driver.status([spec_id(slot, self._run) for slot in asked])
+        except SiteError as error:
+            return self._note(site, error)
+        self._silent.pop(site, None)
+        found: list[Event] = []
+        for slot, status in zip(asked, answers, strict=True):
+            if status.state > self._seen[slot]:
+                self._seen[slot] = status.state
+                found.append(
+                    SlotNews(
+                        at_s=status.since_s, slot=slot, state=status.state, reason=status.reason
+                    )
+                )
+        return found
+
+    def _retry(self, book: Book, site: str) -> list[Event]:
+        """Requests to a site that are still to be made."""
+        if not self._may_ask(site):
+            return []
+        found: list[Event] = []
+        for slot in sorted(s for s in self._to_close if book.uses[s].slot.site == site):
+            found += self._try(site, slot, book, closing=True)
+        for slot in sorted(s for s in self._to_open if book.uses[s].slot.site == site):
+            if self._may_ask(site):
+                found += self._try(site, slot, book, closing=False)
+        return found
+
+    def _try(self, site: str, slot: str, book: Book, closing: bool) -> list[Event]:
+        pending = self._to_close if closing else self._to_open
+        try:
+            if closing:
+                self._to_open.discard(slot)
+                self._drivers[site].cancel(spec_id(slot, self._run))
+            else:
+                self._drivers[site].submit(book.spec(slot, self._run))
+        except SiteError as error:
+            if error.transient:
+                return self._note(site, error)
+            pending.discard(slot)
+            self._seen[slot] = SlotState.FAILED
+            reason = str(error)
+            return [
+                SlotNews(at_s=self._clock.now(), slot=slot, state=SlotState.FAILED, reason=reason)
+            ]
+        pending.discard(slot)
+        self._silent.pop(site, None)
+        self._to_look.add(site)  # what was asked shows at once, or later
+        return []
+
+    def _may_ask(self, site: str) -> bool:
+        silence = self._silent.get(site)
+        return silence is None or self._clock.now() >= silence.next_s
+
+    def _note(self, site: str, error: SiteError) -> list[Event]:
+        """Pause, doubling; the first silence is told."""
+        now, before = self._clock.now(), self._silent.get(site)
+        pause_s = min(_LONGEST_PAUSE_S, before.pause_s * 2) if before else _FIRST_PAUSE_S
+        self._silent[site] = _Silence(now + pause_s, pause_s)
+        return [] if before else [SiteSilent(at_s=now, site=site, reason=str(error))]
+
+    def _open_slots(self, book: Book, site: str) -> list[str]:
+        """Slots asked of a site that are not known to have ended."""
+        return [
+            slot for slot, state in self._seen.items()
+            if not state.ended and slot not in self._to_open and book.uses[slot].slot.site == site
+        ]  # fmt: skip
+
+    def wake_at(self, book: Book) -> float:
+        """When asking can bring news in virtual time."""
+        due = []
+        for site, driver in self._drivers.items():
+            pending = any(
+                book.uses[slot].slot.site == site for slot in (*self._to_open, *self._to_close)
+            )
+            if not pending and not self._open_slots(book, site):
+                continue
+            if not self._may_ask(site):
+                due.append(self._silent[site].next_s)
+            else:
+                due.append(
+                    self._clock.now() if pending or site in self._to_look else driver.wake_at()
+                )
+        return min(due, default=float("inf"))
+
+    def forget(self) -> None:
+        """Ask nothing more and give nothing back."""
+        self._drivers = {}
+
+    def leave(self) -> None:
+        """Give back everything that is held; what a silent site keeps is told by ``vgrads sites sweep``."""
+        errors = []
+        for driver in self._drivers.values():
+            try:
+                driver.close()
+            except SiteError as error:
+                errors.append(error)
+        if errors and not self._clock.virtual:
+            raise errors[0]

@@ -1,0 +1,214 @@
+"""Planning anew in the middle of a run: what is done stays done, what runs goes on, the rest is planned.
+
+The rest becomes a set of its own on a clock that starts now: tasks that are not done, with what they still
+need; slots that are open, with how surely they are ready by when, given that they are not yet; and fresh
+offers. The old plan and the new one are then played through in the same futures (:mod:`planner.outlook`),
+and the new one is taken where it keeps the promise more surely.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from planner.make import STANDARD, Options, make_plan
+from planner.outlook import outlook
+from planner.plan import Placement, Plan, SlotUse
+from planner.snapshot import CopyKey, Snapshot, TaskKey
+from vgrid.slot import Slot, StartCurve, certain_from
+from workflows.dag import Workflow, make_workflow
+from workflows.sets import WorkflowSet
+
+_SCENARIOS = 1024
+_GAIN = 0.01  # what a new plan must promise more, to be worth the change
+Offers = Callable[[WorkflowSet], tuple[Slot, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenSlot:
+    """A slot that was asked for and has not ended: ready or not, and until when it lasts if it were ready now."""
+
+    use: SlotUse
+    ready: bool
+    end_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """How a run stands, on its own clock. ``running``: copy → when it should end."""
+
+    now_s: float
+    done: frozenset[TaskKey]
+    running: Mapping[CopyKey, float]
+    waiting: frozenset[CopyKey]
+    open_slots: tuple[OpenSlot, ...]
+    spent_usd: float
+    version: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Amended:
+    """The old and the new in one: the plan with all copies, the snapshot with all slots, why."""
+
+    plan: Plan
+    snapshot: Snapshot
+    reason: str
+
+
+def replan(
+    plan: Plan, snapshot: Snapshot, progress: Progress, offers: Offers, options: Options = STANDARD
+) -> tuple[Amended | None, str]:
+    """A better plan for the rest, or None; and the numbers that decided."""
+    rest = rest_of(plan, snapshot, progress, offers)
+    if rest is None:
+        return None, "nothing is left to be planned"
+    staying = _staying(plan, rest, progress)
+    fresh = make_plan(rest, options)
+    if not fresh.feasible:
+        return None, f"no plan for the rest: {fresh.lacking}; going on promises {staying:.3f}"
+    gain = fresh.promise.probability - staying
+    told = f"going on promises {staying:.3f}, planned anew {fresh.promise.probability:.3f} for {fresh.cost_usd:.2f} USD more"
+    if gain < _GAIN:
+        return None, f"{told}: going on"
+    return Amended(
+        plan=_merged(plan, fresh, progress), snapshot=_joined(snapshot, rest, progress), reason=told
+    ), told  # fmt: skip
+
+
+def rest_of(plan: Plan, snapshot: Snapshot, progress: Progress, offers: Offers) -> Snapshot | None:
+    """What is left, as the input of a plan on a clock that starts now; None where nothing is."""
+    wanted = snapshot.wanted
+    workflows = tuple(
+        left
+        for w in wanted.workflows
+        if (left := _left_of(w, snapshot, plan, progress)) is not None
+    )
+    needed = wanted.needed - (len(wanted.workflows) - len(workflows))
+    deadline_s = plan.deadline_s - progress.now_s
+    if not workflows or needed <= 0 or deadline_s <= 0:
+        return None
+    budget = wanted.budget_usd
+    rest = replace(
+        wanted, workflows=workflows, needed=needed, deadline_s=deadline_s,
+        budget_usd=None if budget is None else max(0.0, budget - progress.spent_usd),
+    )  # fmt: skip
+    held = tuple(_held(slot, progress.now_s) for slot in progress.open_slots)
+    suffix = f"~{progress.version + 1}"
+    free = tuple(_renamed(slot, suffix) for slot in offers(rest))
+    return replace(
+        snapshot, wanted=rest, slots=(*held, *free), scenarios=min(_SCENARIOS, snapshot.scenarios)
+    )
+
+
+def _left_of(
+    workflow: Workflow, snapshot: Snapshot, plan: Plan, progress: Progress
+) -> Workflow | None:
+    """A workflow without what is done; a running task needs what is left of it. None where all is done."""
+    ends = {key[:2]: end_s for key, end_s in progress.running.items()}
+    slots = {p.key: p.slot for p in plan.placements}
+    sites = {key[:2]: snapshot.slot_by_id[slots[key]].speed for key in progress.running}
+    tasks = []
+    for task in workflow.tasks.values():
+        key = (workflow.name, task.id)
+        if key in progress.done:
+            continue
+        parents = tuple(p for p in task.parents if (workflow.name, p) not in progress.done)
+        runtime_s = task.runtime_s
+        if key in ends:
+            left_s = max(0.0, ends[key] - progress.now_s)
+            runtime_s = min(runtime_s, left_s * sites[key] / snapshot.padding)
+            parents = ()
+        tasks.append(replace(task, parents=parents, runtime_s=runtime_s))
+    return make_workflow(workflow.name, tasks, workflow.file_mib) if tasks else None
+
+
+def _held(slot: OpenSlot, now_s: float) -> Slot:
+    """An open slot as an offer from now on: paid for already, and as sure as it is now."""
+    given = slot.use.slot
+    curve = (
+        certain_from(0.0) if slot.ready else _given_not_yet(given.curve, now_s - slot.use.submit_s)
+    )
+    return replace(
+        given, curve=curve, end_s=max(0.0, slot.end_s - now_s), submit_s=0.0, price_usd_per_hour=0.0
+    )
+
+
+def _given_not_yet(curve: StartCurve, waited_s: float) -> StartCurve:
+    """P(ready within t more | not ready after ``waited_s``)."""
+    before = curve.by(waited_s)
+    later = curve.times_s > waited_s
+    if before >= 1.0 or not later.any():
+        return certain_from(0.0, 0.0)
+    chances = (curve.probabilities[later] - before) / (1.0 - before)
+    return StartCurve(curve.times_s[later] - waited_s, np.clip(chances, 0.0, 1.0))
+
+
+def _renamed(slot: Slot, suffix: str) -> Slot:
+    """A fresh offer under a name of its own; slots of one queue still share its fate."""
+    shared = slot.shared if slot.queue else f"{slot.shared}{suffix}"
+    return replace(slot, id=f"{slot.id}{suffix}", shared=shared)
+
+
+def _staying(plan: Plan, rest: Snapshot, progress: Progress) -> float:
+    """P(the promise is kept) if everything goes on as planned."""
+    known = rest.workflow_by_name
+    open_ids = {slot.id for slot in rest.slots}
+    shifted = []
+    for p in plan.placements:
+        live = p.key in progress.running or p.key in progress.waiting
+        if (
+            not live
+            or p.task_key in progress.done
+            or p.slot not in open_ids
+            or p.workflow not in known
+        ):
+            continue
+        length_s = rest.duration_s(rest.task(p.task_key), rest.slot_by_id[p.slot])
+        begin_s = 0.0 if p.key in progress.running else max(0.0, p.start_s - progress.now_s)
+        shifted.append(replace(p, start_s=begin_s, end_s=begin_s + length_s))
+    done = outlook(rest, shifted, dict.fromkeys(open_ids, 0.0))
+    kept = sum(
+        (np.asarray(flags, dtype=np.int64) for flags in done.values()),
+        np.zeros(rest.scenarios, dtype=np.int64),
+    )
+    return float((kept >= rest.wanted.needed).mean())
+
+
+def _merged(plan: Plan, fresh: Plan, progress: Progress) -> Plan:
+    """All copies, old and new, on the run's clock; what runs is not placed a second time."""
+    last: dict[TaskKey, int] = {}
+    for p in plan.placements:
+        last[p.task_key] = max(last.get(p.task_key, 0), p.copy)
+    runs = {key[:2] for key in progress.running}
+    added: list[Placement] = []
+    for p in fresh.placements:
+        if p.task_key in runs:
+            continue
+        last[p.task_key] = last.get(p.task_key, -1) + 1
+        begin_s, end_s = p.start_s + progress.now_s, p.end_s + progress.now_s
+        added.append(replace(p, copy=last[p.task_key], start_s=begin_s, end_s=end_s))
+    known = {use.slot.id for use in plan.uses}
+    uses = [_shifted(use, progress.now_s) for use in fresh.uses if use.slot.id not in known]
+    wanted = {p.slot for p in added}
+    uses = [use for use in uses if use.slot.id in wanted]
+    return replace(plan, placements=(*plan.placements, *added), uses=(*plan.uses, *uses))
+
+
+def _shifted(use: SlotUse, by_s: float) -> SlotUse:
+    slot = replace(use.slot, end_s=use.slot.end_s + by_s)
+    return replace(
+        use,
+        slot=slot,
+        submit_s=use.submit_s + by_s,
+        start_s=use.start_s + by_s,
+        end_s=use.end_s + by_s,
+    )
+
+
+def _joined(snapshot: Snapshot, rest: Snapshot, progress: Progress) -> Snapshot:
+    """The old snapshot with the new slots, on the run's clock."""
+    known = snapshot.slot_by_id
+    new = (replace(s, end_s=s.end_s + progress.now_s) for s in rest.slots if s.id not in known)
+    return replace(snapshot, slots=(*snapshot.slots, *new))
