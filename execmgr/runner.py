@@ -73,12 +73,7 @@ class Runner:
 
     def run(self) -> RunState:
         """Work until everything is settled; slots and tasks are given back whatever happens."""
-        try:
-            self._handle([Tick(at_s=self.around.clock.now())])
-            self._work()
-        finally:
-            self._leave()
-        return self.state
+        return self._look_after(lambda: self._handle([Tick(at_s=self.around.clock.now())]))
 
     def resume(self, books: Sequence[Book], events: Sequence[Event]) -> RunState:
         """Go on where a journal ends: open slots and running tasks are found again, or done without.
@@ -87,22 +82,26 @@ class Runner:
         """
         self.state = fold(books, events)
         self.book = books[self.state.version]
+        return self._look_after(self._recover)
+
+    def _look_after(self, begin_with: Callable[[], None]) -> RunState:
+        """Work to the end and give everything back; an interrupted run keeps its slots, to be resumed."""
         try:
-            self._recover()
-            self._work()
+            begin_with()
+            while not over(self.state):
+                self._wait()
+                self._handle(self._collect())
+        except KeyboardInterrupt:
+            self._sites.forget()
+            raise
         finally:
             self._leave()
         return self.state
 
-    def abandon(self) -> None:
-        """Stop looking after the run without giving anything back, so that it can be resumed."""
-        self._sites.forget()
-        self.around.engine.abandon()
-
     def _recover(self) -> None:
         for slot, record in self.state.slots.items():
             if record.state is not None and not record.state.ended:
-                self._sites.find(self.book, slot, record.state)
+                self._sites.find(slot, record.state)
                 if record.closing:
                     self._sites.close(self.book, slot)
         running = [
@@ -111,11 +110,6 @@ class Runner:
         self.around.engine.recover([self._order(key) for key in running])
         self._replan_wanted = self.state.replanning
         self._handle([Tick(at_s=self.around.clock.now())])
-
-    def _work(self) -> None:
-        while not over(self.state):
-            self._wait()
-            self._handle(self._collect())
 
     def _leave(self) -> None:
         self.around.engine.close()

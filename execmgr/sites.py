@@ -37,12 +37,10 @@ class Sites:
         self._to_look: set[str] = set()
         self._silent: dict[str, _Silence] = {}
 
-    def find(self, book: Book, slot: str, state: SlotState) -> None:
-        """Watch a slot that an earlier manager asked for. It may not have come to asking: so ask again."""
+    def find(self, slot: str, state: SlotState) -> None:
+        """Watch a slot that an earlier manager asked for: asking again is asking once, and finds it."""
         self._seen[slot] = state
-        self._to_look.add(book.uses[slot].slot.site)
-        if state == SlotState.REQUESTED:
-            self._to_open.add(slot)
+        self._to_open.add(slot)
 
     def open(self, book: Book, slot: str) -> list[Event]:
         """Ask for a slot, now or when its site answers again."""

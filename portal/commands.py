@@ -93,7 +93,10 @@ def run(
     if not planned.plan.feasible:
         jobs.refuse(planned, set_file)
     kept = jobs.run_here(
-        planned, jobs.HowToRun(speed=pace, seed=seed, gantt=gantt, folder=out, as_json=as_json)
+        planned,
+        jobs.HowToRun(
+            speed=pace, seed=seed, gantt=gantt, folder=out, as_json=as_json, at=instant_of(at)
+        ),
     )
     raise typer.Exit(0 if kept else 1)
 
@@ -159,6 +162,33 @@ def gantt(
 
     jobs.draw_run(run_id, out)
     make_console().print(f"wrote {out}", highlight=False)
+
+
+@app.command(epilog="Example: `vgrads resume run-0123456789`")
+def resume(
+    run_id: Annotated[str, typer.Argument(metavar="RUN", show_default=False)],
+    gantt: Gantt = None,
+    as_json: AsJson = False,
+) -> None:
+    """Go on with a run that was interrupted or whose process was killed: what runs is found again."""
+    from portal import jobs
+
+    how = jobs.HowToRun(speed=None, seed=0, gantt=gantt, folder=None, as_json=as_json)
+    if not jobs.resume_here(run_id, how):
+        raise typer.Exit(1)
+
+
+@app.command(epilog="Example: `vgrads cancel run-0123456789`")
+def cancel(
+    run_id: Annotated[str, typer.Argument(metavar="RUN", show_default=False)],
+    as_json: AsJson = False,
+) -> None:
+    """Stop a run and give back everything that it holds."""
+    from portal import jobs
+
+    how = jobs.HowToRun(speed=None, seed=0, gantt=None, folder=None, as_json=False)
+    told = jobs.cancel_run(run_id, how)
+    answer_with(as_json, {"run": run_id, "told": told}, lambda: told)
 
 
 @app.command(epilog="Example: `vgrads status`")

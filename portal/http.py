@@ -18,11 +18,13 @@ from starlette.exceptions import HTTPException
 from execmgr.acquisitions import acquisitions
 from kernel.errors import InputError, VgradsError
 from portal.config import embedded_data, home
+from portal.execution import RunOptions, run_plan
 from portal.gantt_view import render_html
 from portal.grid_routes import add_grid_routes
-from portal.operations import Planned, RunOptions, open_grid, plan_set, run_plan
+from portal.operations import Planned, open_grid, plan_set
 from portal.pages import index_page
 from portal.problems import install_problem_handlers
+from portal.run_record import RunRecord
 from portal.schema import outcome_json, plan_json, planned_gantt, run_gantt
 from portal.tables import SetRow, Store
 from vgrid.catalog import Catalog
@@ -76,13 +78,15 @@ class Service:
         options = RunOptions(run_id=run_id, folder=home() / "runs" / run_id)
         try:
             with self._lock:
-                outcome = run_plan(planned, options, self.store.journal(run_id))
+                record = RunRecord(self.store.engine, run_id)
+                record.take()
+                outcome = run_plan(planned, options, record)
+                record.leave()
         except VgradsError as error:
             self.store.end_run(run_id, "failed", {"reason": str(error)}, planned_gantt(planned))
             return
-        state = "kept" if outcome.kept else "broken"
         self.store.add_acquisitions(run_id, acquisitions(outcome.book, outcome.state))
-        self.store.end_run(run_id, state, outcome_json(outcome), run_gantt(outcome))
+        self.store.end_run(run_id, outcome.verdict, outcome_json(outcome), run_gantt(outcome))
 
 
 def _shipped_workflow(file: str, runtimes: Runtimes) -> Workflow:

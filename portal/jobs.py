@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -23,8 +23,9 @@ from planner.explain import explain
 from planner.make import STANDARD, Options
 from planner.policies import check_rule, make_pipeline
 from portal.config import home
+from portal.execution import Outcome, RunOptions, Setup, resume_run, run_plan
 from portal.gantt_view import render_html, render_svg, standalone_svg
-from portal.operations import Instant, Outcome, Planned, RunOptions, open_grid, plan_set, run_plan
+from portal.operations import Instant, Planned, open_grid, plan_set
 from portal.progress import (
     RunReporter,
     console,
@@ -33,9 +34,11 @@ from portal.progress import (
     print_warnings,
     relaxation_text,
 )
+from portal.run_record import RunRecord
 from portal.schema import outcome_json, plan_json, planned_gantt, run_gantt
 from portal.sites import choose_catalog, past_acquisitions
 from portal.tables import Store
+from portal.wiring import any_real
 from workflows.sets import load_set
 
 
@@ -48,6 +51,7 @@ class HowToRun:
     gantt: Path | None
     folder: Path | None
     as_json: bool
+    at: Instant = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,23 +155,78 @@ def run_here(planned: Planned, how: HowToRun) -> bool:
             planned_gantt(planned),
         )
         run_id = store.add_run(set_id)
-        folder = how.folder or home() / "runs" / run_id
-        options = RunOptions(run_id=run_id, folder=folder, speed=how.speed, seed=how.seed)
-        reporter = RunReporter(out, planned)
-        try:
-            outcome = run_plan(planned, options, store.journal(run_id), reporter)
-        except BaseException:
-            store.end_run(run_id, "interrupted", {}, planned_gantt(planned))
-            raise
-        store.add_acquisitions(run_id, acquisitions(outcome.book, outcome.state))
-        store.end_run(
-            run_id, "kept" if outcome.kept else "broken", outcome_json(outcome), run_gantt(outcome)
+        folder = (how.folder or home() / "runs" / run_id).resolve()
+        options = RunOptions(
+            run_id=run_id, folder=folder, speed=how.speed, seed=how.seed, at=how.at
         )
-    _conclude(outcome, options, how, out)
-    return outcome.kept
+        record = RunRecord(store.engine, run_id)
+        reporter = RunReporter(out, planned.plan, planned.snapshot)
+        outcome = _carry_out(
+            store,
+            record,
+            planned_gantt(planned),
+            lambda: run_plan(planned, options, record, reporter),
+        )
+    return _conclude(outcome, options, how, out)
 
 
-def _conclude(outcome: Outcome, options: RunOptions, how: HowToRun, out: Console) -> None:
+def resume_here(run_id: str, how: HowToRun, stop: str = "") -> bool:
+    """Go on with a run whose manager is gone; with ``stop``, only to give everything back."""
+    out = console(stderr=how.as_json)
+    with Store() as store:
+        row = store.get_run(run_id)
+        if row.state not in ("running", "interrupted"):
+            raise InputError(f"run '{run_id}' is over: {row.state}", fix="vgrads status lists runs")
+        record = RunRecord(store.engine, run_id)
+        setup: Setup = record.setup()
+        record.take()
+        books, events = record.books(), record.events()
+        if stop:
+            record.stop_now(stop)
+        if not any_real(setup.catalog, books[0].plan):
+            record.begin_again()
+            out.print("simulated sites end with their manager: played again from the beginning")
+        reporter = RunReporter(out, books[0].plan, books[0].snapshot)
+        gantt = json.loads(row.gantt)
+        outcome = _carry_out(
+            store, record, gantt, lambda: resume_run(setup, books, events, record, reporter)
+        )
+    return _conclude(outcome, setup.options, how, out)
+
+
+def cancel_run(run_id: str, how: HowToRun) -> str:
+    """Stop a run: ask its manager, or where there is none, give everything back from here."""
+    with Store() as store:
+        row = store.get_run(run_id)
+        if row.state not in ("running", "interrupted"):
+            raise InputError(f"run '{run_id}' is over: {row.state}", fix="vgrads status lists runs")
+        asked = RunRecord(store.engine, run_id).ask_to_stop("cancelled by command")
+    if asked:
+        return "its manager was asked to stop"
+    resume_here(run_id, how, stop="cancelled by command")
+    return "cancelled; everything was given back"
+
+
+def _carry_out(
+    store: Store, record: RunRecord, gantt: dict[str, Any], work: Callable[[], Outcome]
+) -> Outcome:
+    """Do a run's work under its lease, and keep how it ended."""
+    run_id = record.run_id
+    record.take()
+    store.set_run_state(run_id, "running")
+    try:
+        outcome = work()
+    except BaseException:
+        store.end_run(run_id, "interrupted", {}, gantt)
+        raise
+    finally:
+        record.leave()
+    store.add_acquisitions(run_id, acquisitions(outcome.book, outcome.state))
+    store.end_run(run_id, outcome.verdict, outcome_json(outcome), run_gantt(outcome))
+    return outcome
+
+
+def _conclude(outcome: Outcome, options: RunOptions, how: HowToRun, out: Console) -> bool:
     sentence = outcome_sentence(outcome)
     if how.gantt:
         _draw(how.gantt, run_gantt(outcome), sentence)
@@ -181,6 +240,7 @@ def _conclude(outcome: Outcome, options: RunOptions, how: HowToRun, out: Console
         }
         sys.stdout.write(json.dumps(document, allow_nan=False) + "\n")
     out.print(sentence, style="bold green" if outcome.kept else "bold red", highlight=False)
+    return outcome.kept
 
 
 def write_gantt(path: Path, planned: Planned) -> None:

@@ -10,17 +10,11 @@ from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
 
-from execmgr.book import Book, make_book
-from execmgr.core import workflows_done
-from execmgr.journal import Journal
-from execmgr.runner import Runner, Surroundings, Watcher
-from execmgr.states import RunState
 from kernel.errors import InputError
 from planner.make import STANDARD, Options, make_plan
 from planner.plan import Plan
 from planner.relax import relaxations
 from planner.snapshot import Snapshot
-from portal.wiring import Surrounding, all_simulated, make_clock, make_drivers, make_engine
 from qbets.forecast import QueueForecast, forecast
 from qbets.predictor import Settings
 from traces.history import read_history
@@ -28,6 +22,7 @@ from traces.records import JobLog
 from vgrid.binding import Acquisition, Binding, learn_binding
 from vgrid.catalog import Catalog
 from vgrid.offers import Knowledge, OfferRequest, offer_slots
+from vgrid.slot import Slot
 from workflows.sets import WorkflowSet
 
 Instant = float | datetime | None
@@ -59,25 +54,6 @@ class Planned:
     grid: Grid
     snapshot: Snapshot
     plan: Plan
-
-
-@dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """How a run ended: workflow → when it was done, and whether the promise held."""
-
-    book: Book
-    state: RunState
-    done: Mapping[str, float]
-
-    @property
-    def in_time(self) -> int:
-        """Workflows done by the deadline."""
-        deadline_s = self.book.plan.deadline_s
-        return sum(at_s <= deadline_s for at_s in self.done.values())
-
-    @property
-    def kept(self) -> bool:
-        return self.in_time >= self.book.plan.needed
 
 
 @lru_cache(maxsize=64)
@@ -150,8 +126,13 @@ def plan_set(
 
 def take_snapshot(wanted: WorkflowSet, grid: Grid, seed: int) -> Snapshot:
     """What the sites offer for a set, frozen."""
-    slots = offer_slots(grid.catalog, grid.known, _request(wanted))
+    slots = take_slots(wanted, grid)
     return Snapshot(wanted=wanted, slots=slots, links=grid.catalog.links, seed=seed)
+
+
+def take_slots(wanted: WorkflowSet, grid: Grid) -> tuple[Slot, ...]:
+    """What the sites offer for a set."""
+    return offer_slots(grid.catalog, grid.known, _request(wanted))
 
 
 def _request(wanted: WorkflowSet) -> OfferRequest:
@@ -159,52 +140,3 @@ def _request(wanted: WorkflowSet) -> OfferRequest:
     work = max(sum(t.procs * t.runtime_s for t in w.tasks.values()) for w in wanted.workflows)
     procs = max(wanted.width, math.ceil(work / wanted.deadline_s))
     return OfferRequest(procs=procs, count=2 * len(wanted.workflows), until_s=wanted.deadline_s)
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunOptions:
-    """How to run: under which id, where files go, how fast virtual time passes, with which luck."""
-
-    run_id: str
-    folder: Path
-    speed: float | None = None
-    seed: int = 0
-
-
-def run_plan(
-    planned: Planned, options: RunOptions, journal: Journal, watch: Watcher | None = None
-) -> Outcome:
-    """Execute a plan to its end."""
-    plan, grid = planned.plan, planned.grid
-    names = sorted({use.slot.site for use in plan.uses})
-    simulated = all_simulated(grid.catalog.site(name) for name in names)
-    if not simulated:
-        _refuse_without_commands(planned)
-    clock = make_clock(simulated, options.speed)
-    around = Surrounding(
-        logs=grid.logs, instants=grid.instants, until_s=plan.deadline_s, seed=options.seed
-    )
-    surroundings = Surroundings(
-        drivers=make_drivers(grid.catalog, names, clock, around),
-        engine=make_engine(
-            simulated,
-            clock,
-            (options.folder, Path(planned.wanted.directory)),
-            (plan, planned.snapshot),
-            options.seed,
-        ),
-        clock=clock,
-        journal=journal,
-    )
-    book = make_book(plan, planned.snapshot)
-    state = Runner(options.run_id, book, surroundings, watch).run()
-    return Outcome(book=book, state=state, done=workflows_done(book, state))
-
-
-def _refuse_without_commands(planned: Planned) -> None:
-    for placement in planned.plan.placements:
-        if not planned.snapshot.task(placement.task_key).command:
-            raise InputError(
-                "has no command to run", where=f"task '{placement.task}' of {placement.workflow}",
-                fix="run it on simulated sites",
-            )  # fmt: skip

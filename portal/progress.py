@@ -12,10 +12,11 @@ from rich.progress import Progress
 from rich.table import Table
 
 from drivers.api import SlotState
-from execmgr.states import CopyEnded, Event, RunState, SlotNews
+from execmgr.states import Cancelled, CopyEnded, Event, Replanned, RunState, SiteSilent, SlotNews
 from kernel.units import format_duration, format_usd
 from planner.plan import Plan, Relaxation
-from portal.operations import Outcome, Planned
+from planner.snapshot import Snapshot
+from portal.execution import Outcome
 
 _PIPED_WIDTH = 160
 
@@ -80,10 +81,10 @@ def promise_sentence(plan: Plan) -> str:
 class RunReporter:
     """Turns the steps of a run into lines: slots that come and go, workflows done, what went wrong."""
 
-    def __init__(self, out: Console, planned: Planned) -> None:
-        self._console, self._planned = out, planned
+    def __init__(self, out: Console, plan: Plan, snapshot: Snapshot) -> None:
+        self._console, self._plan, self._snapshot = out, plan, snapshot
         self._done: set[str] = set()
-        self._tasks = len({p.task_key for p in planned.plan.placements})
+        self._tasks = len({p.task_key for p in plan.placements})
 
     def __call__(self, state: RunState, events: list[Event]) -> None:
         for event in events:
@@ -91,6 +92,13 @@ class RunReporter:
                 self._slot(event)
             elif isinstance(event, CopyEnded):
                 self._copy(event, state)
+            elif isinstance(event, Replanned):
+                verb = "planned anew" if event.version else "the planner was asked"
+                self._line(event.at_s, f"{verb}: {event.reason}", "yellow")
+            elif isinstance(event, SiteSilent):
+                self._line(event.at_s, f"{event.reason}; asked again later", "yellow")
+            elif isinstance(event, Cancelled):
+                self._line(event.at_s, f"stopping: {event.reason}", "yellow")
 
     def _slot(self, news: SlotNews) -> None:
         if news.state == SlotState.READY:
@@ -104,10 +112,10 @@ class RunReporter:
             self._line(
                 event.at_s, f"{workflow}: {task} (copy {copy}) failed: {event.reason}", "red"
             )
-        tasks = self._planned.snapshot.workflow_by_name[workflow].tasks
+        tasks = self._snapshot.workflow_by_name[workflow].tasks
         if workflow not in self._done and all((workflow, name) in state.done for name in tasks):
             self._done.add(workflow)
-            late = event.at_s > self._planned.plan.deadline_s
+            late = event.at_s > self._plan.deadline_s
             share = f"{len(state.done)}/{self._tasks} tasks"
             self._line(
                 event.at_s,

@@ -11,7 +11,8 @@ from execmgr.book import Book
 from execmgr.states import CopyState, RunState
 from planner.plan import Placement, Plan, SlotUse
 from planner.snapshot import Snapshot
-from portal.operations import Outcome, Planned
+from portal.execution import Outcome
+from portal.operations import Planned
 from qbets.forecast import Bound
 from vgrid.slot import Slot
 from vgrid.varq import Trajectory

@@ -14,8 +14,6 @@ from sqlalchemy import event as sql_event
 from sqlalchemy.exc import OperationalError
 from sqlmodel import Field, Session, SQLModel, create_engine, select
 
-from execmgr.journal import event_to_json
-from execmgr.states import Event
 from kernel.errors import InputError, SiteError
 from portal.config import database_url, home
 from vgrid.binding import Acquisition
@@ -52,6 +50,25 @@ class EventRow(SQLModel, table=True):
     run_id: str = Field(foreign_key="run.id", primary_key=True)
     position: int = Field(primary_key=True)
     body: str
+
+
+class ArchiveRow(SQLModel, table=True):
+    """A value that a run is resumed from: what it was started with, and its books."""
+
+    __tablename__ = "run_archive"
+    run_id: str = Field(foreign_key="run.id", primary_key=True)
+    name: str = Field(primary_key=True)
+    body: bytes
+
+
+class LeaseRow(SQLModel, table=True):
+    """Who looks after a run, until when (seconds since 1970), and why it is to stop, if it is."""
+
+    __tablename__ = "run_lease"
+    run_id: str = Field(foreign_key="run.id", primary_key=True)
+    owner: str
+    until_s: float
+    stop: str = ""
 
 
 class AcquisitionRow(SQLModel, table=True):
@@ -169,6 +186,14 @@ class Store:
         self._save(RunRow(id=run_id, set_id=set_id, state="running", started=datetime.now(UTC)))
         return run_id
 
+    def set_run_state(self, run_id: str, state: str) -> None:
+        """How a run stands."""
+        with Session(self._engine) as session:
+            row = session.get_one(RunRow, run_id)
+            row.state = state
+            session.add(row)
+            session.commit()
+
     def end_run(
         self, run_id: str, state: str, outcome: dict[str, Any], gantt: dict[str, Any]
     ) -> None:
@@ -260,15 +285,16 @@ class Store:
         with Session(self._engine) as session:
             return list(session.exec(query))
 
-    def journal(self, run_id: str) -> StoredJournal:
-        """The journal of a run, to be written to."""
-        return StoredJournal(self._engine, run_id)
-
     def events(self, run_id: str) -> list[dict[str, Any]]:
         """The journal of a run, in order."""
         query = select(EventRow).where(EventRow.run_id == run_id).order_by(EventRow.position)  # type: ignore[arg-type]
         with Session(self._engine) as session:
             return [json.loads(row.body) for row in session.exec(query)]
+
+    @property
+    def engine(self) -> SqlEngine:
+        """For what is kept elsewhere in the same database (:mod:`portal.run_record`)."""
+        return self._engine
 
     def ready(self) -> bool:
         """True where the database answers."""
@@ -290,21 +316,6 @@ class Store:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-class StoredJournal:
-    """Events in the database, committed in the groups in which they come."""
-
-    def __init__(self, engine: SqlEngine, run_id: str) -> None:
-        self._engine, self._run_id, self._position = engine, run_id, 0
-
-    def append(self, events: Iterable[Event]) -> None:
-        with Session(self._engine) as session:
-            for event in events:
-                body = json.dumps(event_to_json(event))
-                session.add(EventRow(run_id=self._run_id, position=self._position, body=body))
-                self._position += 1
-            session.commit()
 
 
 def _open(url: str) -> SqlEngine:

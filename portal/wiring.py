@@ -50,6 +50,11 @@ def is_real(site: Site) -> bool:
     return site.driver not in ("simulated", "local")
 
 
+def any_real(catalog: Catalog, plan: Plan) -> bool:
+    """True where a plan uses a site that is not simulated."""
+    return any(catalog.site(use.slot.site).driver != "simulated" for use in plan.uses)
+
+
 def all_simulated(sites: Iterable[Site]) -> bool:
     """True where no site is real; InputError where real and simulated ones are mixed."""
     kinds = {site.driver == "simulated" for site in sites}
@@ -58,10 +63,10 @@ def all_simulated(sites: Iterable[Site]) -> bool:
     return kinds == {True}
 
 
-def make_clock(simulated: bool, speed: float | None) -> Clock:
+def make_clock(simulated: bool, speed: float | None, passed_s: float = 0.0) -> Clock:
     """Virtual time for simulated sites (paced where a speed is given), wall time for real ones."""
     if not simulated:
-        return WallClock()
+        return WallClock(passed_s)
     return SimClock() if speed is None else PacedClock(speed)
 
 
@@ -148,18 +153,13 @@ def _nodes(site: Site) -> Nodes:
 
 
 def make_engine(
-    simulated: bool,
-    clock: Clock,
-    folders: tuple[Path, Path],
-    planned: tuple[Plan, Snapshot],
-    seed: int,
+    simulated: bool, clock: Clock, folders: tuple[Path, Path], snapshot: Snapshot, seed: int
 ) -> Engine:
     """Virtual tasks at simulated sites, processes of this machine otherwise (run folder, set folder)."""
     if not simulated:
         return ProcessEngine(clock, *folders)
-    plan, snapshot = planned
     luck = Luck(
         seed=seed, spread=snapshot.wanted.runtime_spread, padding=snapshot.padding,
-        failures={use.slot.id: use.slot.task_failure for use in plan.uses},
+        failures={slot.id: slot.task_failure for slot in snapshot.slots},
     )  # fmt: skip
     return SimulatedEngine(clock, luck)

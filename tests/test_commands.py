@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 
@@ -229,27 +228,6 @@ def test_a_real_task_that_fails_breaks_the_promise_and_says_why(vgrads, write):
         f"name: s\ndeadline: 20s\nsites: local.toml\nworkflows:\n  - {{name: w, tasks: [{missing}]}}\n"
     )
     assert "did not write 'x'" in vgrads("run", path).out
-
-
-def test_an_interrupted_run_leaves_no_process_behind(write, tmp_path):
-    write("local.toml", (DATA / "local" / "local.toml").read_text())
-    fifo = tmp_path / "pid"
-    os.mkfifo(fifo)
-    task = f"{{id: a, runtime_s: 50, command: 'echo $$ > {fifo}; exec sleep 50'}}"
-    path = write(
-        "set.yaml",
-        f"name: s\ndeadline: 60s\nsites: local.toml\nworkflows:\n  - {{name: w, tasks: [{task}]}}\n",
-    )
-    run = subprocess.Popen(
-        [sys.executable, "-m", "portal", "run", path],
-        cwd=ROOT, env={**os.environ, "VGRADS_HOME": str(tmp_path / "home")}, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
-    child = int(fifo.read_text())  # opens when the task writes
-    run.send_signal(signal.SIGINT)
-    _, errors = run.communicate(timeout=30)
-    assert (run.returncode, errors.decode().splitlines()[-1]) == (130, "vgrads: interrupted")
-    with pytest.raises(ProcessLookupError):
-        os.kill(child, 0)
 
 
 def test_recorded_workflow_on_real_logs(vgrads, write, shared):

@@ -1,0 +1,140 @@
+"""Runs on this machine that are interrupted, killed, resumed, cancelled: from the command line, in real time."""
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from drivers.api import Access
+from kernel.errors import InputError
+from portal.archive import pack, unpack
+from portal.tables import Store
+from tests.conftest import DATA, ROOT
+
+
+def runs(pid):
+    """True while a process runs; one that waits to be collected by its parent does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def local_set(write, tmp_path, workflows, deadline="60s"):
+    write("local.toml", (DATA / "local" / "local.toml").read_text())
+    return write(
+        "set.yaml", f"name: s\ndeadline: {deadline}\nsites: local.toml\nworkflows:\n{workflows}"
+    )
+
+
+def start_run(path, tmp_path):
+    return subprocess.Popen(
+        [sys.executable, "-m", "portal", "run", path], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        env={**os.environ, "VGRADS_HOME": str(tmp_path / "home")},
+    )  # fmt: skip
+
+
+CHAIN = """\
+  - name: w
+    count: 2
+    tasks:
+      - {{id: a, runtime_s: 3, command: "echo a >> {0}/ran; echo x > {0}/pipe; sleep 2; echo one > a.txt", outputs: [a.txt]}}
+      - {{id: b, runtime_s: 1, parents: [a], command: "echo b >> {0}/ran; cat a.txt a.txt > b.txt", inputs: [a.txt], outputs: [b.txt]}}
+"""
+
+
+def test_a_killed_manager_is_followed_by_one_that_finds_what_runs(vgrads, write, tmp_path):
+    """kill −9 while tasks run: they are found again, nothing runs twice, results are as if nothing had been."""
+    os.mkfifo(tmp_path / "pipe")
+    manager = start_run(local_set(write, tmp_path, CHAIN.format(tmp_path)), tmp_path)
+    for _ in (1, 2):
+        (tmp_path / "pipe").read_text()  # a task writes when it has begun
+    manager.kill()
+    manager.wait()
+    (row,) = vgrads("status", "--json").json["runs"]
+    assert row["state"] == "running"
+    resumed = vgrads("resume", row["run"], "--json")
+    assert resumed.code == 0, resumed
+    assert resumed.json["outcome"]["in_time"] == 2
+    assert sorted((tmp_path / "ran").read_text().split()) == ["a", "a", "b", "b"]
+    results = list((tmp_path / "home" / "runs" / row["run"]).glob("w-*/results/b.txt"))
+    assert [path.read_text() for path in results] == ["one\none\n"] * 2
+    again = vgrads("resume", row["run"])
+    assert (again.code, "is over: kept" in again.err) == (2, True)
+
+
+def test_a_second_manager_is_refused_and_a_run_can_be_cancelled(vgrads, write, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    task = f"{{id: a, runtime_s: 50, command: 'echo $$ > {tmp_path}/pipe; exec sleep 50'}}"
+    manager = start_run(local_set(write, tmp_path, f"  - {{name: w, tasks: [{task}]}}\n"), tmp_path)
+    child = int((tmp_path / "pipe").read_text())
+    (row,) = vgrads("status", "--json").json["runs"]
+    second = vgrads("resume", row["run"])
+    assert (second.code, "is looked after by" in second.err) == (2, True)
+    asked = vgrads("cancel", row["run"], "--json")
+    assert (asked.code, asked.json["told"]) == (0, "its manager was asked to stop")
+    assert manager.wait(30) == 1
+    assert vgrads("status", row["run"], "--json").json["runs"][0]["state"] == "cancelled"
+    assert not runs(child)
+    assert vgrads("cancel", row["run"]).code == 2
+    assert vgrads("resume", "run-nobody").code == 2
+
+
+def test_a_run_whose_manager_is_dead_is_cancelled_from_here(vgrads, write, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    task = f"{{id: a, runtime_s: 50, command: 'echo $$ > {tmp_path}/pipe; exec sleep 50'}}"
+    manager = start_run(local_set(write, tmp_path, f"  - {{name: w, tasks: [{task}]}}\n"), tmp_path)
+    child = int((tmp_path / "pipe").read_text())
+    manager.kill()
+    manager.wait()
+    assert runs(child)
+    (row,) = vgrads("status", "--json").json["runs"]
+    cancelled = vgrads("cancel", row["run"])
+    assert cancelled.code == 0, cancelled
+    assert not runs(child)
+    assert vgrads("status", row["run"], "--json").json["runs"][0]["state"] == "cancelled"
+
+
+def test_a_simulated_run_is_played_again(vgrads, write):
+    assert vgrads("run", DATA / "lead.yaml", "--as-stated", "--json").code == 0
+    with Store() as store:
+        (row,) = store.list_runs()
+        before = store.events(row.id)
+        store.set_run_state(row.id, "interrupted")
+    assert vgrads("resume", row.id, "--json").code == 0
+    with Store() as store:
+        assert store.events(row.id) == before
+
+
+def test_an_archive_holds_our_values_only_and_knows_its_age():
+    good = pack(Access(host="x"))
+    assert unpack(good, "x") == Access(host="x")
+    with pytest.raises(InputError, match="newer vgrads"):
+        unpack(b"\xff\xff" + good[2:], "x")
+    for harmful in (os.system, subprocess.Popen, eval):
+        with pytest.raises(pickle.UnpicklingError):
+            unpack(pack(harmful), "x")
+
+
+def test_an_interrupted_run_leaves_no_process_behind(write, tmp_path):
+    write("local.toml", (DATA / "local" / "local.toml").read_text())
+    fifo = tmp_path / "pid"
+    os.mkfifo(fifo)
+    task = f"{{id: a, runtime_s: 50, command: 'echo $$ > {fifo}; exec sleep 50'}}"
+    path = write(
+        "set.yaml",
+        f"name: s\ndeadline: 60s\nsites: local.toml\nworkflows:\n  - {{name: w, tasks: [{task}]}}\n",
+    )
+    run = subprocess.Popen(
+        [sys.executable, "-m", "portal", "run", path],
+        cwd=ROOT, env={**os.environ, "VGRADS_HOME": str(tmp_path / "home")}, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    child = int(fifo.read_text())  # opens when the task writes
+    run.send_signal(signal.SIGINT)
+    _, errors = run.communicate(timeout=30)
+    assert (run.returncode, errors.decode().splitlines()[-1]) == (130, "vgrads: interrupted")
+    assert not runs(child)
