@@ -100,7 +100,8 @@ class Access:
 
     ``host``: where the batch commands are, over SSH; empty: here. ``folder``: where slots leave their
     marks and output on the site, empty: ``.vgrads/slots`` in the home there. ``shared_home``: False
-    where compute nodes do not see that folder; a slot is then ready as soon as it runs.
+    where compute nodes do not see that folder; a slot is then ready as soon as it runs. ``python``: the
+    interpreter there that has vgrads; ``contact``: the address under which slots reach the manager.
     """
 
     host: str = ""
@@ -112,6 +113,8 @@ class Access:
     timeout_s: float = 30.0
     options: tuple[str, ...] = ()
     parallel_environment: str = "smp"
+    python: str = ""
+    contact: str = ""
     endpoint: str = ""
     region: str = "us-east-1"
     image: str = ""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from drivers.api import SlotSpec
+from execmgr.engine import Pilot
 from planner.plan import Placement, Plan, SlotUse
 from planner.snapshot import CopyKey, Snapshot, TaskKey
 from workflows.dag import Workflow
@@ -59,12 +60,14 @@ class Book:
         use = self.uses[slot_id]
         return use.slot.end_s - use.submit_s
 
-    def spec(self, slot_id: str, run: str) -> SlotSpec:
+    def spec(self, slot_id: str, run: str, pilot: Pilot | None = None) -> SlotSpec:
         """What to ask the slot's site for; the id carries the run, so that asking twice is once."""
         slot = self.uses[slot_id].slot
+        environment = {"VGRADS_SLOT_NAME": slot_id, **pilot.environment} if pilot else {}
         return SlotSpec(
             id=spec_id(slot_id, run), name=slot_id, site=slot.site, queue=slot.queue, procs=slot.procs,
-            duration_s=self.held_s(slot_id), nodes=slot.nodes, node_type=slot.node_type,
+            duration_s=self.held_s(slot_id), nodes=slot.nodes, node_type=slot.node_type, environment=environment,
+            pilot=pilot.command if pilot else "",
         )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -15,6 +15,7 @@ class TaskOrder:
     """One copy to run: in which slot, what, with which files, for about how long."""
 
     key: CopyKey
+    site: str
     slot: str
     procs: int
     command: str
@@ -23,6 +24,14 @@ class TaskOrder:
     outputs: tuple[str, ...] = ()
     attempt: int = 0
     memory_mib: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pilot:
+    """What must run in a slot so that an engine can reach it."""
+
+    command: str
+    environment: Mapping[str, str]
 
 
 class Engine(Protocol):

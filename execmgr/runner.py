@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from drivers.api import Driver
 from execmgr.book import Book
 from execmgr.core import begin, over, step
-from execmgr.engine import Engine, TaskOrder
+from execmgr.engine import Engine, Pilot, TaskOrder
 from execmgr.journal import Journal, fold
 from execmgr.sites import Sites
 from execmgr.states import (
@@ -47,7 +47,7 @@ class Surroundings:
     """What a run acts on: a driver for each site, an engine, a clock, a journal.
 
     ``replan`` is asked where too few workflows are left; ``asked_to_stop`` returns a reason when somebody
-    has cancelled the run; ``poll_s``: how often real sites are asked.
+    has cancelled the run; ``poll_s``: how often real sites are asked; ``pilots``: site → what its slots run.
     """
 
     drivers: Mapping[str, Driver]
@@ -57,6 +57,7 @@ class Surroundings:
     replan: Replanner = _no_replanner
     asked_to_stop: Callable[[], str] = _nobody
     poll_s: float = POLL_S
+    pilots: Mapping[str, Pilot] = field(default_factory=dict)
 
 
 class Runner:
@@ -69,7 +70,7 @@ class Runner:
         self.state = begin(book)
         self._watch = watch
         self._replan_wanted = False
-        self._sites = Sites(run, around.drivers, around.clock)
+        self._sites = Sites(run, around.drivers, around.clock, around.pilots)
 
     def run(self) -> RunState:
         """Work until everything is settled; slots and tasks are given back whatever happens."""
@@ -172,7 +173,7 @@ class Runner:
         task_key: TaskKey = placement.task_key
         task = self.book.snapshot.task(task_key)
         return TaskOrder(
-            key=key, slot=placement.slot, procs=task.procs, command=task.command, inputs=task.inputs, outputs=task.outputs,
+            key=key, site=self.book.site_of(key), slot=placement.slot, procs=task.procs, command=task.command, inputs=task.inputs, outputs=task.outputs,
             runtime_s=self.book.duration_s(key), attempt=self.state.copies[key].attempt, memory_mib=task.memory_mib,
         )  # fmt: skip
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from drivers.api import Driver, SlotState
 from execmgr.book import Book, spec_id
+from execmgr.engine import Pilot
 from execmgr.states import Event, SiteSilent, SlotNews
 from kernel.clock import Clock
 from kernel.errors import SiteError
@@ -29,8 +30,10 @@ class _Silence:
 class Sites:
     """What is asked of the drivers, and what they told last."""
 
-    def __init__(self, run: str, drivers: Mapping[str, Driver], clock: Clock) -> None:
-        self._run, self._drivers, self._clock = run, drivers, clock
+    def __init__(
+        self, run: str, drivers: Mapping[str, Driver], clock: Clock, pilots: Mapping[str, Pilot]
+    ) -> None:
+        self._run, self._drivers, self._clock, self._pilots = run, drivers, clock, pilots
         self._seen: dict[str, SlotState] = {}
         self._to_open: set[str] = set()
         self._to_close: set[str] = set()
@@ -102,7 +105,7 @@ class Sites:
                 self._to_open.discard(slot)
                 self._drivers[site].cancel(spec_id(slot, self._run))
             else:
-                self._drivers[site].submit(book.spec(slot, self._run))
+                self._drivers[site].submit(book.spec(slot, self._run, self._pilots.get(site)))
         except SiteError as error:
             if error.transient:
                 return self._note(site, error)

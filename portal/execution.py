@@ -10,13 +10,21 @@ from typing import Protocol
 
 from execmgr.book import Book, make_book
 from execmgr.core import workflows_done
+from execmgr.engine import Pilot
 from execmgr.journal import Journal
 from execmgr.rest import plan_rest
 from execmgr.runner import Replanner, Runner, Surroundings, Watcher
 from execmgr.states import Event, RunState
 from kernel.errors import InputError
 from portal.operations import Grid, Instant, Planned, open_grid, take_slots
-from portal.wiring import Surrounding, all_simulated, make_clock, make_drivers, make_engine
+from portal.wiring import (
+    Surrounding,
+    all_simulated,
+    make_clock,
+    make_drivers,
+    make_real_engine,
+    make_virtual_engine,
+)
 from vgrid.catalog import Catalog
 from vgrid.slot import Slot
 from workflows.sets import WorkflowSet
@@ -139,9 +147,14 @@ def _surroundings(
     )
     names = _same_world(catalog, simulated)
     folders = (options.folder, Path(book.snapshot.wanted.directory))
+    pilots: dict[str, Pilot] = {}
+    if simulated:
+        engine = make_virtual_engine(clock, book.snapshot, options.seed)
+    else:
+        engine, pilots = make_real_engine(catalog, names, clock, folders)
     return Surroundings(
         drivers=make_drivers(catalog, names, clock, around), clock=clock, journal=record,
-        engine=make_engine(simulated, clock, folders, book.snapshot, options.seed),
+        engine=engine, pilots=pilots,
         replan=_replanner(grid, names, record), asked_to_stop=record.stop_reason,
     )  # fmt: skip
 

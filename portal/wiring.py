@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import socket
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from queue import SimpleQueue
 
 from drivers.api import Driver
 from drivers.batch import BatchDriver, Dialect
@@ -14,12 +17,15 @@ from drivers.credentials import find_credentials
 from drivers.gridengine import GridEngine
 from drivers.local import LocalDriver
 from drivers.pbs import Pbs
-from drivers.shell import Shell
+from drivers.shell import Shell, quote
 from drivers.simulated import SimulatedBatch, SimulatedCloud, SiteBehaviour
 from drivers.slurm import Slurm
-from execmgr.engine import Engine
+from execmgr.engine import Engine, Pilot
+from execmgr.engines import Engines, SharingEngine
+from execmgr.news import News
 from execmgr.process_engine import ProcessEngine
 from execmgr.simulated_engine import Luck, SimulatedEngine
+from execmgr.task_folder import TaskFolder
 from kernel.clock import Clock, SimClock, WallClock
 from kernel.errors import InputError
 from kernel.streams import stream
@@ -152,14 +158,42 @@ def _nodes(site: Site) -> Nodes:
     return Nodes(count=count, cores=cores, mtbf_s=site.node_mtbf_s, repair_s=site.node_repair_s)
 
 
-def make_engine(
-    simulated: bool, clock: Clock, folders: tuple[Path, Path], snapshot: Snapshot, seed: int
-) -> Engine:
-    """Virtual tasks at simulated sites, processes of this machine otherwise (run folder, set folder)."""
-    if not simulated:
-        return ProcessEngine(clock, *folders)
+def make_virtual_engine(clock: Clock, snapshot: Snapshot, seed: int) -> Engine:
+    """Virtual tasks at simulated sites."""
     luck = Luck(
         seed=seed, spread=snapshot.wanted.runtime_spread, padding=snapshot.padding,
         failures={slot.id: slot.task_failure for slot in snapshot.slots},
     )  # fmt: skip
     return SimulatedEngine(clock, luck)
+
+
+def make_real_engine(
+    catalog: Catalog, names: Iterable[str], clock: Clock, folders: tuple[Path, Path]
+) -> tuple[Engine, dict[str, Pilot]]:
+    """Processes of this machine, and through pilots in slots elsewhere (run folder, set folder)."""
+    here = TaskFolder(folders[0].resolve(), folders[1].resolve())
+    news: News = SimpleQueue()
+    processes = ProcessEngine(clock, here, news)
+    by_site: dict[str, SharingEngine] = {name: processes for name in names}
+    away = [catalog.site(name) for name in by_site if is_real(catalog.site(name))]
+    if not away:
+        return processes, {}
+    from execmgr.dask_engine import DaskEngine  # half a second, for runs on other machines only
+
+    dask = DaskEngine(clock, replace(here, kind="slot-tasks"), news)
+    by_site |= {site.name: dask for site in away}
+    pilots = {
+        site.name: _pilot(site, dask.contact.environment(_contact_host(site))) for site in away
+    }
+    return Engines(by_site, news), pilots
+
+
+def _pilot(site: Site, environment: dict[str, str]) -> Pilot:
+    same_files = site.kind != "cloud" and not site.access.host
+    python = site.access.python or (sys.executable if same_files else "python3")
+    return Pilot(command=f"exec {quote(python)} -m execmgr.pilot", environment=environment)
+
+
+def _contact_host(site: Site) -> str:
+    """The address under which slots of a site reach this machine."""
+    return site.access.contact or socket.gethostbyname(socket.gethostname())

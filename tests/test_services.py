@@ -1,7 +1,6 @@
 """Drivers at real Slurm and real Grid Engine: the conformance suite, a login node, accounting, a dead controller."""
 
 import json
-import os
 import signal
 import subprocess
 import threading
@@ -18,39 +17,10 @@ from drivers.shell import Shell
 from drivers.slurm import Slurm
 from kernel.clock import WallClock
 from kernel.errors import SiteError
-from tests.services import gridengine, slurm, ssh
-from tests.services.run import NEEDED
+from tests.services import slurm, ssh
+from tests.services.fixtures import gridengine_site, slurm_site, there  # noqa: F401 fixtures
 
 pytestmark = pytest.mark.services
-
-
-def there(missing: str) -> None:
-    if missing and NEEDED:
-        pytest.fail(missing)
-    if missing:
-        pytest.skip(missing)
-
-
-@pytest.fixture(scope="module")
-def slurm_site(tmp_path_factory):
-    there(slurm.missing())
-    with slurm.slurm_service(tmp_path_factory.mktemp("slurm"), min_job_age=2) as service:
-        before = dict(os.environ)
-        os.environ.update(service.environment)
-        yield service
-        os.environ.clear()
-        os.environ.update(before)
-
-
-@pytest.fixture(scope="module")
-def gridengine_site():
-    there(gridengine.missing())
-    with gridengine.gridengine_service() as environment:
-        before = dict(os.environ)
-        os.environ.update(environment)
-        yield environment
-        os.environ.clear()
-        os.environ.update(before)
 
 
 def driver(kind, folder, **access):

@@ -59,6 +59,8 @@ class AccessDocument(Document):
     timeout: float | str = 30.0
     options: tuple[str, ...] = ()
     parallel_environment: Word = "smp"
+    python: Line = ""
+    contact: Word = ""
     endpoint: Annotated[str, Field(pattern=r"^https?://[^/\s]+(/\S*)?$|^$")] = ""
     region: Word = "us-east-1"
     image: Word = ""

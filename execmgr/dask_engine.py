@@ -1,0 +1,181 @@
+"""Tasks in slots on other machines, through Dask distributed.
+
+The manager holds a scheduler; the pilot of each slot (:mod:`execmgr.pilot`) brings a worker that bears the
+slot's name and its processors, over TLS with certificates made for this run. Tasks are pinned to their
+slot's worker. Dask decides nothing: the core has decided what starts where and when, and a worker that is
+lost is a lost task, told as such.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import dask
+from distributed import CancelledError, Client, Future, LocalCluster, Security
+
+from execmgr.engine import TaskOrder
+from execmgr.news import News, NewsDesk
+from execmgr.states import CopyEnded
+from execmgr.task_folder import TaskFolder, alive, attend, await_end, has_ended
+from kernel.clock import Clock
+from planner.snapshot import CopyKey
+
+_STOP = ".stop"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contact:
+    """Where pilots find the manager, and what they prove themselves with. Kept with the run, for resuming."""
+
+    port: int
+    ca: str
+    certificate: str
+    key: str
+
+    def security(self) -> Security:
+        """The same keys for scheduler, client and workers: they are all of one run."""
+        mine = {f"tls_{role}_{what}": value for role in ("scheduler", "worker", "client")
+                for what, value in (("cert", self.certificate), ("key", self.key))}  # fmt: skip
+        return Security(require_encryption=True, tls_ca_file=self.ca, **mine)
+
+    def environment(self, host: str) -> dict[str, str]:
+        """What a pilot is told."""
+        return {
+            "VGRADS_CONTACT": f"tls://{host}:{self.port}",
+            "VGRADS_KEYS": base64.b64encode(json.dumps(asdict(self)).encode()).decode(),
+        }
+
+
+def read_contact(text: str) -> Contact:
+    """The other end of :meth:`Contact.environment`."""
+    return Contact(**json.loads(base64.b64decode(text)))
+
+
+def _open_contact(folder: Path) -> Contact:
+    """The contact of an earlier manager of this run, or a new one on a free port."""
+    kept = folder / "contact.json"
+    if kept.is_file():
+        return Contact(**json.loads(kept.read_text()))
+    made = Security.temporary()
+    return Contact(
+        port=0,
+        ca=str(made.tls_ca_file),
+        certificate=str(made.tls_worker_cert),
+        key=str(made.tls_worker_key),
+    )
+
+
+class DaskEngine(NewsDesk):
+    """Runs copies on the workers of their slots. ``folder`` must be the same on every machine."""
+
+    def __init__(self, clock: Clock, folder: TaskFolder, news: News | None = None) -> None:
+        super().__init__(news)
+        self._clock, self._folder = clock, folder
+        self._futures: dict[CopyKey, tuple[TaskOrder, Future]] = {}
+        folder.run_folder.mkdir(parents=True, exist_ok=True)
+        contact = _open_contact(folder.run_folder)
+        dask.config.set({"distributed.scheduler.allowed-failures": 0})
+        logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what matters comes as events
+        security = contact.security()
+        self._cluster = LocalCluster(
+            n_workers=0, processes=False, protocol="tls://", host="0.0.0.0", scheduler_port=contact.port, security=security,
+            dashboard_address=None, silence_logs=logging.ERROR,
+        )  # fmt: skip
+        port = int(self._cluster.scheduler_address.rpartition(":")[2])
+        self.contact = Contact(**{**asdict(contact), "port": port})
+        _keep_secret(folder.run_folder / "contact.json", json.dumps(asdict(self.contact)))
+        self._client = Client(self._cluster, security=security)
+
+    def start(self, orders: Sequence[TaskOrder]) -> None:
+        for order in orders:
+            future = self._client.submit(
+                run_order, order, self._folder, workers=[order.slot],
+                resources={"procs": order.procs}, key=f"{'/'.join(map(str, order.key))}.{order.attempt}-{os.urandom(4).hex()}",
+                pure=False,
+            )  # fmt: skip
+            self._futures[order.key] = (order, future)
+            future.add_done_callback(self._told(order))
+
+    def _told(self, order: TaskOrder) -> Callable[[Future], None]:
+        def tell(future: Future) -> None:
+            try:
+                reason = future.result() if future.status == "finished" else _lost(future)
+            except CancelledError:  # by us, or on the way out: nobody waits for this news
+                return
+            self.news.put(
+                CopyEnded(at_s=self._clock.now(), key=order.key, ok=not reason, reason=reason)
+            )
+
+        return tell
+
+    def recover(self, orders: Sequence[TaskOrder]) -> None:
+        """Ordered again: the worker finds what runs or has ended in the task's folder, or begins it."""
+        wanted = {self._folder.place(order) for order in orders}
+        for pid_file in self._folder.noted():
+            if pid_file.parent not in wanted and not has_ended(pid_file.parent):
+                (pid_file.parent / _STOP).touch()
+        self.start(orders)
+
+    def cancel(self, key: CopyKey) -> None:
+        order, future = self._futures.pop(key, (None, None))
+        if order is None or future is None:
+            return
+        place = self._folder.place(order)
+        if place.is_dir():
+            (place / _STOP).touch()
+        future.cancel()
+
+    def forget(self, key: CopyKey) -> None:
+        self._futures.pop(key, None)
+
+    def close(self) -> None:
+        for key in list(self._futures):
+            self.cancel(key)
+        self.abandon()
+
+    def abandon(self) -> None:
+        self._futures.clear()
+        self._client.close()
+        self._cluster.close()
+
+
+def run_order(order: TaskOrder, folder: TaskFolder) -> str:
+    """On a worker: run a copy, or find it running or ended there; why it failed, empty where it did not."""
+    scratch = folder.place(order)
+    if alive(scratch) or has_ended(scratch):
+        return folder.finish(order, await_end(scratch))
+    if not order.command:
+        return "has no command to run"
+    try:
+        process = folder.launch(order)
+    except OSError as error:
+        return str(error)
+
+    def stop() -> bool:
+        return (scratch / _STOP).exists()
+
+    return folder.finish(order, attend(process, scratch, order.memory_mib, stop))
+
+
+def _lost(future: Future) -> str:
+    """Why there is no result; CancelledError where the copy was cancelled."""
+    if future.status == "cancelled":
+        raise CancelledError
+    error: Any = future.exception()
+    if type(error).__name__ == "KilledWorker":
+        return "the worker of its slot was lost"
+    return f"{type(error).__name__}: {error}"[:300]
+
+
+def _keep_secret(path: Path, text: str) -> None:
+    draft = path.with_suffix(".draft")
+    draft.touch(mode=0o600)
+    draft.write_text(text)
+    draft.replace(path)

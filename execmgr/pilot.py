@@ -1,0 +1,53 @@
+"""What runs in a slot: ``python -m execmgr.pilot``, a Dask worker that bears the slot's name.
+
+Told by its environment: ``VGRADS_CONTACT`` (where the manager is), ``VGRADS_KEYS`` (the run's TLS keys),
+``VGRADS_SLOT_NAME``, ``VGRADS_PROCS``. When the manager is lost it looks for it again, until the slot ends
+and everything in it: a manager that resumes the run finds the slot and what runs in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+_PAUSE_S = 1.0
+_GIVE_UP_S = 30.0  # a worker that finds no manager in this time is replaced by a new try
+
+
+async def _work() -> None:
+    from distributed import Worker  # noqa: PLC0415 the looping parent needs none of it
+
+    from execmgr.dask_engine import read_contact  # noqa: PLC0415
+
+    procs = int(os.environ["VGRADS_PROCS"])
+    contact = read_contact(os.environ["VGRADS_KEYS"])
+    with tempfile.TemporaryDirectory() as folder:
+        worker = Worker(
+            os.environ["VGRADS_CONTACT"], name=os.environ["VGRADS_SLOT_NAME"], nthreads=max(procs, 1),
+            resources={"procs": procs}, security=contact.security(), death_timeout=_GIVE_UP_S, local_directory=folder,
+            memory_limit=0, dashboard=False,
+        )  # fmt: skip
+        await worker
+        await worker.finished()
+
+
+def main() -> None:
+    """Start a worker, and another one whenever it ends; with ``--once``, be that worker."""
+    if "--once" in sys.argv:
+        try:
+            asyncio.run(_work())
+        finally:
+            os._exit(
+                0
+            )  # tasks go on by themselves; their threads must not keep a dead worker alive
+    while True:
+        subprocess.run([sys.executable, "-m", "execmgr.pilot", "--once"], check=False)
+        time.sleep(_PAUSE_S)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+"""Services as fixtures: a module's tests share one; where one is not installed they skip, or in CI fail."""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import pytest
+
+from tests.services import gridengine, slurm
+from tests.services.run import NEEDED
+
+
+def there(missing: str) -> None:
+    """Skip where something is missing; where services are required, fail."""
+    if missing and NEEDED:
+        pytest.fail(missing)
+    if missing:
+        pytest.skip(missing)
+
+
+@contextmanager
+def surrounded(environment: Mapping[str, str]) -> Iterator[None]:
+    """These variables while the block runs."""
+    before = dict(os.environ)
+    os.environ.update(environment)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+@pytest.fixture(scope="module")
+def slurm_site(tmp_path_factory):
+    there(slurm.missing())
+    with slurm.slurm_service(tmp_path_factory.mktemp("slurm"), min_job_age=2) as service:
+        with surrounded(service.environment):
+            yield service
+
+
+@pytest.fixture(scope="module")
+def gridengine_site():
+    there(gridengine.missing())
+    with gridengine.gridengine_service() as environment, surrounded(environment):
+        yield environment
