@@ -11,6 +11,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from portal.commands import main
+from tests.services.fixtures import gridengine_site, slurm_site
+
+__all__ = ["gridengine_site", "slurm_site"]  # fixtures
 
 settings.register_profile("vgrads", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("vgrads")

@@ -18,7 +18,7 @@ from drivers.slurm import Slurm
 from kernel.clock import WallClock
 from kernel.errors import SiteError
 from tests.services import slurm, ssh
-from tests.services.fixtures import gridengine_site, slurm_site, there  # noqa: F401 fixtures
+from tests.services.fixtures import there
 
 pytestmark = pytest.mark.services
 

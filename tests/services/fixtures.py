@@ -33,9 +33,9 @@ def surrounded(environment: Mapping[str, str]) -> Iterator[None]:
 @pytest.fixture(scope="module")
 def slurm_site(tmp_path_factory):
     there(slurm.missing())
-    with slurm.slurm_service(tmp_path_factory.mktemp("slurm"), min_job_age=2) as service:
-        with surrounded(service.environment):
-            yield service
+    folder = tmp_path_factory.mktemp("slurm")
+    with slurm.slurm_service(folder, min_job_age=2) as service, surrounded(service.environment):
+        yield service
 
 
 @pytest.fixture(scope="module")
