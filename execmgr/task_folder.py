@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from execmgr.engine import TaskOrder
@@ -25,9 +26,9 @@ from execmgr.engine import TaskOrder
 _MOST_LINKS = 1000  # files beside the set that are linked into each scratch folder
 _ATTENDED = """\
 echo $$ >.pid
-/bin/sh -c "$1" >stdout.txt 2>stderr.txt
+( eval "$1" ) >stdout.txt 2>stderr.txt
 code=$?
-echo $code >.exit.draft && mv .exit.draft .exit
+echo $code >.exit
 exit $code
 """
 _LOOK_S = 0.2  # between looks at a process, where nobody tells of its end
@@ -45,6 +46,11 @@ class TaskFolder:
     run_folder: Path
     set_folder: Path
     kind: str = "tasks"
+
+    @cached_property
+    def _beside(self) -> list[Path]:
+        """Files beside the set, looked for once: they belong to the set and do not change."""
+        return [p for p in sorted(self.set_folder.iterdir()) if p.is_file()][:_MOST_LINKS]
 
     def place(self, order: TaskOrder) -> Path:
         """The scratch folder of one attempt."""
@@ -72,12 +78,14 @@ class TaskFolder:
         )  # fmt: skip
 
     def _prepare(self, order: TaskOrder) -> Path:
-        results, scratch = self.results(order.key[0]), self.place(order)
-        shutil.rmtree(scratch, ignore_errors=True)
-        scratch.mkdir(parents=True)
-        results.mkdir(exist_ok=True)
-        beside = [p for p in sorted(self.set_folder.iterdir()) if p.is_file()][:_MOST_LINKS]
-        sources = {path.name: path for path in beside if path.name not in order.outputs}
+        scratch = self.place(order)
+        try:
+            scratch.mkdir(parents=True)
+        except FileExistsError:  # of a manager that was killed
+            shutil.rmtree(scratch)
+            scratch.mkdir(parents=True)
+        self.results(order.key[0]).mkdir(exist_ok=True)
+        sources = {p.name: p for p in self._beside if p.name not in order.outputs}
         sources |= {name: self._input(order, name) for name in order.inputs}
         for name, source in sources.items():
             target = scratch / name
@@ -99,6 +107,8 @@ class TaskFolder:
 
     def _commit(self, order: TaskOrder, scratch: Path) -> str:
         """Move the outputs into place. Where somebody was killed in the middle of that, go on."""
+        if not order.outputs:
+            return ""
         begun = scratch / ".commit"
         for name in order.outputs:
             if not (scratch / name).exists() and not begun.exists():
@@ -178,7 +188,10 @@ def alive(scratch: Path) -> int | None:
 
 def has_ended(scratch: Path) -> bool:
     """True where a task's exit code was noted."""
-    return (scratch / ".exit").exists()
+    try:
+        return (scratch / ".exit").stat().st_size > 0
+    except OSError:
+        return False
 
 
 def await_end(scratch: Path) -> int:

@@ -1,0 +1,211 @@
+"""Engines of real tasks, held to the same expectations: processes here, and Dask workers brought by a pilot."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from drivers.api import SlotSpec
+from drivers.local import LocalDriver
+from execmgr.dask_engine import DaskEngine
+from execmgr.engine import TaskOrder
+from execmgr.process_engine import ProcessEngine
+from execmgr.task_folder import TaskFolder, await_end
+from kernel.clock import WallClock
+from tests.conftest import ROOT
+
+
+class Bench:
+    """An engine over a run's folder; ``again`` is a manager that comes after this one was killed."""
+
+    def __init__(self, kind, folder):
+        self.kind, self.folder = kind, folder
+        (folder / "set").mkdir(exist_ok=True)
+        self.place = TaskFolder(folder / "run", folder / "set")
+        self.clock = WallClock()
+        self.driver = None
+        if kind == "dask":
+            self.engine = DaskEngine(self.clock, self.place)
+            self.driver = LocalDriver(4, self.clock)
+            environment = self.engine.contact.environment("127.0.0.1") | {
+                "VGRADS_SLOT_NAME": "slot", "PYTHONPATH": str(ROOT),
+            }  # fmt: skip
+            self.driver.submit(
+                SlotSpec(
+                    id="run.slot", name="slot", site="here", queue="", procs=4, duration_s=600.0, environment=environment,
+                    pilot=f"exec {sys.executable} -m execmgr.pilot",
+                )
+            )  # fmt: skip
+        else:
+            self.engine = ProcessEngine(self.clock, self.place)
+
+    def order(self, task, command, **fields):
+        fields = {"site": "here", "slot": "slot", "procs": 1, "runtime_s": 1.0} | fields
+        return TaskOrder(key=("w", task, 0), command=command, **fields)
+
+    def ends(self, count, seconds=60.0):
+        found, end = [], time.monotonic() + seconds
+        while len(found) < count:
+            assert time.monotonic() < end, found
+            self.engine.wait(0.2)
+            found += self.engine.poll()
+        return {event.key[1]: event for event in found}
+
+    def result(self, name):
+        return (self.place.results("w") / name).read_text()
+
+    def again(self):
+        self.engine.abandon()
+        make = DaskEngine if self.kind == "dask" else ProcessEngine
+        self.engine = make(self.clock, self.place)
+
+    def close(self):
+        self.engine.close()
+        if self.driver is not None:
+            self.driver.close()
+
+
+@pytest.fixture(params=["processes", "dask"])
+def bench(request, tmp_path):
+    found = Bench(request.param, tmp_path)
+    yield found
+    found.close()
+
+
+def test_tasks_run_read_and_commit(bench, tmp_path):
+    (tmp_path / "set" / "beside.txt").write_text("beside\n")
+    bench.engine.start(
+        [bench.order("a", "cat beside.txt > a.txt; echo $VGRADS_SLOT >> a.txt", outputs=("a.txt",))]
+    )
+    assert bench.ends(1)["a"].ok
+    bench.engine.start(
+        [bench.order("b", "cat a.txt a.txt > b.txt", inputs=("a.txt",), outputs=("b.txt",))]
+    )
+    assert bench.ends(1)["b"].ok
+    assert bench.result("b.txt") == "beside\nslot\nbeside\nslot\n"
+
+
+def test_failures_are_told_in_their_own_words(bench):
+    bench.engine.start(
+        [
+            bench.order("code", "echo the disk is full >&2; exit 3"),
+            bench.order("signal", "kill -9 $$"),
+            bench.order("unwritten", "true", outputs=("never.txt",)),
+            bench.order("missing", "true", inputs=("nowhere.txt",)),
+            bench.order("half", "echo x > one.txt; exit 1", outputs=("one.txt",)),
+        ]
+    )
+    ends = bench.ends(5)
+    assert not any(event.ok for event in ends.values())
+    assert ends["code"].reason == "exit code 3: the disk is full"
+    assert "SIGKILL" in ends["signal"].reason
+    assert ends["unwritten"].reason == "did not write 'never.txt'"
+    assert "nowhere.txt" in ends["missing"].reason
+    assert not (bench.place.results("w") / "one.txt").exists()
+
+
+def test_memory_that_is_stated_is_a_limit(bench):
+    hungry = f"{sys.executable} -c 'x = bytearray(300_000_000); import time; time.sleep(30)'"
+    bench.engine.start(
+        [
+            bench.order("hungry", hungry, memory_mib=60.0),
+            bench.order("modest", "true", memory_mib=60.0),
+        ]
+    )
+    ends = bench.ends(2)
+    assert ends["modest"].ok
+    assert "out of memory" in ends["hungry"].reason
+    assert "60 MiB are stated" in ends["hungry"].reason
+
+
+def test_cancelled_tasks_stop_and_bring_no_news(bench, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    order = bench.order(
+        "long", f"echo $$ > {tmp_path}/pipe; sleep 60; echo late > late.txt", outputs=("late.txt",)
+    )
+    bench.engine.start([order])
+    pid = int((tmp_path / "pipe").read_text())
+    bench.engine.cancel(order.key)
+    bench.engine.cancel(order.key)
+    until(lambda: not runs(pid))
+    bench.engine.start([bench.order("next", "true")])
+    assert {event.key[1] for event in bench.ends(1).values() if event.ok} <= {"next"}
+    assert not (bench.place.results("w") / "late.txt").exists()
+
+
+def test_a_later_manager_finds_what_runs_and_what_has_ended_and_begins_the_rest(bench, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    log = tmp_path / "log"
+    running = bench.order(
+        "running",
+        f"echo running >> {log}; echo x > {tmp_path}/pipe; sleep 2; echo r > r.txt",
+        outputs=("r.txt",),
+    )
+    ended = bench.order("ended", f"echo ended >> {log}; echo e > e.txt", outputs=("e.txt",))
+    unwanted = bench.order("unwanted", f"echo $$ > {tmp_path}/pipe; sleep 60")
+    bench.engine.start([ended])
+    bench.ends(1)
+    bench.engine.start([running])
+    (tmp_path / "pipe").read_text()
+    bench.engine.start([unwanted])
+    pid = int((tmp_path / "pipe").read_text())
+    bench.again()
+    never = bench.order("never", f"echo never >> {log}; echo n > n.txt", outputs=("n.txt",))
+    bench.engine.recover([running, ended, never])
+    ends = bench.ends(3)
+    assert all(event.ok for event in ends.values()), ends
+    assert sorted(log.read_text().split()) == ["ended", "never", "running"]
+    assert [bench.result(name) for name in ("r.txt", "e.txt", "n.txt")] == ["r\n", "e\n", "n\n"]
+    until(lambda: not runs(pid))
+
+
+def test_a_lost_worker_is_a_lost_task_and_the_pilot_brings_another(tmp_path):
+    bench = Bench("dask", tmp_path)
+    try:
+        os.mkfifo(tmp_path / "pipe")
+        bench.engine.start([bench.order("a", f"echo $PPID > {tmp_path}/pipe; sleep 60")])
+        (tmp_path / "pipe").read_text()
+        found = subprocess.run(
+            ["pgrep", "-f", "execmgr.pilot --once"], capture_output=True, text=True, check=True
+        )
+        for pid in found.stdout.split():
+            os.kill(int(pid), signal.SIGKILL)
+        lost = bench.ends(1)["a"]
+        assert (lost.ok, lost.reason) == (False, "the worker of its slot was lost")
+        bench.engine.start([bench.order("b", "true")])
+        assert bench.ends(1)["b"].ok
+    finally:
+        bench.close()
+
+
+def test_keys_are_not_for_everybody(tmp_path):
+    bench = Bench("dask", tmp_path)
+    try:
+        assert (tmp_path / "run" / "contact.json").stat().st_mode & 0o077 == 0
+    finally:
+        bench.close()
+
+
+def test_a_number_that_is_somebody_elses_by_now_is_not_our_task(tmp_path):
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    (scratch / ".pid").write_text(str(os.getpid()))
+    assert await_end(scratch) == -signal.SIGKILL
+
+
+def runs(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def until(done, seconds=30.0):
+    end = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < end
+        time.sleep(0.1)
