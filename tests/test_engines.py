@@ -169,8 +169,9 @@ def test_a_lost_worker_is_a_lost_task_and_the_pilot_brings_another(tmp_path):
         os.mkfifo(tmp_path / "pipe")
         bench.engine.start([bench.order("a", f"echo $PPID > {tmp_path}/pipe; sleep 60")])
         (tmp_path / "pipe").read_text()
+        pilot = bench.driver._held["run.slot"].pilot.pid
         found = subprocess.run(
-            ["pgrep", "-f", "execmgr.pilot --once"], capture_output=True, text=True, check=True
+            ["pgrep", "-P", str(pilot)], capture_output=True, text=True, check=True
         )
         for pid in found.stdout.split():
             os.kill(int(pid), signal.SIGKILL)
