@@ -118,9 +118,9 @@ class DaskEngine(NewsDesk):
     def recover(self, orders: Sequence[TaskOrder]) -> None:
         """Ordered again: the worker finds what runs or has ended in the task's folder, or begins it."""
         wanted = {self._folder.place(order) for order in orders}
-        for pid_file in self._folder.noted():
-            if pid_file.parent not in wanted and not has_ended(pid_file.parent):
-                (pid_file.parent / _STOP).touch()
+        for notes in self._folder.noted():
+            if notes.parent not in wanted and not has_ended(notes.parent):
+                (notes.parent / _STOP).touch()
         self.start(orders)
 
     def cancel(self, key: CopyKey) -> None:

@@ -47,8 +47,8 @@ class ProcessEngine(NewsDesk):
 
     def recover(self, orders: Sequence[TaskOrder]) -> None:
         wanted = {self._folder.place(order): order for order in orders}
-        for pid_file in self._folder.noted():
-            if pid_file.parent not in wanted and (pid := alive(pid_file.parent)):
+        for notes in self._folder.noted():
+            if notes.parent not in wanted and (pid := alive(notes.parent)):
                 signal_group(pid, signal.SIGKILL)
         for scratch, order in wanted.items():
             pid = alive(scratch)

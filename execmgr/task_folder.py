@@ -24,11 +24,13 @@ from pathlib import Path
 from execmgr.engine import TaskOrder
 
 _MOST_LINKS = 1000  # files beside the set that are linked into each scratch folder
+NOTES = ".task"
+"""In a scratch folder: the number of the task's process, and when it has ended, its exit code."""
 _ATTENDED = """\
-echo $$ >.pid
+echo $$ >.task
 ( eval "$1" ) >stdout.txt 2>stderr.txt
 code=$?
-echo $code >.exit
+echo $code >>.task
 exit $code
 """
 _LOOK_S = 0.2  # between looks at a process, where nobody tells of its end
@@ -59,7 +61,7 @@ class TaskFolder:
 
     def noted(self) -> Iterator[Path]:
         """The files in which tasks noted their processes."""
-        return self.run_folder.glob(f"*/{self.kind}/*/.pid")
+        return self.run_folder.glob(f"*/{self.kind}/*/{NOTES}")
 
     def results(self, workflow: str) -> Path:
         """The folder that a workflow's outputs are committed to."""
@@ -84,7 +86,8 @@ class TaskFolder:
         except FileExistsError:  # of a manager that was killed
             shutil.rmtree(scratch)
             scratch.mkdir(parents=True)
-        self.results(order.key[0]).mkdir(exist_ok=True)
+        if order.outputs:
+            self.results(order.key[0]).mkdir(exist_ok=True)
         sources = {p.name: p for p in self._beside if p.name not in order.outputs}
         sources |= {name: self._input(order, name) for name in order.inputs}
         for name, source in sources.items():
@@ -175,31 +178,35 @@ def signal_group(pid: int, number: signal.Signals) -> None:
         os.killpg(pid, number)
 
 
+def _notes(scratch: Path) -> list[int]:
+    """[process], [process, exit code], or nothing yet."""
+    try:
+        whole = (scratch / NOTES).read_text().split("\n")[:-1]
+        return [int(line) for line in whole]
+    except (OSError, ValueError):
+        return []
+
+
 def alive(scratch: Path) -> int | None:
     """The process of a scratch folder, if it still runs: its number may be somebody else's by now."""
-    try:
-        pid = int((scratch / ".pid").read_text())
-        if Path(f"/proc/{pid}/cwd").resolve() == scratch.resolve():
-            return pid
-    except (OSError, ValueError):
-        pass
+    notes = _notes(scratch)
+    with suppress(OSError):
+        if len(notes) == 1 and Path(f"/proc/{notes[0]}/cwd").resolve() == scratch.resolve():
+            return notes[0]
     return None
 
 
 def has_ended(scratch: Path) -> bool:
     """True where a task's exit code was noted."""
-    try:
-        return (scratch / ".exit").stat().st_size > 0
-    except OSError:
-        return False
+    return len(_notes(scratch)) == 2
 
 
 def await_end(scratch: Path) -> int:
     """The exit code of a task that somebody else started; −9 where it ends without one."""
     while True:
-        pid = alive(scratch)
-        with suppress(OSError, ValueError):
-            return int((scratch / ".exit").read_text())
+        pid, notes = alive(scratch), _notes(scratch)
+        if len(notes) == 2:
+            return notes[1]
         if pid is None:
             return -signal.SIGKILL
         time.sleep(_LOOK_S)

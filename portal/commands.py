@@ -81,6 +81,14 @@ def run(
             "--out", "-o", help="Folder for the results of real tasks. Default: kept with the run."
         ),
     ] = None,
+    webhook: Annotated[
+        str,
+        typer.Option(
+            "--webhook",
+            metavar="URL",
+            help="Post what happens there, signed with VGRADS_WEBHOOK_SECRET.",
+        ),
+    ] = "",
     as_json: AsJson = False,
 ) -> None:
     """Plan a set, then execute it to the end."""
@@ -92,12 +100,10 @@ def run(
     )
     if not planned.plan.feasible:
         jobs.refuse(planned, set_file)
-    kept = jobs.run_here(
-        planned,
-        jobs.HowToRun(
-            speed=pace, seed=seed, gantt=gantt, folder=out, as_json=as_json, at=instant_of(at)
-        ),
-    )
+    how = jobs.HowToRun(
+        speed=pace, seed=seed, gantt=gantt, folder=out, as_json=as_json, at=instant_of(at), webhook=webhook
+    )  # fmt: skip
+    kept = jobs.run_here(planned, how)
     raise typer.Exit(0 if kept else 1)
 
 

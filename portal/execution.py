@@ -10,8 +10,9 @@ from typing import Protocol
 
 from execmgr.book import Book, make_book
 from execmgr.core import workflows_done
-from execmgr.engine import Pilot
+from execmgr.engine import Engine, Pilot
 from execmgr.journal import Journal
+from execmgr.outside_engine import OutsideEngine
 from execmgr.rest import plan_rest
 from execmgr.runner import Replanner, Runner, Surroundings, Watcher
 from execmgr.states import Event, RunState
@@ -93,17 +94,18 @@ class Record(Journal, Protocol):
 
 
 def run_plan(
-    planned: Planned, options: RunOptions, record: Record, watch: Watcher | None = None
-) -> Outcome:
-    """Execute a plan to its end."""
+    planned: Planned, options: RunOptions, record: Record, watch: Watcher | None = None,
+    outside: OutsideEngine | None = None,
+) -> Outcome:  # fmt: skip
+    """Execute a plan to its end; ``outside``: somebody else runs the tasks, in real time."""
     book = make_book(planned.plan, planned.snapshot)
     setup = Setup(options=options, catalog=planned.grid.catalog, began_unix_s=time.time())
     simulated = _simulated(book, setup.catalog)
-    if not simulated:
+    if not simulated and outside is None:
         _refuse_without_commands(book)
     record.keep_setup(setup)
     record.keep_book(0, book)
-    around = _surroundings(book, setup, planned.grid, record, 0.0)
+    around = _surroundings(book, setup, planned.grid, record, 0.0, outside)
     return _outcome(Runner(options.run_id, book, around, watch), lambda runner: runner.run())
 
 
@@ -136,19 +138,22 @@ def _simulated(book: Book, catalog: Catalog) -> bool:
 
 
 def _surroundings(
-    book: Book, setup: Setup, grid: Grid, record: Record, passed_s: float
-) -> Surroundings:
+    book: Book, setup: Setup, grid: Grid, record: Record, passed_s: float, outside: OutsideEngine | None = None
+) -> Surroundings:  # fmt: skip
     """Drivers, engine, clock and planner of a run that began ``passed_s`` ago."""
     catalog, options = setup.catalog, setup.options
     simulated = _simulated(book, catalog)
-    clock = make_clock(simulated, options.speed, passed_s)
+    clock = outside.clock if outside else make_clock(simulated, options.speed, passed_s)
     around = Surrounding(
         logs=grid.logs, instants=grid.instants, until_s=book.plan.deadline_s, seed=options.seed
     )
     names = _same_world(catalog, simulated)
     folders = (options.folder, Path(book.snapshot.wanted.directory))
     pilots: dict[str, Pilot] = {}
-    if simulated:
+    engine: Engine
+    if outside is not None:
+        engine = outside
+    elif simulated:
         engine = make_virtual_engine(clock, book.snapshot, options.seed)
     else:
         engine, pilots = make_real_engine(catalog, names, clock, folders)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, NoReturn
@@ -15,6 +17,8 @@ from rich.console import Console
 from rich.table import Table
 
 from execmgr.acquisitions import acquisitions
+from execmgr.runner import Watcher
+from execmgr.states import Event, RunState
 from kernel.documents import load_mapping
 from kernel.errors import InfeasibleError, InputError
 from kernel.files import write_text
@@ -38,6 +42,7 @@ from portal.run_record import RunRecord
 from portal.schema import outcome_json, plan_json, planned_gantt, run_gantt
 from portal.sites import choose_catalog, past_acquisitions
 from portal.tables import Store
+from portal.webhook import Webhook
 from portal.wiring import any_real
 from workflows.sets import load_set
 
@@ -52,6 +57,7 @@ class HowToRun:
     folder: Path | None
     as_json: bool
     at: Instant = None
+    webhook: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,6 +152,7 @@ def parse_speed(text: str) -> float | None:
 def run_here(planned: Planned, how: HowToRun) -> bool:
     """Execute a plan in this process, keep it in the database, say how it ended."""
     out = console(stderr=how.as_json)
+    _webhook_secret(how)
     print_plan(out, planned.plan)
     with Store() as store:
         set_id = store.add_set(
@@ -168,6 +175,44 @@ def run_here(planned: Planned, how: HowToRun) -> bool:
             lambda: run_plan(planned, options, record, reporter),
         )
     return _conclude(outcome, options, how, out)
+
+
+@dataclass
+class _Watch:
+    """A run's watchers as one, and how it ended once that is known."""
+
+    watchers: list[Watcher]
+    outcome: dict[str, Any] = field(default_factory=lambda: {"state": "interrupted"})
+
+    def __call__(self, state: RunState, events: list[Event]) -> None:
+        for watch in self.watchers:
+            watch(state, events)
+
+
+def _webhook_secret(how: HowToRun) -> str:
+    """What both ends of the webhook know; InputError where one is wanted and nothing is known."""
+    secret = os.environ.get("VGRADS_WEBHOOK_SECRET", "")
+    if how.webhook and not secret:
+        raise InputError(
+            "VGRADS_WEBHOOK_SECRET is not set", where="--webhook", fix="both ends must know it"
+        )
+    return secret
+
+
+@contextmanager
+def _told(how: HowToRun, run_id: str, reporter: RunReporter, out: Console) -> Iterator[_Watch]:
+    """The reporter, and the webhook where one is wanted; its secret is ``VGRADS_WEBHOOK_SECRET``."""
+    if not how.webhook:
+        yield _Watch([reporter])
+        return
+    hook = Webhook(how.webhook, _webhook_secret(how), run_id)
+    watch = _Watch([reporter, hook])
+    try:
+        yield watch
+    finally:
+        hook.close(watch.outcome)
+        if hook.undelivered:
+            out.print(f"webhook: {hook.undelivered} messages were not taken", style="yellow")
 
 
 def resume_here(run_id: str, how: HowToRun, stop: str = "") -> bool:

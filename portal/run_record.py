@@ -24,6 +24,7 @@ from portal.tables import ArchiveRow, EventRow, LeaseRow
 
 LEASE_S = 30.0
 _RENEW_S = 5.0
+_LOOK_S = 1.0  # between looks whether the run is to stop
 SETUP = "setup"
 
 
@@ -53,7 +54,7 @@ class RunRecord:
                 )
             )
             session.commit()
-        self._renew_s = 0.0 if stop else time.monotonic() + _RENEW_S
+        self._renew_s = 0.0 if stop else time.monotonic() + _LOOK_S
 
     def leave(self) -> None:
         """Look after the run no more."""
@@ -67,7 +68,7 @@ class RunRecord:
         """Why the run is to stop, empty while it is not; keeps the lease alive. Cheap to call often."""
         if time.monotonic() < self._renew_s:
             return ""
-        self._renew_s = time.monotonic() + _RENEW_S / 5
+        self._renew_s = time.monotonic() + _LOOK_S
         with Session(self._engine) as session:
             row = session.get(LeaseRow, self.run_id)
             if row is None or row.owner != self._owner:

@@ -11,6 +11,7 @@ from typing import Any
 
 from sqlalchemy import Engine as SqlEngine
 from sqlalchemy import event as sql_event
+from sqlalchemy import func
 from sqlalchemy.exc import OperationalError
 from sqlmodel import Field, Session, SQLModel, create_engine, select
 
@@ -285,11 +286,17 @@ class Store:
         with Session(self._engine) as session:
             return list(session.exec(query))
 
-    def events(self, run_id: str) -> list[dict[str, Any]]:
-        """The journal of a run, in order."""
-        query = select(EventRow).where(EventRow.run_id == run_id).order_by(EventRow.position)  # type: ignore[arg-type]
+    def events(self, run_id: str, start: int = 0) -> list[dict[str, Any]]:
+        """The journal of a run, in order, from a position on."""
+        query = select(EventRow).where(EventRow.run_id == run_id, EventRow.position >= start)
         with Session(self._engine) as session:
-            return [json.loads(row.body) for row in session.exec(query)]
+            return [json.loads(row.body) for row in session.exec(query.order_by(EventRow.position))]  # type: ignore[arg-type]
+
+    def count_runs(self) -> dict[str, int]:
+        """State → how many runs."""
+        query = select(RunRow.state, func.count()).group_by(RunRow.state)
+        with Session(self._engine) as session:
+            return dict(session.exec(query).all())
 
     @property
     def engine(self) -> SqlEngine:

@@ -14,7 +14,7 @@ from drivers.local import LocalDriver
 from execmgr.dask_engine import DaskEngine
 from execmgr.engine import TaskOrder
 from execmgr.process_engine import ProcessEngine
-from execmgr.task_folder import TaskFolder, await_end
+from execmgr.task_folder import NOTES, TaskFolder, await_end
 from kernel.clock import WallClock
 from tests.conftest import ROOT
 
@@ -194,7 +194,7 @@ def test_keys_are_not_for_everybody(tmp_path):
 def test_a_number_that_is_somebody_elses_by_now_is_not_our_task(tmp_path):
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    (scratch / ".pid").write_text(str(os.getpid()))
+    (scratch / NOTES).write_text(f"{os.getpid()}\n")
     assert await_end(scratch) == -signal.SIGKILL
 
 

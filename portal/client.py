@@ -1,0 +1,135 @@
+"""A client of the service, for portals and outside workflow engines. Standard library only.
+
+    client = Client("http://127.0.0.1:8080")
+    run = client.run(client.submit(document))
+    print(client.wait(run))
+
+An outside engine runs the tasks itself::
+
+    turn = client.turn(run, "lead-1", "wrf")          # waits for its turn in its slot
+    ...                                               # run it in turn["slot"] at turn["site"]
+    client.end(run, "lead-1", "wrf", copy=turn["copy"], ok=True)
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kernel.errors import InputError, SiteError
+
+_LONG_POLL_S = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class RunHandle:
+    """A run of a set."""
+
+    set_id: str
+    run_id: str
+
+
+class Client:
+    """One service. Errors are InputError (what was sent is wrong) and SiteError (it does not answer)."""
+
+    def __init__(self, url: str, timeout_s: float = 60.0) -> None:
+        self._url, self._timeout_s = url.rstrip("/"), timeout_s
+
+    def submit(self, document: Mapping[str, Any]) -> str:
+        """Hand over a workflow set; its id."""
+        return str(self._ask("POST", "/v1/workflow-sets", document)["id"])
+
+    def plan(self, set_id: str) -> dict[str, Any]:
+        """The plan of a set."""
+        return self._ask("GET", f"/v1/workflow-sets/{set_id}/plan")
+
+    def run(self, set_id: str, engine: str = "vgrads") -> RunHandle:
+        """Run a set; ``engine="outside"``: the caller runs the tasks (:meth:`turn`, :meth:`end`)."""
+        answer = self._ask("POST", f"/v1/workflow-sets/{set_id}/run?engine={engine}")
+        return RunHandle(set_id, str(answer["run"]))
+
+    def cancel(self, set_id: str) -> None:
+        """Stop the run of a set."""
+        self._ask("DELETE", f"/v1/workflow-sets/{set_id}")
+
+    def events(self, run: RunHandle, after: str = "") -> Iterator[dict[str, Any]]:
+        """What happens, as it happens, until the run is over. A broken connection is taken up again.
+
+        Each event carries its ``id``; ``after`` goes on behind one.
+        """
+        while True:
+            try:
+                for event in self._stream(run.set_id, after):
+                    yield event
+                    if event["event"] == "end":
+                        return
+                    after = event["id"]
+            except OSError:
+                time.sleep(1.0)
+
+    def wait(self, run: RunHandle) -> str:
+        """The state in which a run ended."""
+        return str([event for event in self.events(run) if event["event"] == "end"][-1]["state"])
+
+    def turn(self, run: RunHandle, workflow: str, task: str) -> dict[str, Any]:
+        """Wait until a task's turn has come: ``copy``, ``site``, ``slot``, ``procs``."""
+        path = (
+            f"/v1/runs/{run.run_id}/turns/{_quoted(workflow)}/{_quoted(task)}?wait_s={_LONG_POLL_S}"
+        )
+        while not (turns := self._ask("POST", path)["turns"]):
+            pass
+        return dict(turns[0])
+
+    def end(
+        self, run: RunHandle, workflow: str, task: str, *, copy: int = 0, ok: bool, reason: str = ""
+    ) -> bool:
+        """Tell how a copy ended; False where it was not needed any more."""
+        body = {"workflow": workflow, "task": task, "copy": copy, "ok": ok, "reason": reason}
+        return bool(self._ask("POST", f"/v1/runs/{run.run_id}/ends", body)["counted"])
+
+    def _stream(self, set_id: str, after: str) -> Iterator[dict[str, Any]]:
+        headers = {"Last-Event-ID": after} if after else {}
+        request = urllib.request.Request(
+            f"{self._url}/v1/workflow-sets/{set_id}/events", headers=headers
+        )
+        with urllib.request.urlopen(request, timeout=self._timeout_s) as answer:
+            fields: dict[str, str] = {}
+            for raw in answer:
+                line = raw.decode().rstrip("\r\n")
+                if line and not line.startswith(":"):
+                    name, _, value = line.partition(": ")
+                    fields[name] = value
+                elif not line and "data" in fields:
+                    yield {
+                        **json.loads(fields["data"]),
+                        "id": fields.get("id", ""),
+                        "event": fields.get("event", ""),
+                    }
+                    fields = {}
+
+    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(
+            self._url + path, data=data, method=method, headers={"Content-Type": "application/json"}
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=self._timeout_s) as answer:
+                found: dict[str, Any] = json.loads(answer.read())
+                return found
+        except urllib.error.HTTPError as error:
+            detail = json.loads(error.read() or b"{}").get("detail", error.reason)
+            if error.code >= 500:
+                raise SiteError(str(detail), site=self._url, transient=True) from error
+            raise InputError(str(detail), where=f"{method} {path}") from error
+        except OSError as error:
+            raise SiteError(f"no answer: {error}", site=self._url, transient=True) from error
+
+
+def _quoted(name: str) -> str:
+    return urllib.parse.quote(name, safe="")
