@@ -92,7 +92,7 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Plan a set, then execute it to the end."""
-    from portal import jobs
+    from portal import jobs, running
 
     pace = jobs.parse_speed(speed)
     planned = jobs.plan_file(
@@ -100,10 +100,10 @@ def run(
     )
     if not planned.plan.feasible:
         jobs.refuse(planned, set_file)
-    how = jobs.HowToRun(
+    how = running.HowToRun(
         speed=pace, seed=seed, gantt=gantt, folder=out, as_json=as_json, at=instant_of(at), webhook=webhook
     )  # fmt: skip
-    kept = jobs.run_here(planned, how)
+    kept = running.run_here(planned, how)
     raise typer.Exit(0 if kept else 1)
 
 
@@ -118,7 +118,7 @@ def demo(
     ] = Path("gantt.html"),
 ) -> None:
     """The main job on embedded sites: storm forecasts promised for a deadline, and kept or not."""
-    from portal import jobs
+    from portal import jobs, running
     from portal.config import embedded_data
 
     pace = jobs.parse_speed(speed)
@@ -126,8 +126,9 @@ def demo(
         make_console().rule(name)
         how = jobs.how_to_plan(seed, as_stated=True)
         planned = jobs.plan_file(embedded_data() / name, embedded_data() / "sites.toml", None, how)
-        jobs.run_here(
-            planned, jobs.HowToRun(speed=pace, seed=seed, gantt=gantt, folder=None, as_json=False)
+        running.run_here(
+            planned,
+            running.HowToRun(speed=pace, seed=seed, gantt=gantt, folder=None, as_json=False),
         )
 
 
@@ -177,10 +178,10 @@ def resume(
     as_json: AsJson = False,
 ) -> None:
     """Go on with a run that was interrupted or whose process was killed: what runs is found again."""
-    from portal import jobs
+    from portal import running
 
-    how = jobs.HowToRun(speed=None, seed=0, gantt=gantt, folder=None, as_json=as_json)
-    if not jobs.resume_here(run_id, how):
+    how = running.HowToRun(speed=None, seed=0, gantt=gantt, folder=None, as_json=as_json)
+    if not running.resume_here(run_id, how):
         raise typer.Exit(1)
 
 
@@ -190,10 +191,10 @@ def cancel(
     as_json: AsJson = False,
 ) -> None:
     """Stop a run and give back everything that it holds."""
-    from portal import jobs
+    from portal import running
 
-    how = jobs.HowToRun(speed=None, seed=0, gantt=None, folder=None, as_json=False)
-    told = jobs.cancel_run(run_id, how)
+    how = running.HowToRun(speed=None, seed=0, gantt=None, folder=None, as_json=False)
+    told = running.cancel_run(run_id, how)
     answer_with(as_json, {"run": run_id, "told": told}, lambda: told)
 
 

@@ -1,0 +1,181 @@
+"""Runs from the command line: carried out here, resumed, cancelled, told to a person and to a webhook."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from execmgr.acquisitions import acquisitions
+from execmgr.runner import Watcher
+from execmgr.states import Event, RunState
+from kernel.errors import InputError
+from portal.config import home
+from portal.execution import Outcome, RunOptions, Setup, resume_run, run_plan
+from portal.jobs import draw_gantt
+from portal.operations import Instant, Planned
+from portal.progress import RunReporter, console, outcome_sentence, print_plan
+from portal.run_record import RunRecord
+from portal.schema import outcome_json, plan_json, planned_gantt, run_gantt
+from portal.tables import Store
+from portal.webhook import Webhook
+from portal.wiring import any_real
+
+
+@dataclass(frozen=True, kw_only=True)
+class HowToRun:
+    """Options of a run from the command line."""
+
+    speed: float | None
+    seed: int
+    gantt: Path | None
+    folder: Path | None
+    as_json: bool
+    at: Instant = None
+    webhook: str = ""
+
+
+def run_here(planned: Planned, how: HowToRun) -> bool:
+    """Execute a plan in this process, keep it in the database, say how it ended."""
+    out = console(stderr=how.as_json)
+    _webhook_secret(how)
+    print_plan(out, planned.plan)
+    with Store() as store:
+        set_id = store.add_set(
+            planned.wanted.name,
+            {"name": planned.wanted.name},
+            plan_json(planned.plan),
+            planned_gantt(planned),
+        )
+        run_id = store.add_run(set_id)
+        folder = (how.folder or home() / "runs" / run_id).resolve()
+        options = RunOptions(
+            run_id=run_id, folder=folder, speed=how.speed, seed=how.seed, at=how.at
+        )
+        record = RunRecord(store.engine, run_id)
+        reporter = RunReporter(out, planned.plan, planned.snapshot)
+        gantt = planned_gantt(planned)
+        with _told(how, run_id, reporter, out) as watch:
+            outcome = _carry_out(
+                store, record, gantt, lambda: run_plan(planned, options, record, watch)
+            )
+            watch.outcome = outcome_json(outcome)
+    return _conclude(outcome, options, how, out)
+
+
+@dataclass
+class _Watch:
+    """A run's watchers as one, and how it ended once that is known."""
+
+    watchers: list[Watcher]
+    outcome: dict[str, Any] = field(default_factory=lambda: {"state": "interrupted"})
+
+    def __call__(self, state: RunState, events: list[Event]) -> None:
+        for watch in self.watchers:
+            watch(state, events)
+
+
+def _webhook_secret(how: HowToRun) -> str:
+    """What both ends of the webhook know; InputError where one is wanted and nothing is known."""
+    secret = os.environ.get("VGRADS_WEBHOOK_SECRET", "")
+    if how.webhook and not secret:
+        raise InputError(
+            "VGRADS_WEBHOOK_SECRET is not set", where="--webhook", fix="both ends must know it"
+        )
+    return secret
+
+
+@contextmanager
+def _told(how: HowToRun, run_id: str, reporter: RunReporter, out: Console) -> Iterator[_Watch]:
+    """The reporter, and the webhook where one is wanted; its secret is ``VGRADS_WEBHOOK_SECRET``."""
+    if not how.webhook:
+        yield _Watch([reporter])
+        return
+    hook = Webhook(how.webhook, _webhook_secret(how), run_id)
+    watch = _Watch([reporter, hook])
+    try:
+        yield watch
+    finally:
+        hook.close(watch.outcome)
+        if hook.undelivered:
+            out.print(f"webhook: {hook.undelivered} messages were not taken", style="yellow")
+
+
+def resume_here(run_id: str, how: HowToRun, stop: str = "") -> bool:
+    """Go on with a run whose manager is gone; with ``stop``, only to give everything back."""
+    out = console(stderr=how.as_json)
+    with Store() as store:
+        row = store.get_run(run_id)
+        if row.state not in ("running", "interrupted"):
+            raise InputError(f"run '{run_id}' is over: {row.state}", fix="vgrads status lists runs")
+        record = RunRecord(store.engine, run_id)
+        setup: Setup = record.setup()
+        record.take()
+        books, events = record.books(), record.events()
+        if stop:
+            record.stop_now(stop)
+        if not any_real(setup.catalog, books[0].plan):
+            record.begin_again()
+            out.print("simulated sites end with their manager: played again from the beginning")
+        reporter = RunReporter(out, books[0].plan, books[0].snapshot)
+        gantt = json.loads(row.gantt)
+        outcome = _carry_out(
+            store, record, gantt, lambda: resume_run(setup, books, events, record, reporter)
+        )
+    return _conclude(outcome, setup.options, how, out)
+
+
+def cancel_run(run_id: str, how: HowToRun) -> str:
+    """Stop a run: ask its manager, or where there is none, give everything back from here."""
+    with Store() as store:
+        row = store.get_run(run_id)
+        if row.state not in ("running", "interrupted"):
+            raise InputError(f"run '{run_id}' is over: {row.state}", fix="vgrads status lists runs")
+        asked = RunRecord(store.engine, run_id).ask_to_stop("cancelled by command")
+    if asked:
+        return "its manager was asked to stop"
+    resume_here(run_id, how, stop="cancelled by command")
+    return "cancelled; everything was given back"
+
+
+def _carry_out(
+    store: Store, record: RunRecord, gantt: dict[str, Any], work: Callable[[], Outcome]
+) -> Outcome:
+    """Do a run's work under its lease, and keep how it ended."""
+    run_id = record.run_id
+    record.take()
+    store.set_run_state(run_id, "running")
+    try:
+        outcome = work()
+    except BaseException:
+        store.end_run(run_id, "interrupted", {}, gantt)
+        raise
+    finally:
+        record.leave()
+    store.add_acquisitions(run_id, acquisitions(outcome.book, outcome.state))
+    store.end_run(run_id, outcome.verdict, outcome_json(outcome), run_gantt(outcome))
+    return outcome
+
+
+def _conclude(outcome: Outcome, options: RunOptions, how: HowToRun, out: Console) -> bool:
+    sentence = outcome_sentence(outcome)
+    if how.gantt:
+        draw_gantt(how.gantt, run_gantt(outcome), sentence)
+        out.print(f"Gantt chart: {how.gantt}", highlight=False)
+    if options.folder.is_dir():
+        out.print(f"Results: {options.folder}", highlight=False)
+    if how.as_json:
+        document = plan_json(outcome.book.plan) | {
+            "run": options.run_id,
+            "outcome": outcome_json(outcome),
+        }
+        sys.stdout.write(json.dumps(document, allow_nan=False) + "\n")
+    out.print(sentence, style="bold green" if outcome.kept else "bold red", highlight=False)
+    return outcome.kept
