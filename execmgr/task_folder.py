@@ -22,6 +22,7 @@ from functools import cached_property
 from pathlib import Path
 
 from execmgr.engine import TaskOrder
+from workflows.dag import Workflow
 
 _MOST_LINKS = 1000  # files beside the set that are linked into each scratch folder
 NOTES = ".task"
@@ -126,6 +127,19 @@ class TaskFolder:
         except OSError as error:
             return f"cannot commit: {error}"
         return ""
+
+
+def clean_up(folder: TaskFolder, workflow: Workflow, final_only: bool) -> None:
+    """Remove what a finished workflow needs no more: scratch folders, and with ``final_only`` also outputs
+    that other tasks of the workflow have read. Nothing outside the run's folder is touched.
+    """
+    shutil.rmtree(folder.run_folder / workflow.name / folder.kind, ignore_errors=True)
+    if not final_only:
+        return
+    read = {name for task in workflow.tasks.values() for name in task.inputs}
+    made = {name for task in workflow.tasks.values() for name in task.outputs}
+    for name in read & made:
+        (folder.results(workflow.name) / name).unlink(missing_ok=True)
 
 
 def _explain(code: int, scratch: Path) -> str:

@@ -81,6 +81,13 @@ def run(
             "--out", "-o", help="Folder for the results of real tasks. Default: kept with the run."
         ),
     ] = None,
+    keep: Annotated[
+        str,
+        typer.Option(
+            "--keep",
+            help="Files of finished workflows: all, results (no scratch), or final (no intermediate results).",
+        ),
+    ] = "all",
     webhook: Annotated[
         str,
         typer.Option(
@@ -94,6 +101,8 @@ def run(
     """Plan a set, then execute it to the end."""
     from portal import jobs, running
 
+    if keep not in ("all", "results", "final"):
+        raise InputError(f"'{keep}' is not all, results or final", where="--keep")
     pace = jobs.parse_speed(speed)
     planned = jobs.plan_file(
         set_file, sites, instant_of(at), jobs.how_to_plan(seed, as_stated, policy, probability)
@@ -101,7 +110,7 @@ def run(
     if not planned.plan.feasible:
         jobs.refuse(planned, set_file)
     how = running.HowToRun(
-        speed=pace, seed=seed, gantt=gantt, folder=out, as_json=as_json, at=instant_of(at), webhook=webhook
+        speed=pace, seed=seed, gantt=gantt, folder=out, as_json=as_json, at=instant_of(at), webhook=webhook, keep=keep
     )  # fmt: skip
     kept = running.run_here(planned, how)
     raise typer.Exit(0 if kept else 1)

@@ -16,6 +16,7 @@ from rich.console import Console
 from execmgr.acquisitions import acquisitions
 from execmgr.runner import Watcher
 from execmgr.states import Event, RunState
+from execmgr.task_folder import TaskFolder, clean_up
 from kernel.errors import InputError
 from portal.config import home
 from portal.execution import Outcome, RunOptions, Setup, resume_run, run_plan
@@ -40,6 +41,7 @@ class HowToRun:
     as_json: bool
     at: Instant = None
     webhook: str = ""
+    keep: str = "all"
 
 
 def run_here(planned: Planned, how: HowToRun) -> bool:
@@ -164,8 +166,19 @@ def _carry_out(
     return outcome
 
 
+def _tidy(outcome: Outcome, options: RunOptions, keep: str) -> None:
+    """Leave of the workflows that are done what is asked for: all, results (no scratch folders), or final ones."""
+    if keep == "all" or not options.folder.is_dir():
+        return
+    for kind in ("tasks", "slot-tasks"):
+        folder = TaskFolder(options.folder, options.folder, kind)
+        for name in outcome.done:
+            clean_up(folder, outcome.book.snapshot.workflow_by_name[name], keep == "final")
+
+
 def _conclude(outcome: Outcome, options: RunOptions, how: HowToRun, out: Console) -> bool:
     sentence = outcome_sentence(outcome)
+    _tidy(outcome, options, how.keep)
     if how.gantt:
         draw_gantt(how.gantt, run_gantt(outcome), sentence)
         out.print(f"Gantt chart: {how.gantt}", highlight=False)

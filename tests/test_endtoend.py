@@ -208,3 +208,23 @@ def vgrads_here(world):
         return Answer(done.returncode, done.stdout, done.stderr)
 
     return call
+
+
+def test_a_task_over_several_nodes_starts_through_the_slots_own_launcher(
+    world, vgrads_here, tmp_path
+):
+    """Sixteen processors are two nodes of Slurm; the command runs on the first and reaches both with srun."""
+    world(count=1)
+    text = (tmp_path / "sites.toml").read_text().replace("procs = 2", "procs = 16", 1)
+    (tmp_path / "sites.toml").write_text(text)
+    path = tmp_path / "wide.yaml"
+    path.write_text(
+        "name: wide\ndeadline: 120s\nsites: sites.toml\nworkflows:\n  - name: w\n    tasks:\n"
+        "      - {id: a, runtime_s: 10, procs: 16, outputs: [where.txt],\n"
+        '         command: "srun --overlap --ntasks=2 --ntasks-per-node=1 printenv SLURMD_NODENAME | sort > where.txt"}\n'
+    )
+    answer = vgrads_here("run", path, "--json")
+    assert answer.code == 0, answer
+    (found,) = tmp_path.glob("home/runs/*/w-1/results/where.txt")
+    names = found.read_text().split()
+    assert len(names) == len(set(names)) == 2, names

@@ -67,6 +67,18 @@ def test_a_killed_manager_is_followed_by_one_that_finds_what_runs(vgrads, write,
     assert (again.code, "is over: kept" in again.err) == (2, True)
 
 
+@pytest.mark.parametrize(("keep", "left"), [("results", {"a.txt", "b.txt"}), ("final", {"b.txt"})])
+def test_files_that_are_needed_no_more_are_removed_on_request(keep, left, vgrads, write, tmp_path):
+    tasks = (
+        "  - name: w\n    tasks:\n      - {id: a, runtime_s: 1, command: 'echo 1 > a.txt', outputs: [a.txt]}\n"
+        "      - {id: b, runtime_s: 1, parents: [a], command: 'cat a.txt > b.txt', inputs: [a.txt], outputs: [b.txt]}\n"
+    )
+    out = tmp_path / "out"
+    assert vgrads("run", local_set(write, tmp_path, tasks), "--out", out, "--keep", keep).code == 0
+    assert {path.name for path in out.rglob("*") if path.is_file()} == left
+    assert vgrads("run", local_set(write, tmp_path, tasks), "--keep", "some").code == 2
+
+
 def test_a_second_manager_is_refused_and_a_run_can_be_cancelled(vgrads, write, tmp_path):
     os.mkfifo(tmp_path / "pipe")
     task = f"{{id: a, runtime_s: 50, command: 'echo $$ > {tmp_path}/pipe; exec sleep 50'}}"

@@ -1,0 +1,62 @@
+"""The same database behind PostgreSQL: journals, archives, leases, sites, and a whole run."""
+
+import pytest
+
+from execmgr.states import Cancelled, CopyEnded
+from kernel.errors import InputError
+from portal.run_record import RunRecord
+from portal.tables import Store
+from tests.conftest import DATA
+from tests.services import postgres
+from tests.services.fixtures import there
+
+pytestmark = pytest.mark.services
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory):
+    there(postgres.missing())
+    pytest.importorskip("psycopg")
+    with postgres.postgres_service(tmp_path_factory.mktemp("postgres")) as url:
+        yield url
+
+
+def test_a_run_is_planned_carried_out_resumed_and_drawn(url, vgrads, monkeypatch, tmp_path):
+    monkeypatch.setenv("VGRADS_DB", url)
+    assert vgrads("run", DATA / "lead.yaml", "--as-stated", "--json").code == 0
+    (row,) = vgrads("status", "--json").json["runs"]
+    assert row["state"] == "kept"
+    assert vgrads("gantt", row["run"], "-o", tmp_path / "g.html").code == 0
+    with Store(url) as store:
+        before = store.events(row["run"])
+        assert store.events(row["run"], start=5) == before[5:]
+        assert store.count_runs() == {"kept": 1}
+        store.set_run_state(row["run"], "interrupted")
+    assert vgrads("resume", row["run"], "--json").code == 0
+    with Store(url) as store:
+        assert store.events(row["run"]) == before
+
+
+def test_one_manager_at_a_time_and_what_it_writes_is_there(url):
+    with Store(url) as store:
+        run_id = store.add_run(store.add_set("s", {}, {}, {}))
+        first, second = RunRecord(store.engine, run_id), RunRecord(store.engine, run_id)
+        first.take()
+        with pytest.raises(InputError, match="is looked after"):
+            second.take()
+        events = [Cancelled(at_s=1.0, reason="x"), CopyEnded(at_s=2.0, key=("w", "t", 0), ok=True)]
+        first.append(events)
+        assert second.events() == events
+        assert second.ask_to_stop("enough")
+        first._renew_s = 0.0
+        assert first.stop_reason() == "enough"
+        first.leave()
+        second.take()
+        second.leave()
+
+
+def test_sites_are_kept(url, vgrads, monkeypatch):
+    monkeypatch.setenv("VGRADS_DB", url)
+    assert vgrads("sites", "add", DATA / "sites.toml").code == 0
+    assert len(vgrads("sites", "list", "--json").json["sites"]) >= 7
+    assert vgrads("sites", "remove", "kittyhawk").code in (0, 2)
