@@ -23,7 +23,7 @@ from distributed import CancelledError, Client, Future, LocalCluster, Security
 from execmgr.engine import TaskOrder
 from execmgr.news import News, NewsDesk
 from execmgr.states import CopyEnded
-from execmgr.task_folder import TaskFolder, alive, attend, await_end, has_ended
+from execmgr.task_folder import CONTACT, TaskFolder, alive, attend, await_end, has_ended
 from kernel.clock import Clock
 from planner.snapshot import CopyKey
 
@@ -60,7 +60,7 @@ def read_contact(text: str) -> Contact:
 
 def _open_contact(folder: Path) -> Contact:
     """The contact of an earlier manager of this run, or a new one on a free port."""
-    kept = folder / "contact.json"
+    kept = folder / CONTACT
     if kept.is_file():
         return Contact(**json.loads(kept.read_text()))
     made = Security.temporary()
@@ -90,7 +90,7 @@ class DaskEngine(NewsDesk):
         )  # fmt: skip
         port = int(self._cluster.scheduler_address.rpartition(":")[2])
         self.contact = Contact(**{**asdict(contact), "port": port})
-        _keep_secret(folder.run_folder / "contact.json", json.dumps(asdict(self.contact)))
+        _keep_secret(folder.run_folder / CONTACT, json.dumps(asdict(self.contact)))
         self._client = Client(self._cluster, security=security)
 
     def start(self, orders: Sequence[TaskOrder]) -> None:

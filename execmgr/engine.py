@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -32,6 +32,14 @@ class Pilot:
 
     command: str
     environment: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """How a run deals with a site beside its driver: how often it asks, and what its slots must run."""
+
+    poll_s: float = 0.0
+    pilot: Callable[[], Pilot] | None = None
 
 
 class Engine(Protocol):

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from execmgr.engine import Engine, TaskOrder
 from execmgr.news import News, NewsDesk
+from execmgr.states import CopyEnded
+from execmgr.task_folder import CONTACT, TaskFolder
+from kernel.clock import Clock
 from planner.snapshot import CopyKey
+
+if TYPE_CHECKING:
+    from execmgr.dask_engine import DaskEngine
 
 
 class SharingEngine(Engine, Protocol):
@@ -15,6 +21,56 @@ class SharingEngine(Engine, Protocol):
 
     def forget(self, key: CopyKey) -> None:
         """A copy has ended and needs no more looking after."""
+
+
+class AwayEngine:
+    """The Dask engine, begun when a slot somewhere else first needs it: a run that stays here opens no port."""
+
+    def __init__(self, clock: Clock, folder: TaskFolder, news: News) -> None:
+        self._made_of = (clock, folder, news)
+        self._dask: DaskEngine | None = None
+
+    def dask(self) -> DaskEngine:
+        """The engine, begun now if it was not before."""
+        from execmgr.dask_engine import DaskEngine  # noqa: PLC0415 half a second
+
+        if self._dask is None:
+            self._dask = DaskEngine(*self._made_of)
+        return self._dask
+
+    def start(self, orders: Sequence[TaskOrder]) -> None:
+        self.dask().start(orders)
+
+    def recover(self, orders: Sequence[TaskOrder]) -> None:
+        """The port is opened again at once where an earlier manager had one: workers look for it."""
+        if orders or (self._made_of[1].run_folder / CONTACT).is_file():
+            self.dask().recover(orders)
+
+    def cancel(self, key: CopyKey) -> None:
+        if self._dask is not None:
+            self._dask.cancel(key)
+
+    def forget(self, key: CopyKey) -> None:
+        if self._dask is not None:
+            self._dask.forget(key)
+
+    def poll(self) -> list[CopyEnded]:
+        """News goes to the common desk."""
+        return []
+
+    def wake_at(self) -> float:
+        return float("inf")
+
+    def wait(self, timeout_s: float) -> None:
+        """The common desk waits."""
+
+    def close(self) -> None:
+        if self._dask is not None:
+            self._dask.close()
+
+    def abandon(self) -> None:
+        if self._dask is not None:
+            self._dask.abandon()
 
 
 class Engines(NewsDesk):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from drivers.api import Driver
 from execmgr.book import Book
 from execmgr.core import begin, over, step
-from execmgr.engine import Engine, Pilot, TaskOrder
+from execmgr.engine import Engine, Reach, TaskOrder
 from execmgr.journal import Journal, fold
 from execmgr.sites import Sites
 from execmgr.states import (
@@ -31,7 +31,7 @@ from planner.snapshot import CopyKey, TaskKey
 Watcher = Callable[[RunState, list[Event]], None]
 Replanner = Callable[[Book, RunState], tuple[Book | None, str]]
 """What is left → the book that does it better (kept wherever books are kept), or None, and why."""
-POLL_S = 0.5  # how often real sites are asked; ends of tasks are noticed at once
+POLL_S = 0.5  # longest wait of the loop in real time; ends of tasks are noticed at once
 
 
 def _no_replanner(_: Book, __: RunState) -> tuple[Book | None, str]:
@@ -47,7 +47,8 @@ class Surroundings:
     """What a run acts on: a driver for each site, an engine, a clock, a journal.
 
     ``replan`` is asked where too few workflows are left; ``asked_to_stop`` returns a reason when somebody
-    has cancelled the run; ``poll_s``: how often real sites are asked; ``pilots``: site → what its slots run.
+    has cancelled the run; ``poll_s``: how long the loop waits at most; ``reach``: what is
+    particular to a site.
     """
 
     drivers: Mapping[str, Driver]
@@ -57,7 +58,7 @@ class Surroundings:
     replan: Replanner = _no_replanner
     asked_to_stop: Callable[[], str] = _nobody
     poll_s: float = POLL_S
-    pilots: Mapping[str, Pilot] = field(default_factory=dict)
+    reach: Mapping[str, Reach] = field(default_factory=dict)
 
 
 class Runner:
@@ -70,7 +71,7 @@ class Runner:
         self.state = begin(book)
         self._watch = watch
         self._replan_wanted = False
-        self._sites = Sites(run, around.drivers, around.clock, around.pilots)
+        self._sites = Sites(run, around.drivers, around.clock, around.reach)
 
     def run(self) -> RunState:
         """Work until everything is settled; slots and tasks are given back whatever happens."""

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 
 from drivers.api import Driver, SlotState
 from execmgr.book import Book, spec_id
-from execmgr.engine import Pilot
+from execmgr.engine import Pilot, Reach
 from execmgr.states import Event, SiteSilent, SlotNews
 from kernel.clock import Clock
 from kernel.errors import SiteError
 
+_AT_ONCE = Reach()
+_SOON_S = 1.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
 
 
@@ -31,14 +33,15 @@ class Sites:
     """What is asked of the drivers, and what they told last."""
 
     def __init__(
-        self, run: str, drivers: Mapping[str, Driver], clock: Clock, pilots: Mapping[str, Pilot]
+        self, run: str, drivers: Mapping[str, Driver], clock: Clock, reach: Mapping[str, Reach]
     ) -> None:
-        self._run, self._drivers, self._clock, self._pilots = run, drivers, clock, pilots
+        self._run, self._drivers, self._clock, self._reach = run, drivers, clock, reach
         self._seen: dict[str, SlotState] = {}
         self._to_open: set[str] = set()
         self._to_close: set[str] = set()
         self._to_look: set[str] = set()
         self._silent: dict[str, _Silence] = {}
+        self._looked_s: dict[str, float] = {}
 
     def find(self, slot: str, state: SlotState) -> None:
         """Watch a slot that an earlier manager asked for: asking again is asking once, and finds it."""
@@ -63,9 +66,10 @@ class Sites:
             if not self._may_ask(site):
                 continue
             found += self._retry(book, site)
-            self._to_look.discard(site)
             asked = self._open_slots(book, site)
-            if asked and self._may_ask(site):
+            if asked and self._may_ask(site) and self._is_time(site):
+                self._to_look.discard(site)
+                self._looked_s[site] = self._clock.now()
                 found += self._asked(site, driver, asked)
         return found
 
@@ -105,7 +109,7 @@ class Sites:
                 self._to_open.discard(slot)
                 self._drivers[site].cancel(spec_id(slot, self._run))
             else:
-                self._drivers[site].submit(book.spec(slot, self._run, self._pilots.get(site)))
+                self._drivers[site].submit(book.spec(slot, self._run, self._pilot(site)))
         except SiteError as error:
             if error.transient:
                 return self._note(site, error)
@@ -119,6 +123,17 @@ class Sites:
         self._silent.pop(site, None)
         self._to_look.add(site)  # what was asked shows at once, or later
         return []
+
+    def _is_time(self, site: str) -> bool:
+        """True where a look is due: after its pause, and a second after something was asked for."""
+        pause_s = self._reach.get(site, _AT_ONCE).poll_s
+        if site in self._to_look:
+            pause_s = min(pause_s, _SOON_S)
+        return self._clock.now() >= self._looked_s.get(site, -pause_s) + pause_s
+
+    def _pilot(self, site: str) -> Pilot | None:
+        make = self._reach.get(site, _AT_ONCE).pilot
+        return make() if make else None
 
     def _may_ask(self, site: str) -> bool:
         silence = self._silent.get(site)

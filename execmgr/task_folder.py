@@ -25,6 +25,8 @@ from execmgr.engine import TaskOrder
 from workflows.dag import Workflow
 
 _MOST_LINKS = 1000  # files beside the set that are linked into each scratch folder
+CONTACT = "contact.json"
+"""In a run's folder: where its workers find the manager, for a later one."""
 NOTES = ".task"
 """In a scratch folder: the number of the task's process, and when it has ended, its exit code."""
 _ATTENDED = """\

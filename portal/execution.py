@@ -10,7 +10,7 @@ from typing import Protocol
 
 from execmgr.book import Book, make_book
 from execmgr.core import workflows_done
-from execmgr.engine import Engine, Pilot
+from execmgr.engine import Engine, Reach
 from execmgr.journal import Journal
 from execmgr.outside_engine import OutsideEngine
 from execmgr.rest import plan_rest
@@ -147,19 +147,20 @@ def _surroundings(
     around = Surrounding(
         logs=grid.logs, instants=grid.instants, until_s=book.plan.deadline_s, seed=options.seed
     )
-    names = _same_world(catalog, simulated)
+    needed = sorted({use.slot.site for use in book.uses.values()})
+    drivers = make_drivers(catalog, needed, clock, around, _same_world(catalog, simulated))
+    names = tuple(drivers)
     folders = (options.folder, Path(book.snapshot.wanted.directory))
-    pilots: dict[str, Pilot] = {}
+    reach: dict[str, Reach] = {}
     engine: Engine
     if outside is not None:
         engine = outside
     elif simulated:
         engine = make_virtual_engine(clock, book.snapshot, options.seed)
     else:
-        engine, pilots = make_real_engine(catalog, names, clock, folders)
+        engine, reach = make_real_engine(catalog, names, clock, folders)
     return Surroundings(
-        drivers=make_drivers(catalog, names, clock, around), clock=clock, journal=record,
-        engine=engine, pilots=pilots,
+        drivers=drivers, clock=clock, journal=record, engine=engine, reach=reach,
         replan=_replanner(grid, names, record), asked_to_stop=record.stop_reason,
     )  # fmt: skip
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -15,6 +14,7 @@ from drivers.api import SlotSpec, mark
 from execmgr.book import spec_id
 from kernel.errors import InputError
 from kernel.units import format_duration
+from portal.run_record import RunRecord
 from portal.sites import choose_catalog
 from portal.tables import HistoryRow, Store
 from portal.wiring import is_real, open_batch, open_site
@@ -27,7 +27,7 @@ _HISTORY = "collected.txt.gz"
 
 
 def find_leftovers(catalog: Catalog) -> list[Json]:
-    """Jobs and instances that bear our mark; ``orphan``: no running run of this database knows them."""
+    """Jobs and instances that bear our mark; ``orphan``: no run of this database that goes on knows them."""
     with Store() as store:
         known = _marks_of_running(store)
     found = []
@@ -41,12 +41,13 @@ def find_leftovers(catalog: Catalog) -> list[Json]:
 
 
 def _marks_of_running(store: Store) -> set[str]:
-    """The names at their sites of all slots of runs that are not over."""
+    """The names at their sites of all slots of runs that go on, or may be resumed."""
     found = set()
     for run in store.list_runs(limit=1000):
-        if run.state == "running" and (row := store.get_set(run.set_id)) is not None:
-            slots = json.loads(row.plan)["slots"]
-            found |= {mark(spec_id(slot["id"], run.id)) for slot in slots}
+        if run.state in ("running", "interrupted"):
+            books = RunRecord(store.engine, run.id).books()
+            slots = books[-1].uses if books else ()
+            found |= {mark(spec_id(slot, run.id)) for slot in slots}
     return found
 
 

@@ -6,7 +6,9 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -20,14 +22,14 @@ from drivers.pbs import Pbs
 from drivers.shell import Shell, quote
 from drivers.simulated import SimulatedBatch, SimulatedCloud, SiteBehaviour
 from drivers.slurm import Slurm
-from execmgr.engine import Engine, Pilot
-from execmgr.engines import Engines, SharingEngine
+from execmgr.engine import Engine, Pilot, Reach
+from execmgr.engines import AwayEngine, Engines, SharingEngine
 from execmgr.news import News
 from execmgr.process_engine import ProcessEngine
 from execmgr.simulated_engine import Luck, SimulatedEngine
 from execmgr.task_folder import TaskFolder
 from kernel.clock import Clock, SimClock, WallClock
-from kernel.errors import InputError
+from kernel.errors import InputError, SiteError
 from kernel.streams import stream
 from planner.plan import Plan
 from planner.snapshot import Snapshot
@@ -89,10 +91,19 @@ class PacedClock(SimClock):
 
 
 def make_drivers(
-    catalog: Catalog, names: Iterable[str], clock: Clock, around: Surrounding
+    catalog: Catalog,
+    needed: Iterable[str],
+    clock: Clock,
+    around: Surrounding,
+    perhaps: Iterable[str] = (),
 ) -> dict[str, Driver]:
-    """A driver for each of these sites."""
-    return {name: _driver(catalog.site(name), clock, around) for name in names}
+    """A driver for each site that is needed, and for those of ``perhaps`` that can be reached now."""
+    found = {name: _driver(catalog.site(name), clock, around) for name in needed}
+    for name in perhaps:
+        if name not in found:
+            with suppress(SiteError):
+                found[name] = _driver(catalog.site(name), clock, around)
+    return found
 
 
 def _driver(site: Site, clock: Clock, around: Surrounding) -> Driver:
@@ -169,28 +180,26 @@ def make_virtual_engine(clock: Clock, snapshot: Snapshot, seed: int) -> Engine:
 
 def make_real_engine(
     catalog: Catalog, names: Iterable[str], clock: Clock, folders: tuple[Path, Path]
-) -> tuple[Engine, dict[str, Pilot]]:
+) -> tuple[Engine, dict[str, Reach]]:
     """Processes of this machine, and through pilots in slots elsewhere (run folder, set folder)."""
     here = TaskFolder(folders[0].resolve(), folders[1].resolve())
     news: News = SimpleQueue()
     processes = ProcessEngine(clock, here, news)
-    by_site: dict[str, SharingEngine] = {name: processes for name in names}
-    away = [catalog.site(name) for name in by_site if is_real(catalog.site(name))]
-    if not away:
-        return processes, {}
-    from execmgr.dask_engine import DaskEngine  # half a second, for runs on other machines only
-
-    dask = DaskEngine(clock, replace(here, kind="slot-tasks"), news)
-    by_site |= {site.name: dask for site in away}
-    pilots = {
-        site.name: _pilot(site, dask.contact.environment(_contact_host(site))) for site in away
-    }
-    return Engines(by_site, news), pilots
+    away = AwayEngine(clock, replace(here, kind="slot-tasks"), news)
+    by_site: dict[str, SharingEngine] = {}
+    reach: dict[str, Reach] = {}
+    for site in map(catalog.site, names):
+        by_site[site.name] = away if is_real(site) else processes
+        if is_real(site):
+            reach[site.name] = Reach(poll_s=site.access.poll_s, pilot=partial(_pilot, site, away))
+    return Engines(by_site, news), reach
 
 
-def _pilot(site: Site, environment: dict[str, str]) -> Pilot:
+def _pilot(site: Site, away: AwayEngine) -> Pilot:
+    """What a slot of a site runs. The first one asked for opens this machine's port for workers."""
     same_files = site.kind != "cloud" and not site.access.host
     python = site.access.python or (sys.executable if same_files else "python3")
+    environment = away.dask().contact.environment(_contact_host(site))
     return Pilot(command=f"exec {quote(python)} -m execmgr.pilot", environment=environment)
 
 

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from tests.conftest import ROOT, Answer
+from tests.services import slurm
 from tests.services.ec2_like import KEY, SECRET
 from tests.services.run import cloud_service
 
@@ -81,7 +82,7 @@ def world(tmp_path, slurm_site, gridengine_site, cloud, monkeypatch):
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    access = f'[site.access]\nfolder = "{tmp_path}/marks"\ncontact = "127.0.0.1"\npython = "{sys.executable}"'
+    access = f'[site.access]\npoll = "1s"\nfolder = "{tmp_path}/marks"\ncontact = "127.0.0.1"\npython = "{sys.executable}"'
     (tmp_path / "sites.toml").write_text(SITES.format(access=access, endpoint=cloud.endpoint))
 
     def put(count, deadline=120, sleep=2):
@@ -168,7 +169,10 @@ def test_a_node_daemon_is_killed(world, cloud, slurm_site, vgrads_here, tmp_path
     for name in ("n1", "n2", "n3", "n4"):
         slurm_site.daemons[name].kill()
     subprocess.run(["pkill", "-9", "slurmstepd"], check=False)
-    assert manager.wait(230) == 0, (tmp_path / "set.log").read_text()
+    try:
+        assert manager.wait(230) == 0, (tmp_path / "set.log").read_text()
+    finally:
+        slurm.start_nodes(slurm_site)
     check_results(tmp_path, 4)
     until(lambda: cloud.control("")[0] == 0, "the cloud is given back")
 

@@ -11,10 +11,12 @@ from drivers.api import SlotState
 from drivers.simulated import SimulatedCloud, SiteBehaviour
 from execmgr.book import make_book
 from execmgr.core import over, step, workflows_done
+from execmgr.engine import Reach
 from execmgr.journal import MemoryJournal, event_from_json, event_to_json, fold
 from execmgr.rest import plan_rest, progress_of
 from execmgr.runner import Runner, Surroundings
 from execmgr.simulated_engine import Luck, SimulatedEngine
+from execmgr.sites import Sites
 from execmgr.states import (
     CancelCopy,
     Cancelled,
@@ -348,3 +350,29 @@ def test_new_events_survive_json():
         SiteSilent(at_s=3.0, site="s", reason="z"),
     ]  # fmt: skip
     assert [event_from_json(event_to_json(event)) for event in events] == events
+
+
+def test_real_sites_are_asked_no_more_often_than_they_want():
+    book = book_for([chain("w", 100.0)], [slot("a")])
+    clock, asked = SimClock(), []
+
+    class Counting(FlakySite):
+        def status(self, slots):
+            asked.append(clock.now())
+            return self._driver.status(slots)
+
+    inner = SimulatedCloud(CloudRegion(9), clock, SiteBehaviour(boot_s=40.0))
+    site = book.uses["a"].slot.site
+    sites = Sites("r", {site: Counting(inner, 0.0, 0)}, clock, {site: Reach(poll_s=10.0)})
+    sites.open(book, "a")
+    found = []
+    for second in range(100):
+        clock.advance_to(float(second))
+        found += sites.news(book)
+    assert [event.state for event in found] == [SlotState.GRANTED, SlotState.READY]
+    assert asked == [float(second) for second in range(0, 100, 10)]
+    sites.close(book, "a")
+    assert asked[-1] == 90.0
+    clock.advance_to(100.0)
+    (ended_event,) = sites.news(book)
+    assert ended_event.state == SlotState.RELEASED

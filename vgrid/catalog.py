@@ -159,9 +159,11 @@ def _site(entry: SiteDocument, folder: Path, where: str) -> Site:
 
 
 def _access(entry: AccessDocument) -> Access:
-    plain = entry.model_dump(exclude={"timeout", "price_currency", "price_date"})
+    plain = entry.model_dump(exclude={"timeout", "poll", "price_currency", "price_date"})
     stated = entry.price_date.isoformat() if entry.price_date else ""
-    return Access(**plain, timeout_s=float(entry.timeout), price_date=stated)
+    return Access(
+        **plain, timeout_s=float(entry.timeout), poll_s=float(entry.poll), price_date=stated
+    )
 
 
 def _node(entry: NodeDocument | SiteDocument, name: str, cores: int) -> NodeType:

@@ -57,6 +57,7 @@ class AccessDocument(Document):
     folder: str = ""
     shared_home: bool = True
     timeout: float | str = 30.0
+    poll: float | str = 10.0
     options: tuple[str, ...] = ()
     parallel_environment: Word = "smp"
     python: Line = ""
@@ -71,7 +72,7 @@ class AccessDocument(Document):
     price_currency: Literal["USD"] = "USD"
     price_date: date | None = None
 
-    _timeout = field_validator("timeout")(_positive_seconds)
+    _times = field_validator("timeout", "poll")(_positive_seconds)
 
 
 class QueueDocument(Document):

@@ -172,8 +172,15 @@ def _start_slurm(service: SlurmService, dbd_port: int) -> None:
     start_controller(service, "-c")
     for number in range(1, NODES + 1):
         (folder / "spool" / f"n{number}").mkdir()
-        _daemon(service, "slurmd", "-D", "-N", f"n{number}", name=f"n{number}", environment=extra)
-    _await(lambda: _idle_nodes(service) >= NODES, "slurmd")
+    start_nodes(service)
+
+
+def start_nodes(service: SlurmService) -> None:
+    """The node daemons that do not run, and wait until all nodes take jobs."""
+    for name in (f"n{number}" for number in range(1, NODES + 1)):
+        if name not in service.daemons or service.daemons[name].poll() is not None:
+            _daemon(service, "slurmd", "-D", "-N", name, name=name, environment=service.environment)
+    _await(lambda: _idle_nodes(service) >= NODES, "slurmd", 60.0)
 
 
 def start_controller(service: SlurmService, *flags: str) -> None:
