@@ -101,7 +101,8 @@ class Access:
     ``host``: where the batch commands are, over SSH; empty: here. ``folder``: where slots leave their
     marks and output on the site, empty: ``.vgrads/slots`` in the home there. ``shared_home``: False
     where compute nodes do not see that folder; a slot is then ready as soon as it runs. ``python``: the
-    interpreter there that has vgrads; ``contact``: the address under which slots reach the manager. ``poll_s``:
+    interpreter there that has vgrads; ``contact``: the address under which slots reach the manager. ``shared_files``: whether
+    slots see the manager's files under the same paths; None: not in clouds and not over SSH. ``poll_s``:
     how often a run asks how its slots stand; batch systems are everybody's.
     """
 
@@ -111,6 +112,7 @@ class Access:
     reservation: str = ""
     folder: str = ""
     shared_home: bool = True
+    shared_files: bool | None = None
     timeout_s: float = 30.0
     poll_s: float = 10.0
     options: tuple[str, ...] = ()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from drivers.api import Access, Held, QueuedJob, SlotSpec, SlotState, SlotStatus, Survey, mark
-from drivers.ledger import SlotLedger
+from drivers.ledger import LedgerDriver
 from drivers.pilot import (
     MARKS,
     Mark,
@@ -110,25 +110,24 @@ class Dialect(Protocol):
         """Seconds until then; None where it did not say."""
 
 
-class BatchDriver:
+class BatchDriver(LedgerDriver):
     """The driver of one batch site. ``shell`` reaches it, ``dialect`` speaks its language."""
 
     def __init__(
         self, site: str, dialect: Dialect, shell: Shell, clock: Clock, access: Access | None = None
     ) -> None:
+        super().__init__(clock)
         self.site, self.dialect, self.shell = site, dialect, shell
         self.access = access or Access()
-        self._clock = clock
-        self._ledger = SlotLedger()
         self._jobs: dict[str, str] = {}  # slot → its job
         self._missing: dict[str, int] = {}  # slot → looks in which its job was not there
-        self._unsure = (
-            True  # jobs may be there that are not known here: of an earlier manager, or a lost call
-        )
+        self._listed: set[str] = set()  # names of all our jobs at the last look
+        self._unsure = True  # jobs may be there that are not known here: see submit
 
     # the three verbs
 
     def submit(self, spec: SlotSpec) -> None:
+        """Ask for a slot; look first where it may have been asked for, by an earlier manager or a lost call."""
         if self._settled(spec.id):
             return
         if self._unsure or mark(spec.id) in self._listed:
@@ -163,13 +162,6 @@ class BatchDriver:
         if slot in self._jobs and not self._ended(slot):
             self._check(self._call(self.dialect.cancel([self._jobs[slot]])))
             self._ledger.move(slot, SlotState.RELEASED, self._clock.now(), "released")
-
-    def wake_at(self) -> float:
-        return float("inf")
-
-    def close(self) -> None:
-        for slot in self._ledger.open_slots():
-            self.cancel(slot)
 
     # what else a real site can tell
 
@@ -226,10 +218,6 @@ class BatchDriver:
     def _settled(self, slot: str) -> bool:
         """True where there is nothing to ask for: the slot has its job, or has ended."""
         return slot in self._jobs or self._ended(slot)
-
-    def _ended(self, slot: str) -> bool:
-        state = self._ledger.state(slot)
-        return state is not None and state.ended
 
     def _order(self, spec: SlotSpec) -> Order:
         now = self._clock.now()

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from drivers.api import SPOT, Access, Held, SlotSpec, SlotState, SlotStatus, Survey, mark
-from drivers.ledger import SlotLedger
+from drivers.ledger import LedgerDriver
 from drivers.pilot import environment_exports
 from kernel.clock import Clock
 from kernel.errors import SiteError
@@ -113,15 +113,15 @@ class _Slot:
     vanished: int = 0
 
 
-class CloudDriver:
+class CloudDriver(LedgerDriver):
     """The driver of one cloud. ``prices``: node type → price; limits count what may be spent at most."""
 
     def __init__(
         self, site: str, api: CloudApi, clock: Clock, access: Access, prices: Mapping[str, Price]
     ) -> None:
+        super().__init__(clock)
         self.site, self.access = site, access
-        self._api, self._clock, self._prices = api, clock, prices
-        self._ledger = SlotLedger()
+        self._api, self._prices = api, prices
         self._slots: dict[str, _Slot] = {}
         self._seen: set[str] = set()  # slots of all our instances at the last look
         self._unsure = True  # instances may be there that an earlier manager bought
@@ -166,13 +166,6 @@ class CloudDriver:
             self._api.terminate(self._slots[slot].ids)
             self._ledger.move(slot, SlotState.RELEASED, self._clock.now(), "released")
 
-    def wake_at(self) -> float:
-        return float("inf")
-
-    def close(self) -> None:
-        for slot in self._ledger.open_slots():
-            self.cancel(slot)
-
     # what else a real site can tell
 
     def survey(self) -> Survey:
@@ -195,10 +188,6 @@ class CloudDriver:
             self._api.terminate(handles)
 
     # inside
-
-    def _ended(self, slot: str) -> bool:
-        state = self._ledger.state(slot)
-        return state is not None and state.ended
 
     def _fail(self, slot: str, reason: str) -> None:
         self._ledger.move(slot, SlotState.FAILED, self._clock.now(), reason)

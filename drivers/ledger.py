@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from drivers.api import SlotState, SlotStatus
+from kernel.clock import Clock
 
 
 class SlotLedger:
@@ -46,3 +47,28 @@ class SlotLedger:
     def open_slots(self) -> list[str]:
         """Slots that have not ended."""
         return [slot for slot, status in self._status.items() if not status.state.ended]
+
+
+class LedgerDriver:
+    """What drivers of real sites have in common: a ledger, a clock, and no idea when news will come."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._ledger = SlotLedger()
+
+    def cancel(self, slot: str) -> None:
+        """Give a slot back."""
+        raise NotImplementedError
+
+    def wake_at(self) -> float:
+        """A real site cannot know."""
+        return float("inf")
+
+    def close(self) -> None:
+        """Give back everything that is still held."""
+        for slot in self._ledger.open_slots():
+            self.cancel(slot)
+
+    def _ended(self, slot: str) -> bool:
+        state = self._ledger.state(slot)
+        return state is not None and state.ended

@@ -31,6 +31,7 @@ from execmgr.states import (
     Replan,
     Replanned,
     RunState,
+    SiteSilent,
     SlotNews,
     SlotRecord,
     StartCopy,
@@ -64,6 +65,8 @@ def step(book: Book, state: RunState, event: Event) -> tuple[RunState, list[Comm
         turn.replanned(event)
     elif isinstance(event, Cancelled):
         turn.cancel(event.reason)
+    elif isinstance(event, SiteSilent):
+        turn.note(event.reason)
     turn.settle()
     return turn.freeze(), turn.commands
 
@@ -148,6 +151,10 @@ class _Turn:
                 self.commands.append(CancelCopy(twin))
                 self._end_copy(twin, CopyState.CANCELLED, "another copy was first")
 
+    def note(self, words: str) -> None:
+        """Keep what was decided, for people."""
+        self.state = replace(self.state, notes=(*self.state.notes, (self.now_s, words)))
+
     def _tries_again(self, event: CopyEnded) -> bool:
         """A failed copy waits once more where it was, if no other copy can do its task, and time is left."""
         key, record = event.key, self.copies[event.key]
@@ -177,7 +184,9 @@ class _Turn:
         """Take the new book's orders over; what runs or has ended stays."""
         self.state = replace(self.state, replanning=False, replans=self.state.replans + 1)
         if event.version == self.state.version:
+            self.note(f"the planner was asked: {event.reason}")
             return
+        self.note(f"planned anew: {event.reason}")
         self.state = replace(self.state, version=event.version)
         for key, record in self.copies.items():
             if record.state == CopyState.WAITING:
@@ -199,6 +208,7 @@ class _Turn:
     def cancel(self, reason: str) -> None:
         """Stop what runs, give up what waits; the slots then have nothing left and are given back."""
         self.state = replace(self.state, cancelled=reason, replanning=False)
+        self.note(f"stopped: {reason}")
         for key, record in self.copies.items():
             if record.state == CopyState.RUNNING:
                 self.commands.append(CancelCopy(key))
@@ -231,8 +241,10 @@ class _Turn:
             return
         for slot in late:
             self.slots = self.slots.set(slot, replace(self.slots[slot], overdue=True))
-        self.state = replace(state, replanning=True, tried=how_bad)
-        self.commands.append(Replan(short or f"slot {late[0]} is overdue"))
+        reason = short or f"slot {late[0]} is overdue"
+        self.note(reason)
+        self.state = replace(self.state, replanning=True, tried=how_bad)
+        self.commands.append(Replan(reason))
 
     def _tend(self, slot: str) -> bool:
         record = self.slots[slot]

@@ -22,12 +22,14 @@ from distributed import CancelledError, Client, Future, LocalCluster, Security
 
 from execmgr.engine import TaskOrder
 from execmgr.news import News, NewsDesk
+from execmgr.parcels import Parcel, pack, unpack
 from execmgr.states import CopyEnded
 from execmgr.task_folder import CONTACT, TaskFolder, alive, attend, await_end, has_ended
 from kernel.clock import Clock
 from planner.snapshot import CopyKey
 
 _STOP = ".stop"
+_STOPPED: set[str] = set()  # on a worker: copies that are to stop
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,11 +75,21 @@ def _open_contact(folder: Path) -> Contact:
 
 
 class DaskEngine(NewsDesk):
-    """Runs copies on the workers of their slots. ``folder`` must be the same on every machine."""
+    """Runs copies on the workers of their slots.
 
-    def __init__(self, clock: Clock, folder: TaskFolder, news: News | None = None) -> None:
+    ``folder`` is the same on every machine, except at the sites in ``apart``: there a task's files travel
+    with it, and its outputs back (:mod:`execmgr.parcels`).
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        folder: TaskFolder,
+        news: News | None = None,
+        apart: frozenset[str] = frozenset(),
+    ) -> None:
         super().__init__(news)
-        self._clock, self._folder = clock, folder
+        self._clock, self._folder, self._apart = clock, folder, apart
         self._futures: dict[CopyKey, tuple[TaskOrder, Future]] = {}
         folder.run_folder.mkdir(parents=True, exist_ok=True)
         contact = _open_contact(folder.run_folder)
@@ -95,25 +107,50 @@ class DaskEngine(NewsDesk):
 
     def start(self, orders: Sequence[TaskOrder]) -> None:
         for order in orders:
+            try:
+                work = (
+                    (run_apart, order, self._parcel(order))
+                    if order.site in self._apart
+                    else (run_order, order, self._folder)
+                )
+            except OSError as error:
+                self._tell(order, str(error))
+                continue
             future = self._client.submit(
-                run_order, order, self._folder, workers=[order.slot],
-                resources={"procs": order.procs}, key=f"{'/'.join(map(str, order.key))}.{order.attempt}-{os.urandom(4).hex()}",
+                *work,
+                workers=[order.slot],
+                resources={"procs": order.procs},
+                key=_work_key(order),
                 pure=False,
-            )  # fmt: skip
+            )
             self._futures[order.key] = (order, future)
             future.add_done_callback(self._told(order))
+
+    def _parcel(self, order: TaskOrder) -> Parcel:
+        return pack(self._folder.sources(order))
+
+    def _tell(self, order: TaskOrder, reason: str) -> None:
+        self.news.put(
+            CopyEnded(at_s=self._clock.now(), key=order.key, ok=not reason, reason=reason)
+        )
 
     def _told(self, order: TaskOrder) -> Callable[[Future], None]:
         def tell(future: Future) -> None:
             try:
-                reason = future.result() if future.status == "finished" else _lost(future)
+                answer = future.result() if future.status == "finished" else _lost(future)
             except CancelledError:  # by us, or on the way out: nobody waits for this news
                 return
-            self.news.put(
-                CopyEnded(at_s=self._clock.now(), key=order.key, ok=not reason, reason=reason)
-            )
+            self._tell(order, answer if isinstance(answer, str) else self._arrived(order, answer))
 
         return tell
+
+    def _arrived(self, order: TaskOrder, outputs: Parcel) -> str:
+        """Commit what a task made elsewhere; why not, empty where it is done."""
+        try:
+            unpack(outputs, self._folder.results(order.key[0]), order.outputs)
+        except OSError as error:
+            return f"cannot commit: {error}"
+        return ""
 
     def recover(self, orders: Sequence[TaskOrder]) -> None:
         """Ordered again: the worker finds what runs or has ended in the task's folder, or begins it."""
@@ -128,7 +165,9 @@ class DaskEngine(NewsDesk):
         if order is None or future is None:
             return
         place = self._folder.place(order)
-        if place.is_dir():
+        if order.site in self._apart:
+            self._client.run(stop_here, _work_name(order), wait=False, on_error="ignore")
+        elif place.is_dir():
             (place / _STOP).touch()
         future.cancel()
 
@@ -159,9 +198,37 @@ def run_order(order: TaskOrder, folder: TaskFolder) -> str:
         return str(error)
 
     def stop() -> bool:
-        return (scratch / _STOP).exists()
+        return (scratch / _STOP).exists() or _work_name(order) in _STOPPED
 
     return folder.finish(order, attend(process, scratch, order.memory_mib, stop))
+
+
+def run_apart(order: TaskOrder, inputs: Parcel) -> str | Parcel:
+    """On a worker that shares no files with the manager: run a copy there; its outputs, or why it failed."""
+    base = Path(os.environ["VGRADS_WORK"])
+    folder = TaskFolder(base / "run", base / "set" / _work_name(order))
+    try:
+        unpack(inputs, folder.set_folder)
+        folder.set_folder.mkdir(parents=True, exist_ok=True)
+        reason = run_order(order, folder)
+        made = {name: folder.results(order.key[0]) / name for name in order.outputs}
+        return reason or pack(made)
+    except OSError as error:
+        return str(error)
+
+
+async def stop_here(name: str) -> None:  # only what is asynchronous need not be waited for
+    """On a worker: the copy of this name is not needed any more."""
+    _STOPPED.add(name)
+
+
+def _work_name(order: TaskOrder) -> str:
+    return "-".join(map(str, (*order.key, order.attempt)))
+
+
+def _work_key(order: TaskOrder) -> str:
+    """A name of its own for every time that an order is given."""
+    return f"{_work_name(order)}-{os.urandom(4).hex()}"
 
 
 def _lost(future: Future) -> str:

@@ -26,8 +26,8 @@ class SharingEngine(Engine, Protocol):
 class AwayEngine:
     """The Dask engine, begun when a slot somewhere else first needs it: a run that stays here opens no port."""
 
-    def __init__(self, clock: Clock, folder: TaskFolder, news: News) -> None:
-        self._made_of = (clock, folder, news)
+    def __init__(self, clock: Clock, folder: TaskFolder, news: News, apart: frozenset[str]) -> None:
+        self._made_of = (clock, folder, news, apart)
         self._dask: DaskEngine | None = None
 
     def dask(self) -> DaskEngine:

@@ -44,9 +44,13 @@ def main() -> None:
             os._exit(
                 0
             )  # tasks go on by themselves; their threads must not keep a dead worker alive
-    while True:
-        subprocess.run([sys.executable, "-m", "execmgr.pilot", "--once"], check=False)
-        time.sleep(_PAUSE_S)
+    with tempfile.TemporaryDirectory(prefix="vgrads-") as work:  # of tasks whose files travel
+        while True:
+            environment = {**os.environ, "VGRADS_WORK": work}
+            subprocess.run(
+                [sys.executable, "-m", "execmgr.pilot", "--once"], check=False, env=environment
+            )
+            time.sleep(_PAUSE_S)
 
 
 if __name__ == "__main__":

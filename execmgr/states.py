@@ -164,7 +164,8 @@ class Delivery:
 class RunState:
     """Everything that a run has come to; the fold of its events.
 
-    ``version``: the book that rules; ``tried``: how bad things were when the planner was last asked.
+    ``version``: the book that rules; ``tried``: how bad things were when the planner was last asked;
+    ``notes``: instants and words of what was decided.
     """
 
     now_s: float = 0.0
@@ -178,3 +179,4 @@ class RunState:
     replanning: bool = False
     tried: tuple[int, int] = (0, 0)
     cancelled: str = ""
+    notes: tuple[tuple[float, str], ...] = ()

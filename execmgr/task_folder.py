@@ -91,13 +91,16 @@ class TaskFolder:
             scratch.mkdir(parents=True)
         if order.outputs:
             self.results(order.key[0]).mkdir(exist_ok=True)
-        sources = {p.name: p for p in self._beside if p.name not in order.outputs}
-        sources |= {name: self._input(order, name) for name in order.inputs}
-        for name, source in sources.items():
+        for name, source in self.sources(order).items():
             target = scratch / name
             target.parent.mkdir(parents=True, exist_ok=True)
             target.symlink_to(source)
         return scratch
+
+    def sources(self, order: TaskOrder) -> dict[str, Path]:
+        """What a task may read, by name: files beside the set, and its inputs; OSError where one is not there."""
+        found = {p.name: p for p in self._beside if p.name not in order.outputs}
+        return found | {name: self._input(order, name) for name in order.inputs}
 
     def _input(self, order: TaskOrder, name: str) -> Path:
         made = self.results(order.key[0]) / name

@@ -20,7 +20,7 @@ def shortfall(book: Book, lost: Mapping[TaskKey, str]) -> str:
     left, needed = sum(name not in broken for name in book.scheduled), book.plan.needed
     if left >= needed:
         return ""
-    (workflow, task), why = min(lost.items())
+    (workflow, task), why = min(lost.items(), key=lambda one: (one[1].startswith("its input"), one))
     return f"{left} workflows are left, {needed} are needed; {workflow}/{task}: {why}"
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import colorsys
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -222,6 +222,7 @@ def render_html(gantt: Json, sentence: str = "") -> str:
     charts = [("What happened", render_svg(gantt, True))] if ran else []
     charts.append(("The plan" if gantt["placements"] else "On offer", render_svg(gantt, False)))
     sections = "".join(f"<section><h2>{escape(title)}</h2>{svg}</section>" for title, svg in charts)
+    sections = _decisions(gantt.get("decisions", ())) + sections
     promise = gantt["promise"]
     facts = gantt.get("facts") or (
         f"{gantt['needed']} of {len(gantt['workflows'])} workflows by {format_duration(gantt['deadline_s'])}, "
@@ -232,6 +233,18 @@ def render_html(gantt: Json, sentence: str = "") -> str:
         title=escape(gantt["name"]), facts=escape(facts), sentence=escape(sentence), legend=_legend(gantt),
         sections=sections, data=json.dumps(gantt).replace("</", "<\\/"),
     )  # fmt: skip
+
+
+def _decisions(rows: Sequence[Json]) -> str:
+    """What was decided during the run, and why; nothing where nothing was."""
+    items = "".join(
+        f"<li><b>{format_duration(row['at_s'])}</b> {escape(row['text'])}</li>" for row in rows
+    )
+    return (
+        f'<section><h2>What was decided</h2><ul class="decisions">{items}</ul></section>'
+        if items
+        else ""
+    )
 
 
 def _legend(gantt: Json) -> str:
@@ -257,7 +270,7 @@ _PAGE = """<!doctype html>
 @media (prefers-color-scheme: dark) {{ :root {{ --ink: #e6e9ee; --soft: #9aa3b0; --page: #14181f; --key: #222935; }} }}
 body {{ font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--page); margin: 1.5rem auto; max-width: 1280px; padding: 0 1rem; }}
 h1 {{ font-size: 1.4rem; margin: 0; }} h2 {{ font-size: 1rem; margin: 1.4rem 0 .3rem; }}
-p {{ margin: .2rem 0; }} .soft-text {{ color: var(--soft); }}
+p {{ margin: .2rem 0; }} .decisions {{ margin: .2rem 0; padding-left: 1.2rem; }} .soft-text {{ color: var(--soft); }}
 svg.gantt {{ width: 100%; height: auto; display: block; touch-action: none; }}
 svg .ink {{ fill: var(--ink); }} svg .soft {{ fill: var(--soft); }}
 svg .bar.dim {{ opacity: .15; }}

@@ -84,6 +84,7 @@ class RunReporter:
     def __init__(self, out: Console, plan: Plan, snapshot: Snapshot) -> None:
         self._console, self._plan, self._snapshot = out, plan, snapshot
         self._done: set[str] = set()
+        self._version = 0
         self._tasks = len({p.task_key for p in plan.placements})
 
     def __call__(self, state: RunState, events: list[Event]) -> None:
@@ -93,7 +94,8 @@ class RunReporter:
             elif isinstance(event, CopyEnded):
                 self._copy(event, state)
             elif isinstance(event, Replanned):
-                verb = "planned anew" if event.version else "the planner was asked"
+                verb = "planned anew" if event.version > self._version else "the planner was asked"
+                self._version = event.version
                 self._line(event.at_s, f"{verb}: {event.reason}", "yellow")
             elif isinstance(event, SiteSilent):
                 self._line(event.at_s, f"{event.reason}; asked again later", "yellow")

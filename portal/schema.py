@@ -124,6 +124,7 @@ def gantt_json(plan: Plan, snapshot: Snapshot, state: RunState | None = None) ->
             "standard_error": plan.promise.standard_error,
         },
         "cost_usd": plan.cost_usd,
+        "decisions": [{"at_s": at_s, "text": text} for at_s, text in state.notes] if state else [],
         "workflows": [w.name for w in snapshot.wanted.workflows],
         "slots": [
             _use_json(use) | _start_range(use.slot, use) | _slot_actual(use, state)

@@ -185,10 +185,12 @@ def make_real_engine(
     here = TaskFolder(folders[0].resolve(), folders[1].resolve())
     news: News = SimpleQueue()
     processes = ProcessEngine(clock, here, news)
-    away = AwayEngine(clock, replace(here, kind="slot-tasks"), news)
+    sites = [catalog.site(name) for name in names]
+    apart = frozenset(site.name for site in sites if is_real(site) and not _shares_files(site))
+    away = AwayEngine(clock, replace(here, kind="slot-tasks"), news, apart)
     by_site: dict[str, SharingEngine] = {}
     reach: dict[str, Reach] = {}
-    for site in map(catalog.site, names):
+    for site in sites:
         by_site[site.name] = away if is_real(site) else processes
         if is_real(site):
             reach[site.name] = Reach(poll_s=site.access.poll_s, pilot=partial(_pilot, site, away))
@@ -197,10 +199,15 @@ def make_real_engine(
 
 def _pilot(site: Site, away: AwayEngine) -> Pilot:
     """What a slot of a site runs. The first one asked for opens this machine's port for workers."""
-    same_files = site.kind != "cloud" and not site.access.host
-    python = site.access.python or (sys.executable if same_files else "python3")
+    python = site.access.python or (sys.executable if _shares_files(site) else "python3")
     environment = away.dask().contact.environment(_contact_host(site))
     return Pilot(command=f"exec {quote(python)} -m execmgr.pilot", environment=environment)
+
+
+def _shares_files(site: Site) -> bool:
+    """True where slots see this machine's files under the same paths."""
+    stated = site.access.shared_files
+    return stated if stated is not None else site.kind != "cloud" and not site.access.host
 
 
 def _contact_host(site: Site) -> str:

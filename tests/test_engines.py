@@ -1,10 +1,12 @@
-"""Engines of real tasks, held to the same expectations: processes here, and Dask workers brought by a pilot."""
+"""Engines of real tasks, held to the same expectations: processes here, Dask workers brought by a pilot, and
+such workers that share no files with the manager."""
 
 import os
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from drivers.api import SlotSpec
 from drivers.local import LocalDriver
 from execmgr.dask_engine import DaskEngine
 from execmgr.engine import TaskOrder
+from execmgr.parcels import Parcel, pack, unpack
 from execmgr.process_engine import ProcessEngine
 from execmgr.task_folder import NOTES, TaskFolder, await_end
 from kernel.clock import WallClock
@@ -28,8 +31,9 @@ class Bench:
         self.place = TaskFolder(folder / "run", folder / "set")
         self.clock = WallClock()
         self.driver = None
-        if kind == "dask":
-            self.engine = DaskEngine(self.clock, self.place)
+        self.apart = frozenset({"here"} if kind == "apart" else ())
+        if kind != "processes":
+            self.engine = DaskEngine(self.clock, self.place, None, self.apart)
             self.driver = LocalDriver(4, self.clock)
             environment = self.engine.contact.environment("127.0.0.1") | {
                 "VGRADS_SLOT_NAME": "slot", "PYTHONPATH": str(ROOT),
@@ -60,8 +64,10 @@ class Bench:
 
     def again(self):
         self.engine.abandon()
-        make = DaskEngine if self.kind == "dask" else ProcessEngine
-        self.engine = make(self.clock, self.place)
+        if self.kind == "processes":
+            self.engine = ProcessEngine(self.clock, self.place)
+        else:
+            self.engine = DaskEngine(self.clock, self.place, None, self.apart)
 
     def close(self):
         self.engine.close()
@@ -69,7 +75,7 @@ class Bench:
             self.driver.close()
 
 
-@pytest.fixture(params=["processes", "dask"])
+@pytest.fixture(params=["processes", "dask", "apart"])
 def bench(request, tmp_path):
     found = Bench(request.param, tmp_path)
     yield found
@@ -210,3 +216,23 @@ def until(done, seconds=30.0):
     while not done():
         assert time.monotonic() < end
         time.sleep(0.1)
+
+
+def test_parcels_arrive_whole_or_not_at_all(tmp_path):
+    (tmp_path / "run.sh").write_text("#!/bin/sh\n")
+    (tmp_path / "run.sh").chmod(0o755)
+    parcel = pack({"run.sh": tmp_path / "run.sh", "deep/copy.sh": tmp_path / "run.sh"})
+    unpack(parcel, tmp_path / "there")
+    assert (tmp_path / "there" / "deep" / "copy.sh").read_text() == "#!/bin/sh\n"
+    assert os.access(tmp_path / "there" / "run.sh", os.X_OK)
+    damaged = Parcel(tuple(replace(file, content=b"other") for file in parcel.files))
+    with pytest.raises(OSError, match="damaged"):
+        unpack(damaged, tmp_path / "damaged")
+    assert not list((tmp_path / "damaged").rglob("*.sh"))
+    for name in ("../out.txt", "/tmp/out.txt"):
+        with pytest.raises(OSError, match="leads out"):
+            unpack(Parcel((replace(parcel.files[0], name=name),)), tmp_path / "there")
+    unpack(parcel, tmp_path / "some", only=["run.sh"])
+    assert [path.name for path in (tmp_path / "some").rglob("*.sh")] == ["run.sh"]
+    with pytest.raises(OSError):
+        pack({"x": tmp_path / "nowhere"})

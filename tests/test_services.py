@@ -122,39 +122,20 @@ def answers(site, seconds=30.0):
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("kind", "changes", "said"),
     [
-        ({"queue": "nowhere"}, "partition"),
-        ({"procs": 4000}, "processors"),
-        ({"duration_s": 1e8}, "time limit"),
+        ("slurm", {"queue": "nowhere"}, "partition"), ("slurm", {"procs": 4000}, "processors"),
+        ("slurm", {"duration_s": 1e8}, "time limit"), ("gridengine", {"queue": "nowhere"}, "unknown queue"),
+        ("gridengine", {"procs": 4000}, "no suitable queues"),
     ],
-)
-def test_slurm_refuses_in_its_own_words(changes, said, slurm_site, tmp_path):
-    site, queue = driver("slurm", tmp_path)
+)  # fmt: skip
+def test_sites_refuse_in_their_own_words(kind, changes, said, request, tmp_path):
+    request.getfixturevalue(f"{kind}_site")
+    site, queue = driver(kind, tmp_path)
     fields = {
         "id": fresh_id(),
         "name": "a",
-        "site": "slurm",
-        "queue": queue,
-        "procs": 1,
-        "duration_s": 60.0,
-    }
-    spec = SlotSpec(**fields | changes)
-    site.submit(spec)
-    (status,) = site.status([spec.id])
-    assert (status.state, said in status.reason.lower()) == (SlotState.FAILED, True), status
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [({"queue": "nowhere"}, "unknown queue"), ({"procs": 4000}, "no suitable queues")],
-)
-def test_grid_engine_refuses_in_its_own_words(changes, said, gridengine_site, tmp_path):
-    site, queue = driver("gridengine", tmp_path)
-    fields = {
-        "id": fresh_id(),
-        "name": "a",
-        "site": "ge",
+        "site": kind,
         "queue": queue,
         "procs": 1,
         "duration_s": 60.0,

@@ -56,6 +56,7 @@ class AccessDocument(Document):
     reservation: Word = ""
     folder: str = ""
     shared_home: bool = True
+    shared_files: bool | None = None
     timeout: float | str = 30.0
     poll: float | str = 10.0
     options: tuple[str, ...] = ()
