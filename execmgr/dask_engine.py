@@ -12,6 +12,7 @@ import base64
 import json
 import logging
 import os
+import signal
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -24,11 +25,21 @@ from execmgr.engine import TaskOrder
 from execmgr.news import News, NewsDesk
 from execmgr.parcels import Parcel, pack, unpack
 from execmgr.states import CopyEnded
-from execmgr.task_folder import CONTACT, TaskFolder, alive, attend, await_end, has_ended
+from execmgr.task_folder import (
+    AWAY,
+    CONTACT,
+    TaskFolder,
+    alive,
+    attend,
+    await_end,
+    has_ended,
+    signal_group,
+)
 from kernel.clock import Clock
 from planner.snapshot import CopyKey
 
 _STOP = ".stop"
+_HELD: set[Path] = set()  # on a worker: folders of the copies that it runs
 _STOPPED: set[str] = set()  # on a worker: copies that are to stop
 
 
@@ -104,6 +115,10 @@ class DaskEngine(NewsDesk):
         self.contact = Contact(**{**asdict(contact), "port": port})
         _keep_secret(folder.run_folder / CONTACT, json.dumps(asdict(self.contact)))
         self._client = Client(self._cluster, security=security)
+
+    def environment(self, host: str) -> dict[str, str]:
+        """What the pilots of slots are told, which find this machine under ``host``."""
+        return self.contact.environment(host) | {"VGRADS_RUN": str(self._folder.run_folder)}
 
     def start(self, orders: Sequence[TaskOrder]) -> None:
         for order in orders:
@@ -188,25 +203,32 @@ class DaskEngine(NewsDesk):
 def run_order(order: TaskOrder, folder: TaskFolder) -> str:
     """On a worker: run a copy, or find it running or ended there; why it failed, empty where it did not."""
     scratch = folder.place(order)
-    if alive(scratch) or has_ended(scratch):
-        return folder.finish(order, await_end(scratch))
-    if not order.command:
-        return "has no command to run"
+    _HELD.add(scratch)
     try:
-        process = folder.launch(order)
+        return folder.finish(order, _run_or_find(order, folder, scratch))
     except OSError as error:
         return str(error)
+    finally:
+        _HELD.discard(scratch)
+
+
+def _run_or_find(order: TaskOrder, folder: TaskFolder, scratch: Path) -> int:
+    """The exit code of a copy that is run now, or was begun before."""
 
     def stop() -> bool:
         return (scratch / _STOP).exists() or _work_name(order) in _STOPPED
 
-    return folder.finish(order, attend(process, scratch, order.memory_mib, stop))
+    if alive(scratch) or has_ended(scratch):
+        return await_end(scratch, stop)
+    if not order.command:
+        raise OSError("has no command to run")
+    return attend(folder.launch(order), scratch, order.memory_mib, stop)
 
 
 def run_apart(order: TaskOrder, inputs: Parcel) -> str | Parcel:
     """On a worker that shares no files with the manager: run a copy there; its outputs, or why it failed."""
     base = Path(os.environ["VGRADS_WORK"])
-    folder = TaskFolder(base / "run", base / "set" / _work_name(order))
+    folder = TaskFolder(base / "run", base / "set" / _work_name(order), AWAY)
     try:
         unpack(inputs, folder.set_folder)
         folder.set_folder.mkdir(parents=True, exist_ok=True)
@@ -215,6 +237,26 @@ def run_apart(order: TaskOrder, inputs: Parcel) -> str | Parcel:
         return reason or pack(made)
     except OSError as error:
         return str(error)
+
+
+def reap() -> None:
+    """On a worker: end tasks of its slot that run there and that nobody has ordered of this worker.
+
+    An earlier worker began them for a manager that is gone, or that counts them as lost.
+    """
+    mine = f"VGRADS_SLOT={os.environ['VGRADS_SLOT_NAME']}"
+    for run in (Path(os.environ["VGRADS_WORK"]) / "run", Path(os.environ["VGRADS_RUN"])):
+        for notes in TaskFolder(run, run, AWAY).noted():
+            pid = None if notes.parent in _HELD else alive(notes.parent)
+            if pid is not None and mine in _environment_of(pid):
+                signal_group(pid, signal.SIGKILL)
+
+
+def _environment_of(pid: int) -> list[str]:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace").split("\0")
+    except OSError:
+        return []
 
 
 async def stop_here(name: str) -> None:  # only what is asynchronous need not be waited for

@@ -1,6 +1,6 @@
 """What runs in a slot: ``python -m execmgr.pilot``, a Dask worker that bears the slot's name.
 
-Told by its environment: ``VGRADS_CONTACT`` (where the manager is), ``VGRADS_KEYS`` (the run's TLS keys),
+Told by its environment: ``VGRADS_CONTACT`` (where the manager is), ``VGRADS_KEYS`` (the run's TLS keys), ``VGRADS_RUN`` (its folder),
 ``VGRADS_SLOT_NAME``, ``VGRADS_PROCS``. When the manager is lost it looks for it again, until the slot ends
 and everything in it: a manager that resumes the run finds the slot and what runs in it.
 """
@@ -15,11 +15,13 @@ import tempfile
 import time
 
 _PAUSE_S = 1.0
+_LOOK_S = 0.2
+_PATIENCE_S = 10.0
 _GIVE_UP_S = 30.0  # a worker that finds no manager in this time is replaced by a new try
 
 
 async def _work() -> None:
-    from distributed import Worker  # noqa: PLC0415 the looping parent needs none of it
+    from distributed import Status, Worker  # noqa: PLC0415 the looping parent needs none of it
 
     from execmgr.dask_engine import read_contact  # noqa: PLC0415
 
@@ -32,18 +34,32 @@ async def _work() -> None:
             memory_limit=0, dashboard=False,
         )  # fmt: skip
         await worker
-        await worker.finished()
+        reaping = asyncio.create_task(_reap_later())
+        while worker.status == Status.running:  # a closing one would wait for its tasks
+            await asyncio.sleep(_LOOK_S)
+        reaping.cancel()
+
+
+async def _and_out() -> None:
+    """Work, then leave at once: tasks go on by themselves, their threads must not keep a dead worker alive."""
+    try:
+        await _work()
+    finally:
+        os._exit(0)
+
+
+async def _reap_later() -> None:
+    """When a manager has had time to order again what it still wants, the rest of what runs here ends."""
+    from execmgr.dask_engine import reap  # noqa: PLC0415
+
+    await asyncio.sleep(_PATIENCE_S)
+    reap()
 
 
 def main() -> None:
     """Start a worker, and another one whenever it ends; with ``--once``, be that worker."""
     if "--once" in sys.argv:
-        try:
-            asyncio.run(_work())
-        finally:
-            os._exit(
-                0
-            )  # tasks go on by themselves; their threads must not keep a dead worker alive
+        asyncio.run(_and_out())
     with tempfile.TemporaryDirectory(prefix="vgrads-") as work:  # of tasks whose files travel
         while True:
             environment = {**os.environ, "VGRADS_WORK": work}

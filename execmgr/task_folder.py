@@ -25,6 +25,8 @@ from execmgr.engine import TaskOrder
 from workflows.dag import Workflow
 
 _MOST_LINKS = 1000  # files beside the set that are linked into each scratch folder
+AWAY = "slot-tasks"
+"""The kind of the scratch folders of tasks that run in slots elsewhere."""
 CONTACT = "contact.json"
 """In a run's folder: where its workers find the manager, for a later one."""
 NOTES = ".task"
@@ -220,12 +222,14 @@ def has_ended(scratch: Path) -> bool:
     return len(_notes(scratch)) == 2
 
 
-def await_end(scratch: Path) -> int:
-    """The exit code of a task that somebody else started; −9 where it ends without one."""
+def await_end(scratch: Path, stop: Callable[[], bool] | None = None) -> int:
+    """The exit code of a task that somebody else started; −9 where it ends without one. ``stop`` ends it."""
     while True:
         pid, notes = alive(scratch), _notes(scratch)
         if len(notes) == 2:
             return notes[1]
         if pid is None:
             return -signal.SIGKILL
+        if stop is not None and stop():
+            signal_group(pid, signal.SIGKILL)
         time.sleep(_LOOK_S)

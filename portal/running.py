@@ -16,7 +16,7 @@ from rich.console import Console
 from execmgr.acquisitions import acquisitions
 from execmgr.runner import Watcher
 from execmgr.states import Event, RunState
-from execmgr.task_folder import TaskFolder, clean_up
+from execmgr.task_folder import AWAY, TaskFolder, clean_up
 from kernel.errors import InputError
 from portal.config import home
 from portal.execution import Outcome, RunOptions, Setup, resume_run, run_plan
@@ -170,7 +170,7 @@ def _tidy(outcome: Outcome, options: RunOptions, keep: str) -> None:
     """Leave of the workflows that are done what is asked for: all, results (no scratch folders), or final ones."""
     if keep == "all" or not options.folder.is_dir():
         return
-    for kind in ("tasks", "slot-tasks"):
+    for kind in ("tasks", AWAY):
         folder = TaskFolder(options.folder, options.folder, kind)
         for name in outcome.done:
             clean_up(folder, outcome.book.snapshot.workflow_by_name[name], keep == "final")

@@ -27,7 +27,7 @@ from execmgr.engines import AwayEngine, Engines, SharingEngine
 from execmgr.news import News
 from execmgr.process_engine import ProcessEngine
 from execmgr.simulated_engine import Luck, SimulatedEngine
-from execmgr.task_folder import TaskFolder
+from execmgr.task_folder import AWAY, TaskFolder
 from kernel.clock import Clock, SimClock, WallClock
 from kernel.errors import InputError, SiteError
 from kernel.streams import stream
@@ -187,7 +187,7 @@ def make_real_engine(
     processes = ProcessEngine(clock, here, news)
     sites = [catalog.site(name) for name in names]
     apart = frozenset(site.name for site in sites if is_real(site) and not _shares_files(site))
-    away = AwayEngine(clock, replace(here, kind="slot-tasks"), news, apart)
+    away = AwayEngine(clock, replace(here, kind=AWAY), news, apart)
     by_site: dict[str, SharingEngine] = {}
     reach: dict[str, Reach] = {}
     for site in sites:
@@ -200,7 +200,7 @@ def make_real_engine(
 def _pilot(site: Site, away: AwayEngine) -> Pilot:
     """What a slot of a site runs. The first one asked for opens this machine's port for workers."""
     python = site.access.python or (sys.executable if _shares_files(site) else "python3")
-    environment = away.dask().contact.environment(_contact_host(site))
+    environment = away.dask().environment(_contact_host(site))
     return Pilot(command=f"exec {quote(python)} -m execmgr.pilot", environment=environment)
 
 

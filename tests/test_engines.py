@@ -17,7 +17,7 @@ from execmgr.dask_engine import DaskEngine
 from execmgr.engine import TaskOrder
 from execmgr.parcels import Parcel, pack, unpack
 from execmgr.process_engine import ProcessEngine
-from execmgr.task_folder import NOTES, TaskFolder, await_end
+from execmgr.task_folder import AWAY, NOTES, TaskFolder, await_end
 from kernel.clock import WallClock
 from tests.conftest import ROOT
 
@@ -28,14 +28,16 @@ class Bench:
     def __init__(self, kind, folder):
         self.kind, self.folder = kind, folder
         (folder / "set").mkdir(exist_ok=True)
-        self.place = TaskFolder(folder / "run", folder / "set")
+        self.place = TaskFolder(
+            folder / "run", folder / "set", "tasks" if kind == "processes" else AWAY
+        )
         self.clock = WallClock()
         self.driver = None
         self.apart = frozenset({"here"} if kind == "apart" else ())
         if kind != "processes":
             self.engine = DaskEngine(self.clock, self.place, None, self.apart)
             self.driver = LocalDriver(4, self.clock)
-            environment = self.engine.contact.environment("127.0.0.1") | {
+            environment = self.engine.environment("127.0.0.1") | {
                 "VGRADS_SLOT_NAME": "slot", "PYTHONPATH": str(ROOT),
             }  # fmt: skip
             self.driver.submit(
