@@ -34,7 +34,8 @@ Replanner = Callable[[Book, RunState], tuple[Book | None, str]]
 POLL_S = 0.5  # longest wait of the loop in real time; ends of tasks are noticed at once
 
 
-def _no_replanner(_: Book, __: RunState) -> tuple[Book | None, str]:
+def no_replanner(_: Book, __: RunState) -> tuple[Book | None, str]:
+    """Go on as planned, whatever happens."""
     return None, "nobody plans here"
 
 
@@ -55,7 +56,7 @@ class Surroundings:
     engine: Engine
     clock: Clock
     journal: Journal
-    replan: Replanner = _no_replanner
+    replan: Replanner = no_replanner
     asked_to_stop: Callable[[], str] = _nobody
     poll_s: float = POLL_S
     reach: Mapping[str, Reach] = field(default_factory=dict)

@@ -81,6 +81,9 @@ def run(
             "--out", "-o", help="Folder for the results of real tasks. Default: kept with the run."
         ),
     ] = None,
+    replan: Annotated[
+        bool, typer.Option(help="Plan the rest anew where too few workflows are left.")
+    ] = True,
     keep: Annotated[
         str,
         typer.Option(
@@ -110,7 +113,7 @@ def run(
     if not planned.plan.feasible:
         jobs.refuse(planned, set_file)
     how = running.HowToRun(
-        speed=pace, seed=seed, gantt=gantt, folder=out, as_json=as_json, at=instant_of(at), webhook=webhook, keep=keep
+        speed=pace, seed=seed, gantt=gantt, folder=out, as_json=as_json, at=instant_of(at), webhook=webhook, keep=keep, replan=replan
     )  # fmt: skip
     kept = running.run_here(planned, how)
     raise typer.Exit(0 if kept else 1)

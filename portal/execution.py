@@ -14,7 +14,7 @@ from execmgr.engine import Engine, Reach
 from execmgr.journal import Journal
 from execmgr.outside_engine import OutsideEngine
 from execmgr.rest import plan_rest
-from execmgr.runner import Replanner, Runner, Surroundings, Watcher
+from execmgr.runner import Replanner, Runner, Surroundings, Watcher, no_replanner
 from execmgr.states import Event, RunState
 from kernel.errors import InputError
 from portal.operations import Grid, Instant, Planned, open_grid, take_slots
@@ -61,7 +61,8 @@ class Outcome:
 class RunOptions:
     """How to run: under which id, where files go, how fast virtual time passes, with which luck.
 
-    ``at``: the instant of the histories that the plan was made for.
+    ``at``: the instant of the histories that the plan was made for; ``replan``: plan the rest anew where
+    too little is left.
     """
 
     run_id: str
@@ -69,6 +70,7 @@ class RunOptions:
     speed: float | None = None
     seed: int = 0
     at: Instant = None
+    replan: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,7 +163,7 @@ def _surroundings(
         engine, reach = make_real_engine(catalog, names, clock, folders)
     return Surroundings(
         drivers=drivers, clock=clock, journal=record, engine=engine, reach=reach,
-        replan=_replanner(grid, names, record), asked_to_stop=record.stop_reason,
+        replan=_replanner(grid, names, record) if options.replan else no_replanner, asked_to_stop=record.stop_reason,
     )  # fmt: skip
 
 

@@ -42,6 +42,7 @@ class HowToRun:
     at: Instant = None
     webhook: str = ""
     keep: str = "all"
+    replan: bool = True
 
 
 def run_here(planned: Planned, how: HowToRun) -> bool:
@@ -59,7 +60,12 @@ def run_here(planned: Planned, how: HowToRun) -> bool:
         run_id = store.add_run(set_id)
         folder = (how.folder or home() / "runs" / run_id).resolve()
         options = RunOptions(
-            run_id=run_id, folder=folder, speed=how.speed, seed=how.seed, at=how.at
+            run_id=run_id,
+            folder=folder,
+            speed=how.speed,
+            seed=how.seed,
+            at=how.at,
+            replan=how.replan,
         )
         record = RunRecord(store.engine, run_id)
         reporter = RunReporter(out, planned.plan, planned.snapshot)
