@@ -161,6 +161,7 @@ class BatchDriver(LedgerDriver):
             self._look([slot])
         if slot in self._jobs and not self._ended(slot):
             self._check(self._call(self.dialect.cancel([self._jobs[slot]])))
+        if slot in self._ledger:  # without a job: its submission never arrived
             self._ledger.move(slot, SlotState.RELEASED, self._clock.now(), "released")
 
     # what else a real site can tell

@@ -36,6 +36,7 @@ from execmgr.task_folder import (
     signal_group,
 )
 from kernel.clock import Clock
+from kernel.errors import SiteError
 from planner.snapshot import CopyKey
 
 _STOP = ".stop"
@@ -107,10 +108,16 @@ class DaskEngine(NewsDesk):
         dask.config.set({"distributed.scheduler.allowed-failures": 0})
         logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what matters comes as events
         security = contact.security()
-        self._cluster = LocalCluster(
-            n_workers=0, processes=False, protocol="tls://", host="0.0.0.0", scheduler_port=contact.port, security=security,
-            dashboard_address=None, silence_logs=logging.ERROR,
-        )  # fmt: skip
+        try:
+            self._cluster = LocalCluster(
+                n_workers=0, processes=False, protocol="tls://", host="0.0.0.0", scheduler_port=contact.port,
+                security=security, dashboard_address=None, silence_logs=logging.ERROR,
+            )  # fmt: skip
+        except (OSError, RuntimeError) as error:
+            raise SiteError(
+                f"cannot listen for workers on port {contact.port or 'of any number'}: {error}", site="here",
+                transient=True, fix="a resumed run needs the port that its workers look for",
+            ) from error  # fmt: skip
         port = int(self._cluster.scheduler_address.rpartition(":")[2])
         self.contact = Contact(**{**asdict(contact), "port": port})
         _keep_secret(folder.run_folder / CONTACT, json.dumps(asdict(self.contact)))

@@ -212,4 +212,10 @@ def _shares_files(site: Site) -> bool:
 
 def _contact_host(site: Site) -> str:
     """The address under which slots of a site reach this machine."""
-    return site.access.contact or socket.gethostbyname(socket.gethostname())
+    try:
+        return site.access.contact or socket.gethostbyname(socket.gethostname())
+    except OSError as error:
+        raise SiteError(
+            f"this machine does not know its own address: {error}", site=site.name, transient=False,
+            fix="access.contact names the address under which slots reach it",
+        ) from error  # fmt: skip

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from drivers.api import Access, SlotSpec, SlotState
+from drivers.api import Access, SlotSpec, SlotState, mark
 from drivers.batch import BatchDriver
 from drivers.cloud import CloudDriver, Price
 from drivers.conformance import CHECKS, REAL_CHECKS, Bench, is_ready, tells_of_a_failing_pilot
@@ -155,6 +155,20 @@ def test_pbs_that_does_not_answer(pbs_bench, tmp_path):
     with pytest.raises(SiteError) as late:
         BatchDriver("pbs", Pbs(), Shell("pbs", hasty), WallClock(), hasty).survey()
     assert (late.value.transient, time.monotonic() - begin < 4.0) == (True, True)
+
+
+def test_a_slot_whose_submission_never_arrived_can_be_given_back(pbs_bench, tmp_path):
+    driver = pbs_bench.open()
+    first, spec = pbs_bench.spec(), pbs_bench.spec()
+    driver.submit(first)
+    (tmp_path / "down").touch()
+    with pytest.raises(SiteError):
+        driver.submit(spec)
+    (tmp_path / "down").unlink()
+    driver.cancel(spec.id)
+    (status,) = driver.status([spec.id])
+    assert status.state == SlotState.RELEASED, status
+    assert [held.name for held in driver.held()] == [mark(first.id)]
 
 
 def test_pbs_tells_of_its_queue_and_refuses(pbs_bench):
