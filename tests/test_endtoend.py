@@ -182,7 +182,6 @@ def test_a_killed_manager_finds_its_slots_and_tasks_at_the_sites(
 ):
     manager = start(world(count=4, deadline=240, sleep=8))
     until(lambda: len(lines(tmp_path / "where")) >= 4, "tasks run")
-    time.sleep(0.5)  # in the middle of them
     manager.send_signal(signal.SIGKILL)
     manager.wait()
     (row,) = vgrads_here("status", "--json").json["runs"]
