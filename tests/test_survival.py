@@ -1,6 +1,7 @@
 """What a run survives: a manager killed at any instant, silent sites, lost slots, failing tasks; planning anew."""
 
 import itertools
+import os
 from dataclasses import replace
 
 import pytest
@@ -207,7 +208,7 @@ def test_a_manager_killed_at_every_position_of_its_journal():
             )
 
 
-@settings(max_examples=200)
+@settings(max_examples=int(os.environ.get("VGRADS_SCHEDULES", "200")))
 @given(
     st.lists(dags(5), min_size=1, max_size=3), st.integers(1, 3), st.floats(0, 1), st.floats(0.3, 1), st.floats(0, 0.5),
     st.floats(0, 0.5), st.lists(st.integers(1, 12), max_size=3), st.booleans(), st.integers(0, 3), st.integers(0, 999),
