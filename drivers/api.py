@@ -174,19 +174,6 @@ class Held:
     run: str = ""
 
 
-class Site(Driver, Protocol):
-    """A driver of a real site: what can be looked at there beside the three verbs."""
-
-    def survey(self) -> Survey:
-        """Reach the site and say what it can do."""
-
-    def held(self) -> list[Held]:
-        """Everything there that bears our mark and has not ended, whichever run it belongs to."""
-
-    def sweep(self, handles: Sequence[str]) -> None:
-        """Give these back; ones that have ended are no error."""
-
-
 def mark(slot: str) -> str:
     """The name under which a site knows a slot: the same for the same id, and plain letters.
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from drivers.api import Driver, Held, SlotSpec, SlotState, SlotStatus, mark
 from kernel.errors import SiteError
@@ -39,7 +39,6 @@ class Bench:
     step_s: float = 0.3
     many: int = 50
     lose_answer: Callable[[], None] | None = None
-    history: list[SlotStatus] = field(default_factory=list)
 
     def spec(self, duration_s: float = 600.0, **changes: object) -> SlotSpec:
         """A slot of one processor under an id of its own."""
@@ -64,7 +63,6 @@ class Bench:
                         f"moved after its end: {status}"
                     )
                 last[status.id] = status
-            self.history += statuses
             if all(done(status.state) for status in statuses):
                 return statuses
             assert waited_s < self.patience_s, f"still {statuses[:3]} after {waited_s:.0f} s"

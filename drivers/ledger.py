@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from drivers.api import SlotState, SlotStatus
@@ -49,16 +50,16 @@ class SlotLedger:
         return [slot for slot, status in self._status.items() if not status.state.ended]
 
 
-class LedgerDriver:
+class LedgerDriver(ABC):
     """What drivers of real sites have in common: a ledger, a clock, and no idea when news will come."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._ledger = SlotLedger()
 
+    @abstractmethod
     def cancel(self, slot: str) -> None:
         """Give a slot back."""
-        raise NotImplementedError
 
     def wake_at(self) -> float:
         """A real site cannot know."""

@@ -32,11 +32,10 @@ class Book:
         """Workflows that stand in the plan."""
         return frozenset(placement.workflow for placement in self.plan.placements)
 
-    def overdue_s(self, slot_id: str) -> float:
-        """When a slot that is still not ready gives cause to think again: 19 of 20 are ready by then."""
-        use = self.uses[slot_id]
-        ready_s = float(use.slot.curve.ready_at(_LATE * use.slot.curve.best))
-        return max(use.start_s, use.submit_s + ready_s) + _GRACE_S
+    @cached_property
+    def overdue_s(self) -> Mapping[str, float]:
+        """Slot → when it gives cause to think again if it is still not ready: 19 of 20 are ready by then."""
+        return {slot: _overdue_s(use) for slot, use in self.uses.items()}
 
     def workflow(self, key: CopyKey) -> Workflow:
         """The workflow that a copy belongs to."""
@@ -69,6 +68,11 @@ class Book:
             duration_s=self.held_s(slot_id), nodes=slot.nodes, node_type=slot.node_type, environment=environment,
             pilot=pilot.command if pilot else "",
         )  # fmt: skip
+
+
+def _overdue_s(use: SlotUse) -> float:
+    ready_s = float(use.slot.curve.ready_at(_LATE * use.slot.curve.best))
+    return max(use.start_s, use.submit_s + ready_s) + _GRACE_S
 
 
 def spec_id(slot_id: str, run: str) -> str:

@@ -375,7 +375,7 @@ class _Turn:
         if record.state is None:
             self._wake_at(self.book.uses[slot].submit_s)
         elif record.state < SlotState.READY and not record.overdue:
-            self._wake_at(self.book.overdue_s(slot))
+            self._wake_at(self.book.overdue_s[slot])
         for key in record.again:
             self._wake_at(self._latest_start(key) + _SLACK_S / 2)
         if record.next < len(self.book.order[slot]):

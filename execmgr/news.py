@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+from abc import ABC, abstractmethod
 from contextlib import suppress
 
 from execmgr.states import CopyEnded
@@ -11,16 +12,16 @@ from planner.snapshot import CopyKey
 News = queue.SimpleQueue[CopyEnded]
 
 
-class NewsDesk:
+class NewsDesk(ABC):
     """The part of an engine that is the same for all; engines that share ``news`` are waited for as one."""
 
     def __init__(self, news: News | None = None) -> None:
         self.news: News = news or queue.SimpleQueue()
         self._held: list[CopyEnded] = []
 
+    @abstractmethod
     def forget(self, key: CopyKey) -> None:
         """A copy has ended and needs no more looking after."""
-        raise NotImplementedError
 
     def poll(self) -> list[CopyEnded]:
         """Copies that ended since the last call."""

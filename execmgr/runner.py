@@ -19,7 +19,6 @@ from execmgr.states import (
     CopyState,
     Event,
     OpenSlot,
-    Replan,
     Replanned,
     RunState,
     StartCopy,
@@ -71,7 +70,6 @@ class Runner:
         self.run_id, self.book, self.around = run, book, around
         self.state = begin(book)
         self._watch = watch
-        self._replan_wanted = False
         self._sites = Sites(run, around.drivers, around.clock, around.reach)
 
     def run(self) -> RunState:
@@ -111,7 +109,6 @@ class Runner:
             k for k, record in self.state.copies.items() if record.state == CopyState.RUNNING
         ]
         self.around.engine.recover([self._order(key) for key in running])
-        self._replan_wanted = self.state.replanning
         self._handle([Tick(at_s=self.around.clock.now())])
 
     def _leave(self) -> None:
@@ -121,9 +118,10 @@ class Runner:
     def _handle(self, events: list[Event]) -> None:
         """Journal, step, act; what acting brings about is handled in turn, a new plan last of all.
 
-        So the state that the planner sees is the state that its answer meets.
+        So the state that the planner sees is the state that its answer meets. That a plan is awaited stands
+        in the state: what cancels the run takes the question back.
         """
-        while events or self._replan_wanted:
+        while events or self.state.replanning:
             events = events or [self._replan()]
             self.around.journal.append(events)
             found: list[Event] = []
@@ -155,15 +153,12 @@ class Runner:
                 found += self._sites.close(self.book, command.slot)
             elif isinstance(command, CancelCopy):
                 self.around.engine.cancel(command.key)
-            elif isinstance(command, Replan):
-                self._replan_wanted = True
         if starts:
             self.around.engine.start(starts)
         return found
 
     def _replan(self) -> Event:
         """Ask the planner; the book changes together with the event that says so."""
-        self._replan_wanted = False
         book, reason = self.around.replan(self.book, self.state)
         version = self.state.version
         if book is not None:

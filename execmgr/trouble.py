@@ -28,5 +28,5 @@ def overdue(book: Book, slots: Mapping[str, SlotRecord], now_s: float) -> list[s
     """Slots that should be ready by now and are not, as far as nobody has noticed yet."""
     return [
         slot for slot, record in slots.items()
-        if record.state in _UNREADY and not record.overdue and not record.closing and now_s >= book.overdue_s(slot)
+        if record.state in _UNREADY and not record.overdue and not record.closing and now_s >= book.overdue_s[slot]
     ]  # fmt: skip

@@ -31,6 +31,7 @@ from portal.problems import install_problem_handlers
 from portal.run_record import RunRecord
 from portal.schema import outcome_json, plan_json, planned_gantt, run_gantt
 from portal.tables import SetRow, Store
+from portal.wiring import any_real
 from vgrid.catalog import Catalog
 from workflows.dag import Workflow
 from workflows.load import load_workflow
@@ -70,8 +71,7 @@ class Service:
         """Run a set in the background, in virtual time or by an outside engine; returns the id of the run."""
         document = SetDocument.model_validate(json.loads(row.document))
         planned = self.plan(document)
-        names = {use.slot.site for use in planned.plan.uses}
-        if not outside and any(self.catalog.site(n).driver != "simulated" for n in names):
+        if not outside and any_real(self.catalog, planned.plan):
             raise InputError(
                 "the service runs tasks on simulated sites only, so far", where="sites",
                 fix="run them yourself: engine=outside",

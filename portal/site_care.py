@@ -133,7 +133,7 @@ def _forecast_text(answer: Json) -> str:
     )
 
 
-def collect(name: str, since_s: float, progress: Callable[[float, float], None]) -> list[Json]:
+def collect(name: str, since_s: float, progress: Callable[[float, float], None]) -> Json:
     """Bring a site's accounting into the database, from where the last collection stopped.
 
     Window by window, each kept when it is complete: what was collected stays when the rest fails. A job
@@ -225,12 +225,18 @@ class _Kept:
         self._store.put_collected(self.site.name, until_s, rows)
         self._touched.clear()
 
-    def summary(self) -> list[Json]:
-        """Each queue with the jobs that are now known of it."""
-        return [
+    def summary(self) -> Json:
+        """Each queue with the jobs that are now known of it, and what this collection brought."""
+        queues = [
             {"site": self.site.name, "queue": name, "jobs": sum(bool(key) for key in lines)}
             for name, lines in self._lines.items()
-        ] + [{"added": self.added, "changed": self.changed}]
+        ]
+        return {
+            "site": self.site.name,
+            "queues": queues,
+            "added": self.added,
+            "changed": self.changed,
+        }
 
 
 def _queues(queue: str, known: Iterable[str]) -> list[str]:
@@ -238,8 +244,7 @@ def _queues(queue: str, known: Iterable[str]) -> list[str]:
     return [name for name in queue.split(",") if name in known]
 
 
-def collected_text(rows: Sequence[Json]) -> str:
+def collected_text(found: Json) -> str:
     """A collection for a person."""
-    *queues, total = rows
-    told = ", ".join(f"{row['queue']}: {row['jobs']} jobs" for row in queues)
-    return f"{total['added']} new, {total['changed']} changed; {told}"
+    told = ", ".join(f"{row['queue']}: {row['jobs']} jobs" for row in found["queues"])
+    return f"{found['added']} new, {found['changed']} changed; {told}"

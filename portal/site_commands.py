@@ -139,12 +139,8 @@ def collect(
     from portal.progress import progress_bar
 
     with progress_bar(f"collecting from {site}") as told:
-        rows = site_care.collect(site, parse_duration(since, "--since"), told)
-    answer_with(
-        as_json,
-        {"site": site, "queues": rows[:-1], **rows[-1]},
-        lambda: site_care.collected_text(rows),
-    )
+        found = site_care.collect(site, parse_duration(since, "--since"), told)
+    answer_with(as_json, found, lambda: site_care.collected_text(found))
 
 
 @app.command(epilog="Example: `vgrads offers storm.grid --gantt offers.html`")

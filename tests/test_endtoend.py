@@ -4,16 +4,18 @@ import os
 import signal
 import subprocess
 import sys
-import time
+from functools import partial
 
 import pytest
 
+from tests import waiting
 from tests.conftest import ROOT, Answer
 from tests.services import slurm
 from tests.services.ec2_like import KEY, SECRET
 from tests.services.run import cloud_service
 
 pytestmark = pytest.mark.services
+until = partial(waiting.until, seconds=90.0)
 
 SITES = """
 [[site]]
@@ -109,13 +111,6 @@ def start(path):
 
 def lines(path):
     return path.read_text().splitlines() if path.exists() else []
-
-
-def until(done, what, seconds=90.0):
-    end = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < end, what
-        time.sleep(0.2)
 
 
 def as_run_one_after_the_other():

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -20,6 +19,7 @@ from execmgr.process_engine import ProcessEngine
 from execmgr.task_folder import AWAY, NOTES, TaskFolder, await_end
 from kernel.clock import WallClock
 from tests.conftest import ROOT
+from tests.waiting import runs, until
 
 
 class Bench:
@@ -204,20 +204,6 @@ def test_a_number_that_is_somebody_elses_by_now_is_not_our_task(tmp_path):
     scratch.mkdir()
     (scratch / NOTES).write_text(f"{os.getpid()}\n")
     assert await_end(scratch) == -signal.SIGKILL
-
-
-def runs(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-def until(done, seconds=30.0):
-    end = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < end
-        time.sleep(0.1)
 
 
 def test_parcels_arrive_whole_or_not_at_all(tmp_path):

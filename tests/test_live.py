@@ -23,14 +23,10 @@ from portal.http import make_app
 from portal.tables import Store
 from portal.webhook import SIGNATURE, Webhook, sign
 from tests.conftest import DATA
+from tests.test_http import LEAD
+from tests.waiting import until
 from vgrid.catalog import load_catalog
 
-LEAD = {
-    "name": "lead",
-    "deadline": "2h",
-    "at_least": 1,
-    "workflows": [{"file": "lead.json", "count": 8}],
-}
 DIAMOND = {
     "name": "diamond",
     "deadline": "60s",
@@ -80,13 +76,6 @@ def local_sites(tmp_path):
     path = tmp_path / "sites.toml"
     path.write_text('[[site]]\nname = "here"\nkind = "local"\nprocs = 4\ndriver = "local"\n')
     return path
-
-
-def until(done, seconds=30.0):
-    end = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def test_events_stream_resume_and_end(store):

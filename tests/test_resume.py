@@ -5,7 +5,6 @@ import pickle
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -14,14 +13,7 @@ from kernel.errors import InputError
 from portal.archive import pack, unpack
 from portal.tables import Store
 from tests.conftest import DATA, ROOT
-
-
-def runs(pid):
-    """True while a process runs; one that waits to be collected by its parent does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
+from tests.waiting import runs
 
 
 def local_set(write, tmp_path, workflows, deadline="60s"):

@@ -283,8 +283,8 @@ def test_a_slot_that_is_overdue_is_cause_to_think_again():
     book = book_for([chain("w", 100.0)], [slot("a", curve=curve)])
     state, commands = play(book, Tick(at_s=0.0), Tick(at_s=10.0))
     assert not [c for c in commands if isinstance(c, Replan)]
-    assert state.wake_s == book.overdue_s("a") < 100.0
-    state, commands = play(book, Tick(at_s=0.0), Tick(at_s=book.overdue_s("a")))
+    assert state.wake_s == book.overdue_s["a"] < 100.0
+    state, commands = play(book, Tick(at_s=0.0), Tick(at_s=book.overdue_s["a"]))
     assert [c.reason for c in commands if isinstance(c, Replan)] == ["slot a is overdue"]
     state, commands = step(book, state, Replanned(at_s=40.0, version=0, reason="no better"))
     assert commands == []  # once is enough
@@ -305,6 +305,17 @@ def test_cancelling_stops_everything_and_gives_everything_back():
         CopyState.SKIPPED,
     }
     assert world.clock.now() < 150.0
+
+
+def test_a_cancelled_run_waits_for_no_plan_that_was_asked_for_with_it():
+    """The slot is refused and the run cancelled in one look: nothing is planned anew, nothing opened."""
+    book = book_for([chain("w", 100.0)], [slot("a")])
+    world = World(book, SiteBehaviour(slot_acquire=0.0), spare=1)
+    journal = MemoryJournal()
+    state = Runner("r", book, world.around(journal, lambda: "told to")).run()
+    check_ended_well(world, state, journal)
+    assert not [e for e in journal.events if isinstance(e, Replanned)]
+    assert world.books == [book]
 
 
 def test_a_silent_site_is_told_of_once_and_asked_less_and_less_often():

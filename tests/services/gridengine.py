@@ -10,10 +10,11 @@ import shutil
 import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from tests.waiting import until
 
 ROOT = Path("/var/lib/gridengine")
 SLOTS = 8
@@ -62,16 +63,16 @@ def gridengine_service() -> Iterator[dict[str, str]]:
     (common / "act_qmaster").write_text(f"{_HOST}\n")
     _init("master", "start")
     try:
-        _await(_answers, "the queue master")
+        until(_answers, "the queue master")
         _configure()
         _init("exec", "start")
-        _await(_queue_is_up, "the execution daemon")
+        until(_queue_is_up, "the execution daemon")
         _run(["qdel", "-u", "root"])  # what an earlier session left
         yield ENVIRONMENT
     finally:
         for program in ("sge_execd", "sge_qmaster"):
             subprocess.run(["pkill", "-x", program], check=False)
-        _await(
+        until(
             lambda: (
                 subprocess.run(
                     ["pgrep", "-x", "sge_qmaster"], check=False, capture_output=True
@@ -149,10 +150,3 @@ def _answers() -> bool:
 def _queue_is_up() -> bool:
     lines = [line for line in _run(["qstat", "-f"]).splitlines() if line.startswith("batch.q")]
     return bool(lines) and "-NA-" not in lines[0] and not lines[0].rstrip().endswith("u")
-
-
-def _await(done, what: str, seconds: float = 30.0) -> None:
-    end = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < end, f"{what} did not come up"
-        time.sleep(0.1)

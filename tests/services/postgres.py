@@ -6,10 +6,11 @@ import os
 import shutil
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from tests.waiting import until
 
 
 def _bin() -> Path | None:
@@ -57,17 +58,12 @@ def postgres_service(folder: Path) -> Iterator[str]:
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/",
         )  # fmt: skip
         try:
-            _await(programs, port)
+            ready = [programs / "pg_isready", "-h", "127.0.0.1", "-p", str(port)]
+            until(
+                lambda: subprocess.run(ready, check=False, capture_output=True).returncode == 0,
+                "PostgreSQL",
+            )
             yield f"postgresql+psycopg://vgrads@127.0.0.1:{port}/postgres"
         finally:
             server.terminate()
             server.wait(20)
-
-
-def _await(programs: Path, port: int) -> None:
-    for _ in range(300):
-        ready = [programs / "pg_isready", "-h", "127.0.0.1", "-p", str(port)]
-        if subprocess.run(ready, check=False, capture_output=True).returncode == 0:
-            return
-        time.sleep(0.05)
-    raise AssertionError("PostgreSQL did not come up")

@@ -12,6 +12,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.waiting import listens, until
+
 NODES, CORES = 4, 8
 _PROGRAMS = ("slurmctld", "slurmd", "slurmdbd", "munged", "mariadbd")
 
@@ -124,7 +126,7 @@ def _start_munge(service: SlurmService) -> None:
         service, "munged", "--foreground", f"--key-file={key}", f"--socket={folder}/munge.sock", "--force",
         f"--pid-file={folder}/munged.pid", f"--log-file={folder}/munged.log", f"--seed-file={folder}/munged.seed",
     )  # fmt: skip
-    _await((folder / "munge.sock").exists, "munged")
+    until((folder / "munge.sock").exists, "munged")
 
 
 def _start_database(service: SlurmService) -> None:
@@ -140,7 +142,7 @@ def _start_database(service: SlurmService) -> None:
         "--skip-networking", f"--pid-file={data}/pid", "--innodb-buffer-pool-size=64M", "--innodb-flush-log-at-trx-commit=0",
     )  # fmt: skip
     client = ["mariadb", "--no-defaults", "-S", f"{data}/sock"]
-    _await(lambda: _quiet([*client, "-e", "select 1"]), "mariadbd")
+    until(lambda: _quiet([*client, "-e", "select 1"]), "mariadbd")
     statements = (
         "create database slurm_acct; create user slurm@localhost identified by 'toy'; "
         "grant all on slurm_acct.* to slurm@localhost"
@@ -162,7 +164,7 @@ def _start_slurm(service: SlurmService, dbd_port: int) -> None:
         "MYSQL_UNIX_PORT": f"{folder}/db/sock", "SLURM_CONF": f"{folder}/slurm.conf",
     }  # fmt: skip
     _daemon(service, "slurmdbd", "-D", environment=extra)
-    _await(lambda: _listens(dbd_port), "slurmdbd")
+    until(lambda: listens(dbd_port), "slurmdbd")
     subprocess.run(
         ["sacctmgr", "-i", "-Q", "add", "cluster", "toy"],
         env=os.environ | extra,
@@ -180,7 +182,7 @@ def start_nodes(service: SlurmService) -> None:
     for name in (f"n{number}" for number in range(1, NODES + 1)):
         if name not in service.daemons or service.daemons[name].poll() is not None:
             _daemon(service, "slurmd", "-D", "-N", name, name=name, environment=service.environment)
-    _await(lambda: _idle_nodes(service) >= NODES, "slurmd", 60.0)
+    until(lambda: _idle_nodes(service) >= NODES, "slurmd", 60.0)
 
 
 def start_controller(service: SlurmService, *flags: str) -> None:
@@ -198,9 +200,7 @@ def kill_controller(service: SlurmService) -> None:
     subprocess.run(
         ["scancel", held.stdout.strip()], check=True, env=os.environ | service.environment
     )
-    _await(
-        lambda: (service.folder / "state" / "job_state").stat().st_mtime > now, "the saved state"
-    )
+    until(lambda: (service.folder / "state" / "job_state").stat().st_mtime > now, "the saved state")
     service.daemons["slurmctld"].kill()
     service.daemons["slurmctld"].wait()
 
@@ -242,20 +242,8 @@ def _program(name: str) -> str | None:
     return shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
 
 
-def _await(done, what: str, seconds: float = 30.0) -> None:
-    end = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < end, f"{what} did not come up"
-        time.sleep(0.05)
-
-
 def _quiet(command: list[str]) -> bool:
     return subprocess.run(command, check=False, capture_output=True).returncode == 0
-
-
-def _listens(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def _free_ports(count: int) -> list[int]:
@@ -271,6 +259,6 @@ def _free_ports(count: int) -> list[int]:
 def _free_range(count: int) -> int:
     """The first of some neighbouring ports that nobody listens on."""
     for first in range(21000, 30000, count):
-        if not any(_listens(first + n) for n in range(count)):
+        if not any(listens(first + n) for n in range(count)):
             return first
     raise AssertionError("no free ports")

@@ -7,10 +7,11 @@ import os
 import shutil
 import socket
 import subprocess
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+
+from tests.waiting import listens, until
 
 
 def missing() -> str:
@@ -58,7 +59,7 @@ def ssh_service(
             stderr=log,
         )
         try:
-            _await(port)
+            until(lambda: listens(port), "sshd")
             options = (
                 "-p", str(port), "-i", str(folder / "user"), "-o", "StrictHostKeyChecking=accept-new",
                 "-o", f"UserKnownHostsFile={folder}/known", "-o", "IdentitiesOnly=yes", "-F", "none",
@@ -67,12 +68,3 @@ def ssh_service(
         finally:
             process.terminate()
             process.wait(10)
-
-
-def _await(port: int) -> None:
-    for _ in range(200):
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.05)
-    raise AssertionError("sshd did not come up")

@@ -1,0 +1,30 @@
+"""Waiting for real things, by looking: services that come up, processes that end."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+
+def until(done: Callable[[], object], what: str = "it", seconds: float = 30.0) -> None:
+    """Return when ``done`` says so; AssertionError if it does not in time."""
+    end = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < end, f"{what} did not come about"
+        time.sleep(0.05)
+
+
+def runs(pid: int) -> bool:
+    """True while a process runs; one that waits to be collected by its parent does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def listens(port: int) -> bool:
+    """True where somebody listens on a port of the loopback address."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
