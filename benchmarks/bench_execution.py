@@ -35,7 +35,7 @@ from planner.snapshot import Snapshot
 from portal.execution import RunOptions, run_plan
 from portal.operations import open_grid, plan_set
 from portal.run_record import RunRecord
-from portal.tables import Store
+from portal.store import Store
 from simulator.cloud import CloudRegion
 from vgrid.catalog import Catalog, NodeType, Site
 from vgrid.slot import Slot, certain_from

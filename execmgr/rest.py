@@ -5,6 +5,7 @@ from __future__ import annotations
 from drivers.api import SlotState
 from execmgr.book import Book, amend
 from execmgr.states import CopyState, RunState
+from planner.plan import SlotUse
 from planner.replan import Offers, OpenSlot, Progress, replan
 
 
@@ -22,8 +23,17 @@ def progress_of(book: Book, state: RunState) -> Progress:
     )
     return Progress(
         now_s=state.now_s, done=frozenset(state.done), running=running, waiting=frozenset(waiting),
-        open_slots=_open_slots(book, state), spent_usd=spent, version=state.version,
+        open_slots=_open_slots(book, state), spent_usd=spent, version=state.version, coming=_coming(book, state),
     )  # fmt: skip
+
+
+def _coming(book: Book, state: RunState) -> tuple[SlotUse, ...]:
+    """Slots of the plan that were not asked for yet and are still wanted."""
+    return tuple(
+        book.uses[slot]
+        for slot, record in sorted(state.slots.items())
+        if record.asked_s is None and record.state is None and not record.closing
+    )
 
 
 def _open_slots(book: Book, state: RunState) -> tuple[OpenSlot, ...]:

@@ -71,10 +71,10 @@ def validate(model: type[Model], data: Any, where: str) -> Model:
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        raise InputError(_first_problem(error), where=where) from error
+        raise InputError(first_problem(error), where=where) from error
 
 
-def _first_problem(error: ValidationError) -> str:
+def first_problem(error: ValidationError) -> str:
     problems = error.errors(include_url=False)
     first = problems[0]
     field = ".".join(str(part) for part in first["loc"]) or "document"

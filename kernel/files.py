@@ -31,7 +31,12 @@ def read_text(path: Path, errors: str = "strict") -> str:
 
 def write_text(path: Path, text: str) -> None:
     """UTF-8 text to a file; InputError where it cannot be written."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, body: bytes) -> None:
+    """Bytes to a file; InputError where it cannot be written."""
     try:
-        path.write_text(text, encoding="utf-8")
+        path.write_bytes(body)
     except OSError as error:
         raise InputError(f"cannot be written: {error.strerror}", where=str(path)) from error

@@ -44,11 +44,12 @@ def explain_text(told: Json) -> str:
             f"  copy {copy['copy']}: slot {copy['slot']}, {format_duration(copy['start_s'])} to {format_duration(copy['end_s'])}, "
             f"{copy['procs']} processors, succeeds with {copy['probability']:.3f}."
         )
-        lines += [f"    {line}" for line in _why(copy["why"])]
+        lines += [f"    {line}" for line in why(copy["why"])]
     return "\n".join(lines)
 
 
-def _why(reason: Json | None) -> list[str]:
+def why(reason: Json | None) -> list[str]:
+    """What the record of a placement says, in sentences."""
     if reason is None:
         return ["The plan does not record why."]
     lines = [f"Phase {reason['phase']}: {reason['rule']}."]

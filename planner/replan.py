@@ -37,7 +37,8 @@ class OpenSlot:
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """How a run stands, on its own clock. ``running``: copy → when it should end."""
+    """How a run stands, on its own clock. ``running``: copy → when it should end; ``coming``: slots that are
+    planned and were not asked for yet."""
 
     now_s: float
     done: frozenset[TaskKey]
@@ -46,6 +47,7 @@ class Progress:
     open_slots: tuple[OpenSlot, ...]
     spent_usd: float
     version: int
+    coming: tuple[SlotUse, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +77,16 @@ def replan(
     return Amended(
         plan=_merged(plan, fresh, progress), snapshot=_joined(snapshot, rest, progress), reason=told
     ), told  # fmt: skip
+
+
+def standing(plan: Plan, snapshot: Snapshot, progress: Progress) -> float:
+    """P(the promise is kept), given how the run stands, if everything goes on as planned."""
+    rest = rest_of(plan, snapshot, progress, lambda _: ())
+    if rest is not None:
+        return _staying(plan, rest, progress)
+    wanted = snapshot.wanted
+    names = (w.name for w in wanted.workflows if all((w.name, t) in progress.done for t in w.tasks))
+    return float(sum(1 for _ in names) >= wanted.needed)
 
 
 def rest_of(plan: Plan, snapshot: Snapshot, progress: Progress, offers: Offers) -> Snapshot | None:
@@ -135,6 +147,12 @@ def _held(slot: OpenSlot, now_s: float) -> Slot:
     )
 
 
+def _coming(use: SlotUse, now_s: float) -> Slot:
+    """A slot that will be asked for, on a clock that starts now."""
+    lasts_s = use.slot.end_s - use.submit_s
+    return replace(use.slot, submit_s=0.0, end_s=max(0.0, use.submit_s - now_s) + lasts_s)
+
+
 def _given_not_yet(curve: StartCurve, waited_s: float) -> StartCurve:
     """P(ready within t more | not ready after ``waited_s``)."""
     before = curve.by(waited_s)
@@ -154,6 +172,10 @@ def _renamed(slot: Slot, suffix: str) -> Slot:
 def _staying(plan: Plan, rest: Snapshot, progress: Progress) -> float:
     """P(the promise is kept) if everything goes on as planned."""
     known = rest.workflow_by_name
+    later = {use.slot.id: max(0.0, use.submit_s - progress.now_s) for use in progress.coming}
+    rest = replace(
+        rest, slots=(*rest.slots, *(_coming(u, progress.now_s) for u in progress.coming))
+    )
     open_ids = {slot.id for slot in rest.slots}
     shifted = []
     for p in plan.placements:
@@ -168,7 +190,7 @@ def _staying(plan: Plan, rest: Snapshot, progress: Progress) -> float:
         length_s = rest.duration_s(rest.task(p.task_key), rest.slot_by_id[p.slot])
         begin_s = 0.0 if p.key in progress.running else max(0.0, p.start_s - progress.now_s)
         shifted.append(replace(p, start_s=begin_s, end_s=begin_s + length_s))
-    done = outlook(rest, shifted, dict.fromkeys(open_ids, 0.0))
+    done = outlook(rest, shifted, dict.fromkeys(open_ids, 0.0) | later)
     kept = sum(
         (np.asarray(flags, dtype=np.int64) for flags in done.values()),
         np.zeros(rest.scenarios, dtype=np.int64),

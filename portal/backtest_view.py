@@ -107,6 +107,14 @@ def _history_figure(trial: Trial) -> Any:
     return figure
 
 
+def history_picture(trial: Trial) -> bytes:
+    """The same picture as PNG."""
+    figure, buffer = _history_figure(trial), io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=110, bbox_inches="tight")
+    plt.close(figure)
+    return buffer.getvalue()
+
+
 def _rolling(axes: Any, when: NDArray[Any], kept: NDArray[np.bool_], level: float) -> None:
     shares = rolling_coverage(kept)
     axes.plot(when[len(when) - len(shares) :], shares, color=_KEPT, linewidth=0.8)

@@ -9,11 +9,12 @@ from typing import Annotated
 import typer
 
 from kernel.errors import InputError, VgradsError
-from portal import queue_commands, site_commands  # noqa: F401  # add their commands
+from portal import admin_commands, queue_commands, site_commands  # noqa: F401  # add their commands
 from portal.options import (
     AsJson,
     AsStated,
     At,
+    Config,
     Gantt,
     Policy,
     Rule,
@@ -173,7 +174,13 @@ def explain(
 def gantt(
     run_id: Annotated[str, typer.Argument(metavar="RUN", show_default=False)],
     out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="FILE", help="FILE.html or FILE.svg.")
+        Path,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="FILE",
+            help="FILE.html, .svg, .png, .pdf, or .json for Perfetto.",
+        ),
     ] = Path("gantt.html"),
 ) -> None:
     """Draw a run that is kept in the database."""
@@ -245,33 +252,27 @@ def study(
     jobs.run_study(name, context.args)
 
 
-@app.command(epilog="Example: `vgrads serve --port 8080`")
+@app.command(
+    epilog="Example: `vgrads serve --port 8080`; settings of a file: `vgrads config check`"
+)
 def serve(
     host: Annotated[
-        str, typer.Option("--host", help="Address to listen on; loopback only, so far.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535)] = 8080,
+        str | None,
+        typer.Option("--host", help="Address to listen on; other than loopback only with tokens."),
+    ] = None,
+    port: Annotated[int | None, typer.Option("--port", min=0, max=65535)] = None,
     db: Annotated[
         str | None,
         typer.Option("--db", metavar="URL", help="Database. Default: an SQLite file of yours."),
     ] = None,
     sites: Sites = None,
+    config: Config = None,
 ) -> None:
-    """REST and web pages."""
-    import ipaddress
+    """REST and web pages, planning and running in the background."""
+    from portal.serving import serve as serve_now
+    from portal.settings import load_settings
 
-    import uvicorn
-
-    from portal.http import make_app
-    from portal.sites import choose_catalog
-    from portal.tables import Store
-
-    if host != "localhost" and not ipaddress.ip_address(host).is_loopback:
-        raise InputError(
-            f"'{host}' is not a loopback address; there is no access control yet", where="--host"
-        )
-    catalog = choose_catalog(sites)
-    uvicorn.run(make_app(Store(db), catalog), host=host, port=port, log_level="info")
+    serve_now(load_settings(config, host=host, port=port, db=db, sites=sites))
 
 
 _INTERRUPTED = 130

@@ -117,17 +117,23 @@ def resume_run(
     events: list[Event],
     record: Record,
     watch: Watcher | None = None,
+    outside: OutsideEngine | None = None,
 ) -> Outcome:
     """Go on with a run whose manager is gone. Simulated sites went with it: those are played again."""
     grid = open_grid(setup.catalog, setup.options.at)
     if _simulated(books[0], setup.catalog):
-        around = _surroundings(books[0], setup, grid, record, 0.0)
+        around = _surroundings(books[0], setup, grid, record, 0.0, outside)
         return _outcome(Runner(setup.options.run_id, books[0], around, watch), lambda r: r.run())
-    passed_s = time.time() - setup.began_unix_s
-    last_s = max((event.at_s for event in events), default=0.0)
-    around = _surroundings(books[0], setup, grid, record, max(passed_s, last_s))
+    passed_s = passed_since(setup, events)
+    around = _surroundings(books[0], setup, grid, record, passed_s, outside)
     runner = Runner(setup.options.run_id, books[0], around, watch)
     return _outcome(runner, lambda r: r.resume(books, events))
+
+
+def passed_since(setup: Setup, events: list[Event]) -> float:
+    """How long ago a run on real sites began, in seconds of its clock."""
+    last_s = max((event.at_s for event in events), default=0.0)
+    return max(time.time() - setup.began_unix_s, last_s)
 
 
 def _outcome(runner: Runner, work: Callable[[Runner], RunState]) -> Outcome:

@@ -10,17 +10,20 @@ from __future__ import annotations
 import colorsys
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from markupsafe import Markup
+
 from kernel.units import format_duration, format_usd
 from portal.gantt_layout import Bar, Lane, actual_bars, actual_lanes, planned_bars, planned_lanes
+from portal.pages import render, static
 
 Json = Mapping[str, Any]
 _LEFT, _TOP, _WIDTH, _GAP, _FOOT = 190, 34, 980, 14, 30
-_STATE_COLOURS = {
+STATE_COLOURS = {
     "planned": "#8a8f98", "waiting": "#8a8f98", "running": "#2e9e44", "done": "#5b6068",
     "failed": "#d22f2f", "cancelled": "#c58a00", "skipped": "#b9bec7",
 }  # fmt: skip
@@ -187,7 +190,7 @@ def _bar(bar: Bar, bottom: float, scale: _Scale, colours: Mapping[str, str]) -> 
     return (
         f'<g class="bar" data-workflow="{escape(item["workflow"])}"><title>{escape(_bar_title(bar))}</title>'
         f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" fill="{colours[item["workflow"]]}"{twin} />'
-        f'<rect x="{x:.1f}" y="{y + height - band:.1f}" width="{width:.1f}" height="{band:.1f}" fill="{_STATE_COLOURS[item["state"]]}" />'
+        f'<rect x="{x:.1f}" y="{y + height - band:.1f}" width="{width:.1f}" height="{band:.1f}" fill="{STATE_COLOURS[item["state"]]}" />'
         f"{text}</g>"
     )
 
@@ -216,104 +219,16 @@ def standalone_svg(svg: str) -> str:
     return svg.replace(">", '><rect width="100%" height="100%" fill="#fff" />', 1)
 
 
-def render_html(gantt: Json, sentence: str = "") -> str:
-    """A page of its own: the chart as it happened and as it was planned, the promise, a legend."""
-    ran = gantt.get("now_s") is not None
-    charts = [("What happened", render_svg(gantt, True))] if ran else []
-    charts.append(("The plan" if gantt["placements"] else "On offer", render_svg(gantt, False)))
-    sections = "".join(f"<section><h2>{escape(title)}</h2>{svg}</section>" for title, svg in charts)
-    sections = _decisions(gantt.get("decisions", ())) + sections
+def render_html(gantt: Json, sentence: str = "", why: Mapping[str, str] | None = None) -> str:
+    """A page of its own: the chart to zoom and to ask, the promise, a legend. ``why``: copy → reason."""
     promise = gantt["promise"]
     facts = gantt.get("facts") or (
         f"{gantt['needed']} of {len(gantt['workflows'])} workflows by {format_duration(gantt['deadline_s'])}, "
         f"promised with probability {promise['probability']:.3f} ± {promise['standard_error']:.3f}, "
         f"cost {format_usd(gantt['cost_usd'])}"
     )
-    return _PAGE.format(
-        title=escape(gantt["name"]), facts=escape(facts), sentence=escape(sentence), legend=_legend(gantt),
-        sections=sections, data=json.dumps(gantt).replace("</", "<\\/"),
+    data = json.dumps({**gantt, "why": why or {}}).replace("</", "<\\/")
+    return render(
+        "alone.html", gantt=gantt, facts=facts, sentence=sentence, svg=Markup(render_svg(gantt)), data=Markup(data),
+        css=Markup(static("app.css")), script=Markup(static("gantt.js")),
     )  # fmt: skip
-
-
-def _decisions(rows: Sequence[Json]) -> str:
-    """What was decided during the run, and why; nothing where nothing was."""
-    items = "".join(
-        f"<li><b>{format_duration(row['at_s'])}</b> {escape(row['text'])}</li>" for row in rows
-    )
-    return (
-        f'<section><h2>What was decided</h2><ul class="decisions">{items}</ul></section>'
-        if items
-        else ""
-    )
-
-
-def _legend(gantt: Json) -> str:
-    colours = workflow_colours(gantt["workflows"])
-    used = {p["workflow"] for p in gantt["placements"]}
-    items = [
-        f'<button type="button" class="key" data-workflow="{escape(name)}"><i style="background:{colour}"></i>{escape(name)}</button>'
-        for name, colour in colours.items()
-        if name in used
-    ][:60]
-    states = [
-        f'<span><i style="background:{_STATE_COLOURS[s]}"></i>{s}</span>'
-        for s in ("planned", "running", "done", "failed", "cancelled")
-    ]
-    return "".join(items) + '<span class="rule"></span>' + "".join(states) if items else ""
-
-
-_PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title} · vgrads</title>
-<style>
-:root {{ color-scheme: light dark; --ink: #1c2430; --soft: #6a7380; --page: #fff; --key: #eef0f3; }}
-@media (prefers-color-scheme: dark) {{ :root {{ --ink: #e6e9ee; --soft: #9aa3b0; --page: #14181f; --key: #222935; }} }}
-body {{ font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--page); margin: 1.5rem auto; max-width: 1280px; padding: 0 1rem; }}
-h1 {{ font-size: 1.4rem; margin: 0; }} h2 {{ font-size: 1rem; margin: 1.4rem 0 .3rem; }}
-p {{ margin: .2rem 0; }} .decisions {{ margin: .2rem 0; padding-left: 1.2rem; }} .soft-text {{ color: var(--soft); }}
-svg.gantt {{ width: 100%; height: auto; display: block; touch-action: none; }}
-svg .ink {{ fill: var(--ink); }} svg .soft {{ fill: var(--soft); }}
-svg .bar.dim {{ opacity: .15; }}
-.facts {{ white-space: pre-wrap; }}
-.legend {{ display: flex; flex-wrap: wrap; gap: .3rem .7rem; margin-top: .8rem; align-items: center; }}
-.legend i {{ display: inline-block; width: .8em; height: .8em; border-radius: 2px; margin-right: .35em; }}
-.key {{ border: 0; border-radius: 4px; background: var(--key); color: inherit; font: inherit; font-size: .85rem; padding: .1rem .5rem; cursor: pointer; }}
-.key[aria-pressed=true] {{ outline: 2px solid currentColor; }}
-.rule {{ width: 1px; height: 1.2em; background: var(--soft); opacity: .5; }}
-</style></head><body>
-<h1>{title}</h1><p class="facts">{facts}</p><p><strong>{sentence}</strong></p>
-<p class="soft-text">Grey: slots, as high as their processors. Bars: tasks, one colour a workflow, dashed where they are copies;
-the band below tells their state. Thin line under a slot: when it may be ready (5–95 %, tick at the median).
-Wheel to zoom, drag to pan, double-click to reset, hover for details, click a workflow to pick it out.</p>
-<div class="legend">{legend}</div>
-{sections}
-<script type="application/json" id="gantt-data">{data}</script>
-<script>
-for (const svg of document.querySelectorAll("svg.gantt")) {{
-  const full = svg.viewBox.baseVal, home = [full.x, full.y, full.width, full.height];
-  const set = (x, w) => svg.setAttribute("viewBox", `${{x}} ${{home[1]}} ${{w}} ${{home[3]}}`);
-  svg.setAttribute("preserveAspectRatio", "none");
-  svg.addEventListener("wheel", e => {{
-    e.preventDefault();
-    const v = svg.viewBox.baseVal, box = svg.getBoundingClientRect();
-    const at = v.x + v.width * (e.clientX - box.left) / box.width;
-    const w = Math.min(home[2], Math.max(30, v.width * (e.deltaY > 0 ? 1.2 : 1 / 1.2)));
-    set(Math.min(Math.max(0, at - (at - v.x) * w / v.width), home[2] - w), w);
-  }}, {{passive: false}});
-  let from = null;
-  svg.addEventListener("pointerdown", e => {{ from = [e.clientX, svg.viewBox.baseVal.x]; svg.setPointerCapture(e.pointerId); }});
-  svg.addEventListener("pointermove", e => {{
-    if (!from) return;
-    const v = svg.viewBox.baseVal, box = svg.getBoundingClientRect();
-    set(Math.min(Math.max(0, from[1] - (e.clientX - from[0]) * v.width / box.width), home[2] - v.width), v.width);
-  }});
-  svg.addEventListener("pointerup", () => {{ from = null; }});
-  svg.addEventListener("dblclick", () => set(home[0], home[2]));
-}}
-for (const key of document.querySelectorAll(".key")) key.addEventListener("click", () => {{
-  const on = key.getAttribute("aria-pressed") !== "true";
-  document.querySelectorAll(".key").forEach(k => k.setAttribute("aria-pressed", String(k === key && on)));
-  document.querySelectorAll("svg .bar").forEach(b => b.classList.toggle("dim", on && b.dataset.workflow !== key.dataset.workflow));
-}});
-</script></body></html>
-"""

@@ -12,10 +12,13 @@ from fastapi.responses import JSONResponse
 
 from kernel.errors import InputError
 from portal import queries, site_view
+from portal.access import Principal
+from portal.guard import READ, Reader, Submitter
 from portal.offer_view import offer_gantt, offer_json
 from portal.operations import open_grid
 from portal.schema import bound_json, trajectory_json
-from portal.tables import GridRow, Store
+from portal.store import Store
+from portal.tables import GridRow
 from qbets.predictor import Settings
 from vgrid.catalog import Catalog
 from vgrid.procure import procure
@@ -37,42 +40,42 @@ def add_grid_routes(app: FastAPI, store: Store, catalog: Callable[[], Catalog]) 
 
 def _add_request_routes(app: FastAPI, store: Store, catalog: Callable[[], Catalog]) -> None:
     @app.post("/v1/virtual-grids", status_code=201)
-    def ask(document: RequestDocument, response: Response) -> dict[str, Any]:
+    def ask(document: RequestDocument, response: Response, who: Submitter) -> dict[str, Any]:
         """Which nodes can be had for this request? Answers as ``vgrads offers --json``."""
         wanted = request_from(document.model_dump(), "body")
         grid = open_grid(catalog(), seen=store.acquisitions())
         offer = procure(grid.catalog, grid.known, wanted)
         answer = offer_json(offer)
-        grid_id = store.add_grid(wanted.name, answer, offer_gantt(offer))
+        grid_id = store.add_grid(wanted.name, answer, offer_gantt(offer), who.user)
         response.headers["Location"] = f"/v1/virtual-grids/{grid_id}"
         return {"id": grid_id, **answer}
 
     @app.get("/v1/virtual-grids/{grid_id}")
-    def read(grid_id: GridId) -> JSONResponse:
+    def read(grid_id: GridId, who: Reader) -> JSONResponse:
         """An offer that was made."""
-        return JSONResponse({"id": grid_id, **json.loads(_grid(store, grid_id).offer)})
+        return JSONResponse({"id": grid_id, **json.loads(_grid(store, grid_id, who).offer)})
 
     @app.get("/v1/virtual-grids/{grid_id}/gantt")
-    def gantt(grid_id: GridId) -> JSONResponse:
+    def gantt(grid_id: GridId, who: Reader) -> JSONResponse:
         """The Gantt query for an offer."""
-        return JSONResponse(json.loads(_grid(store, grid_id).gantt))
+        return JSONResponse(json.loads(_grid(store, grid_id, who).gantt))
 
 
-def _grid(store: Store, grid_id: str) -> GridRow:
+def _grid(store: Store, grid_id: str, who: Principal) -> GridRow:
     row = store.get_grid(grid_id)
-    if row is None:
+    if row is None or not (who.operator or row.owner == who.user):
         raise HTTPException(404, f"no virtual grid '{grid_id}'")
     return row
 
 
 def _add_site_routes(app: FastAPI, store: Store, catalog: Callable[[], Catalog]) -> None:
     @app.get("/v1/sites")
-    def sites() -> list[dict[str, Any]]:
+    def sites(_: Reader) -> list[dict[str, Any]]:
         """All sites with their queues, prices, and what runs saw of them."""
         rows = site_view.describe(catalog(), store.acquisitions())
         return [_without_paths(row) for row in rows]
 
-    @app.get("/v1/sites/{site}/queues/{queue}/bound")
+    @app.get("/v1/sites/{site}/queues/{queue}/bound", dependencies=[READ])
     def bound(
         site: str, queue: str, procs: Procs = 1, walltime_s: Seconds = 3600.0, probability: Share = 0.95, confidence: Share = 0.95
     ) -> dict[str, Any]:  # fmt: skip
@@ -83,7 +86,7 @@ def _add_site_routes(app: FastAPI, store: Store, catalog: Callable[[], Catalog])
         found = asked.forecast.bound(procs, walltime_s, probability, confidence)
         return bound_json(found, asked.since) | {"downtime": queries.downtime_json(asked)}
 
-    @app.get("/v1/sites/{site}/queues/{queue}/probability")
+    @app.get("/v1/sites/{site}/queues/{queue}/probability", dependencies=[READ])
     def probability(
         site: str, queue: str, within_s: Seconds, procs: Procs = 1, walltime_s: Seconds = 3600.0, confidence: Share = 0.95
     ) -> dict[str, Any]:  # fmt: skip
@@ -93,7 +96,7 @@ def _add_site_routes(app: FastAPI, store: Store, catalog: Callable[[], Catalog])
         jobs = len(asked.forecast.waits(procs, walltime_s))
         return queries.probability_json(asked, chance, within_s, jobs)
 
-    @app.get("/v1/sites/{site}/queues/{queue}/trajectory")
+    @app.get("/v1/sites/{site}/queues/{queue}/trajectory", dependencies=[READ])
     def path(
         site: str, queue: str, start_by_s: Seconds, procs: Procs = 1, walltime_s: Seconds = 3600.0, probability: Share = 0.9
     ) -> dict[str, Any]:  # fmt: skip

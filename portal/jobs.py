@@ -15,21 +15,21 @@ from rich.table import Table
 
 from kernel.documents import load_mapping
 from kernel.errors import InfeasibleError, InputError
-from kernel.files import write_text
+from kernel.files import write_bytes
 from kernel.units import parse_duration
 from planner.explain import explain
 from planner.make import STANDARD, Options
 from planner.policies import check_rule, make_pipeline
-from portal.gantt_view import render_html, render_svg, standalone_svg
+from portal.exports import export, format_of, reasons_of
 from portal.operations import Instant, Planned, open_grid, plan_set
 from portal.progress import (
     console,
     print_warnings,
     relaxation_text,
 )
-from portal.schema import planned_gantt
+from portal.schema import plan_json, planned_gantt
 from portal.sites import choose_catalog, past_acquisitions
-from portal.tables import Store
+from portal.store import Store
 from workflows.sets import load_set
 
 
@@ -124,23 +124,27 @@ def parse_speed(text: str) -> float | None:
 
 def write_gantt(path: Path, planned: Planned) -> None:
     """The chart of a plan."""
-    draw_gantt(path, planned_gantt(planned), "Planned, not run.")
+    reasons = reasons_of(plan_json(planned.plan))
+    draw_gantt(path, planned_gantt(planned), "Planned, not run.", reasons)
 
 
 def draw_run(run_id: str, path: Path) -> None:
     """The chart of a run in the database."""
     with Store() as store:
         row = store.get_run(run_id)
+        planned = store.get_set(row.set_id)
     gantt = json.loads(row.gantt)
     if not gantt:
         raise InputError(f"'{run_id}' has no chart yet; it is {row.state}")
-    draw_gantt(path, gantt, f"The promise was {row.state}.")
+    reasons = reasons_of(json.loads(planned.plan)) if planned else None
+    draw_gantt(path, gantt, f"The promise was {row.state}.", reasons)
 
 
-def draw_gantt(path: Path, gantt: Mapping[str, Any], sentence: str) -> None:
-    """A page, or with the ending ``.svg`` the chart alone."""
-    page = render_html(gantt, sentence)
-    write_text(path, standalone_svg(render_svg(gantt)) if path.suffix == ".svg" else page)
+def draw_gantt(
+    path: Path, gantt: Mapping[str, Any], sentence: str, reasons: Mapping[str, str] | None = None
+) -> None:
+    """A page; with the ending ``.svg``, ``.png`` or ``.pdf`` the chart alone, with ``.json`` a trace."""
+    write_bytes(path, export(gantt, format_of(path.name), sentence, reasons))
 
 
 def run_summaries(run_id: str | None) -> list[dict[str, Any]]:

@@ -34,6 +34,15 @@ At = Annotated[
         help="Instant of the history at which is asked: RFC 3339, or seconds of the log's clock. Nothing later is looked at. Default: its end.",
     ),
 ]
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        metavar="FILE.toml",
+        help="Settings of the service. Default: the file that VGRADS_CONFIG names, if any.",
+        show_default=False,
+    ),
+]
 History = Annotated[
     Path,
     typer.Argument(

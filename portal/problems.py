@@ -41,4 +41,10 @@ def install_problem_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     def _http(_: Request, error: HTTPException) -> JSONResponse:
-        return problem(error.status_code, str(error.detail), str(error.detail))
+        answer = problem(error.status_code, str(error.detail), str(error.detail))
+        answer.headers.update(error.headers or {})
+        return answer
+
+    @app.exception_handler(Exception)
+    def _unknown(_: Request, __: Exception) -> JSONResponse:
+        return problem(500, "A fault of the service", "a fault of the service, which was logged")

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import secrets
-import socket
 import time
 from collections.abc import Iterable
-from contextlib import suppress
 from typing import Any
 
 from sqlalchemy import Engine as SqlEngine
@@ -20,10 +16,9 @@ from execmgr.journal import event_from_json, event_to_json
 from execmgr.states import Event
 from kernel.errors import InputError
 from portal.archive import pack, unpack
+from portal.lease import LEASE_S, RENEW_S, at_work, new_owner
 from portal.tables import ArchiveRow, EventRow, LeaseRow
 
-LEASE_S = 30.0
-_RENEW_S = 5.0
 _LOOK_S = 1.0  # between looks whether the run is to stop
 SETUP = "setup"
 
@@ -34,7 +29,7 @@ class RunRecord:
     def __init__(self, engine: SqlEngine, run_id: str) -> None:
         self._engine, self.run_id = engine, run_id
         self._position, self._renew_s = 0, 0.0
-        self._owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+        self._owner = new_owner()
 
     # the lease
 
@@ -42,7 +37,7 @@ class RunRecord:
         """Become the run's manager; InputError while another one is at work."""
         with Session(self._engine) as session:
             row = session.get(LeaseRow, self.run_id)
-            if row is not None and row.owner != self._owner and _at_work(row):
+            if row is not None and row.owner != self._owner and at_work(row.owner, row.until_s):
                 raise InputError(
                     f"run '{self.run_id}' is looked after by process {row.owner.rsplit(':', 1)[0]}",
                     fix="'vgrads cancel' asks it to stop; a dead one's lease ends within half a minute",
@@ -73,7 +68,7 @@ class RunRecord:
             row = session.get(LeaseRow, self.run_id)
             if row is None or row.owner != self._owner:
                 raise InputError(f"run '{self.run_id}' has been taken over by another process")
-            if row.until_s < time.time() + LEASE_S - _RENEW_S:
+            if row.until_s < time.time() + LEASE_S - RENEW_S:
                 row.until_s = time.time() + LEASE_S
                 session.add(row)
                 session.commit()
@@ -83,7 +78,7 @@ class RunRecord:
         """Leave word for the manager; False where nobody is at work."""
         with Session(self._engine) as session:
             row = session.get(LeaseRow, self.run_id)
-            if row is None or not _at_work(row):
+            if row is None or not at_work(row.owner, row.until_s):
                 return False
             row.stop = reason
             session.add(row)
@@ -148,6 +143,14 @@ class RunRecord:
             raise InputError(f"run '{self.run_id}' kept nothing that it could be resumed from")
         return unpack(row.body, f"run '{self.run_id}'")
 
+    def begun(self) -> bool:
+        """True where a manager came as far as to keep what it began with."""
+        with Session(self._engine) as session:
+            names = set(
+                session.exec(select(ArchiveRow.name).where(ArchiveRow.run_id == self.run_id))
+            )
+        return {SETUP, "book-0"} <= names
+
     def books(self) -> list[Book]:
         """The books by version."""
         with Session(self._engine) as session:
@@ -157,20 +160,3 @@ class RunRecord:
         while (name := f"book-{len(books)}") in found:
             books.append(unpack(found[name], f"run '{self.run_id}'"))
         return books
-
-
-def _at_work(row: LeaseRow) -> bool:
-    """True while the manager that took a lease is alive, as far as can be told from here."""
-    host, pid, _ = row.owner.rsplit(":", 2)
-    if host == socket.gethostname() and not _lives(int(pid)):
-        return False
-    return row.until_s > time.time()
-
-
-def _lives(pid: int) -> bool:
-    with suppress(PermissionError):
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return False
-    return True

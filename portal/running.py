@@ -20,12 +20,13 @@ from execmgr.task_folder import AWAY, TaskFolder, clean_up
 from kernel.errors import InputError
 from portal.config import home
 from portal.execution import Outcome, RunOptions, Setup, resume_run, run_plan
+from portal.exports import reasons_of
 from portal.jobs import draw_gantt
 from portal.operations import Instant, Planned
 from portal.progress import RunReporter, console, outcome_sentence, print_plan
 from portal.run_record import RunRecord
 from portal.schema import outcome_json, plan_json, planned_gantt, run_gantt
-from portal.tables import Store
+from portal.store import Store
 from portal.webhook import Webhook
 from portal.wiring import any_real
 
@@ -71,7 +72,7 @@ def run_here(planned: Planned, how: HowToRun) -> bool:
         reporter = RunReporter(out, planned.plan, planned.snapshot)
         gantt = planned_gantt(planned)
         with _told(how, run_id, reporter, out) as watch:
-            outcome = _carry_out(
+            outcome = carry_out(
                 store, record, gantt, lambda: run_plan(planned, options, record, watch)
             )
             watch.outcome = outcome_json(outcome)
@@ -134,7 +135,7 @@ def resume_here(run_id: str, how: HowToRun, stop: str = "") -> bool:
             out.print("simulated sites end with their manager: played again from the beginning")
         reporter = RunReporter(out, books[0].plan, books[0].snapshot)
         gantt = json.loads(row.gantt)
-        outcome = _carry_out(
+        outcome = carry_out(
             store, record, gantt, lambda: resume_run(setup, books, events, record, reporter)
         )
     return _conclude(outcome, setup.options, how, out)
@@ -153,10 +154,10 @@ def cancel_run(run_id: str, how: HowToRun) -> str:
     return "cancelled; everything was given back"
 
 
-def _carry_out(
+def carry_out(
     store: Store, record: RunRecord, gantt: dict[str, Any], work: Callable[[], Outcome]
 ) -> Outcome:
-    """Do a run's work under its lease, and keep how it ended."""
+    """Do a run's work under its lease, and keep how it ended; on an error it stands as interrupted."""
     run_id = record.run_id
     record.take()
     store.set_run_state(run_id, "running")
@@ -186,7 +187,8 @@ def _conclude(outcome: Outcome, options: RunOptions, how: HowToRun, out: Console
     sentence = outcome_sentence(outcome)
     _tidy(outcome, options, how.keep)
     if how.gantt:
-        draw_gantt(how.gantt, run_gantt(outcome), sentence)
+        reasons = reasons_of(plan_json(outcome.book.plan))
+        draw_gantt(how.gantt, run_gantt(outcome), sentence, reasons)
         out.print(f"Gantt chart: {how.gantt}", highlight=False)
     if options.folder.is_dir():
         out.print(f"Results: {options.folder}", highlight=False)

@@ -16,14 +16,15 @@ from kernel.errors import InputError
 from kernel.units import format_duration
 from portal.run_record import RunRecord
 from portal.sites import choose_catalog
-from portal.tables import HistoryRow, Store
+from portal.store import Store
+from portal.tables import HistoryRow
 from portal.wiring import is_real, open_batch, open_site
 from vgrid.catalog import Catalog, Site
 
 Json = dict[str, Any]
 _WINDOW_S = 7 * 86400.0  # of accounting in one call
 _OVERLAP_S = 3600.0  # what has just ended may be written down late
-_HISTORY = "collected.txt.gz"
+COLLECTED = "collected.txt.gz"
 
 
 def find_leftovers(catalog: Catalog) -> list[Json]:
@@ -182,7 +183,7 @@ class _Kept:
         self._rows = {row.queue: row for row in store.site_rows()[2] if row.site == site.name}
         dialect = open_batch(site).dialect
         for queue, row in self._rows.items():
-            if row.file == _HISTORY and queue in self._lines:
+            if row.file == COLLECTED and queue in self._lines:
                 for line in gzip.decompress(row.body).decode().splitlines():
                     who = dialect.accounted(line)
                     self._lines[queue][who[0] if who else ""] = line
@@ -217,7 +218,7 @@ class _Kept:
                 HistoryRow(
                     site=self.site.name,
                     queue=name,
-                    file=_HISTORY,
+                    file=COLLECTED,
                     changed=datetime.now(UTC),
                     body=body,
                 )

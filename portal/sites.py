@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ from typing import Any
 from kernel.documents import load_mapping, validate
 from kernel.errors import InputError, SiteError
 from portal.config import embedded_data, home
-from portal.tables import HistoryRow, LinkRow, SiteRow, Store
+from portal.store import Store
+from portal.tables import HistoryRow, LinkRow, SiteRow
 from traces.history import read_history
 from vgrid.binding import Acquisition
 from vgrid.catalog import Catalog, build_catalog, load_catalog
@@ -39,6 +41,21 @@ def stored_catalog() -> Catalog | None:
     documents = [_with_histories(json.loads(row.document), files) for row in sites]
     parts = {"site": documents, "link": [json.loads(row.document) for row in links]}
     return build_catalog(validate(SitesDocument, parts, HERE), folder, HERE)
+
+
+def with_uploads(catalog: Catalog, store: Store) -> Catalog:
+    """A catalogue with the histories of the database in place of those that it names itself."""
+    folder = home() / "cache"
+    kept = set(store.histories())
+    sites = []
+    for site in catalog.sites:
+        queues = []
+        for queue in site.queues:
+            row = store.history(site.name, queue.name) if (site.name, queue.name) in kept else None
+            laid_out = str(folder / _lay_out(row, folder)) if row is not None else queue.history
+            queues.append(replace(queue, history=laid_out))
+        sites.append(replace(site, queues=tuple(queues)))
+    return replace(catalog, sites=tuple(sites))
 
 
 def _with_histories(site: dict[str, Any], files: dict[tuple[str, str], str]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from fastapi.testclient import TestClient
 
 from portal.config import embedded_data
 from portal.http import make_app
-from portal.tables import Store
+from portal.store import Store
 from vgrid.catalog import load_catalog
 
 LEAD = {

@@ -20,7 +20,7 @@ from kernel.clock import SimClock
 from kernel.errors import InputError, SiteError
 from portal.client import Client, RunHandle
 from portal.http import make_app
-from portal.tables import Store
+from portal.store import Store
 from portal.webhook import SIGNATURE, Webhook, sign
 from tests.conftest import DATA
 from tests.test_http import LEAD

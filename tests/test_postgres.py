@@ -5,7 +5,7 @@ import pytest
 from execmgr.states import Cancelled, CopyEnded
 from kernel.errors import InputError
 from portal.run_record import RunRecord
-from portal.tables import Store
+from portal.store import Store
 from tests.conftest import DATA
 from tests.services import postgres
 from tests.services.fixtures import there

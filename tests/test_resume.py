@@ -11,7 +11,7 @@ import pytest
 from drivers.api import Access
 from kernel.errors import InputError
 from portal.archive import pack, unpack
-from portal.tables import Store
+from portal.store import Store
 from tests.conftest import DATA, ROOT
 from tests.waiting import runs
 

@@ -1,0 +1,43 @@
+"""How sure the promise of a run was, as it went: reckoned afterwards, or so far, from its journal."""
+
+from __future__ import annotations
+
+from execmgr.book import Book
+from execmgr.core import begin, step
+from execmgr.journal import event_from_json
+from execmgr.rest import progress_of
+from execmgr.states import Replanned, RunState
+from planner.replan import standing
+from portal.run_record import RunRecord
+from portal.store import Store
+
+_POINTS = 24
+
+
+def promise_over_time(url: str, run_id: str) -> list[dict[str, float]]:
+    """At up to two dozen instants of a run: the probability that the promise is kept, and workflows done."""
+    with Store(url) as store:
+        books = RunRecord(store.engine, run_id).books()
+        events = [event_from_json(body) for body in store.events(run_id)]
+    if not books:
+        return []
+    every = max(1, len(events) // _POINTS)
+    state = begin(books[0])
+    found = [_point(books[0], state, books[0].plan.promise.probability)]
+    for number, event in enumerate(events, start=1):
+        version = event.version if isinstance(event, Replanned) else state.version
+        state, _ = step(books[version], state, event)
+        if number % every == 0 or number == len(events) or isinstance(event, Replanned):
+            found.append(_point(books[state.version], state))
+    return found
+
+
+def _point(book: Book, state: RunState, probability: float | None = None) -> dict[str, float]:
+    chance = probability
+    if chance is None:
+        chance = standing(book.plan, book.snapshot, progress_of(book, state))
+    done = sum(
+        all((w.name, task) in state.done for task in w.tasks)
+        for w in book.snapshot.wanted.workflows
+    )
+    return {"at_s": state.now_s, "probability": chance, "done": done}

@@ -1,0 +1,201 @@
+// What the pages do beyond what the server wrote: live charts, runs, what-if, handing over, logging in.
+"use strict";
+(() => {
+  const main = document.querySelector("main"), say = (id, text) => { const e = document.getElementById(id); if (e) e.textContent = text; };
+  const percent = p => p == null ? "–" : (100 * p).toFixed(1) + " %", usd = x => x == null ? "–" : "$" + x.toFixed(2);
+
+  async function ask(path, options = {}) {
+    const answer = await fetch(path, {cache: "no-cache", ...options,
+      headers: {...(options.body ? {"Content-Type": "application/json"} : {}), ...(options.headers || {})}});
+    const body = answer.status === 204 ? {} : await answer.json().catch(() => ({}));
+    if (!answer.ok) throw new Error(body.detail || `${answer.status} ${answer.statusText}`);
+    return body;
+  }
+
+  // A line chart: series of [x, y] in 0..1 on y, with names on the axes.
+  function lines(host, series, {xmax, xlabel, y2max, asked, mark}) {
+    const W = 460, H = 190, L = 46, B = 26, R = 44, ns = "http://www.w3.org/2000/svg";
+    const svg = document.createElementNS(ns, "svg");
+    svg.setAttribute("viewBox", `0 0 ${W} ${H}`);
+    svg.setAttribute("role", "img");
+    svg.setAttribute("aria-label", host.dataset.label || "chart");
+    const add = (name, attributes, text) => {
+      const e = document.createElementNS(ns, name);
+      for (const [k, v] of Object.entries(attributes)) e.setAttribute(k, v);
+      if (text != null) e.textContent = text;
+      svg.append(e);
+    };
+    const x = v => L + v / (xmax || 1) * (W - L - R), y = v => 8 + (1 - v) * (H - B - 8);
+    for (const v of [0, .25, .5, .75, 1]) {
+      add("line", {class: "axis", x1: L, x2: W - R, y1: y(v), y2: y(v)});
+      add("text", {class: "label", x: L - 6, y: y(v) + 4, "text-anchor": "end"}, Math.round(100 * v) + "%");
+      if (y2max) add("text", {class: "label", x: W - R + 6, y: y(v) + 4}, "$" + (v * y2max).toFixed(0));
+    }
+    for (const v of [0, .5, 1]) add("text", {class: "label", x: x(v * xmax), y: H - 8, "text-anchor": "middle"}, xlabel(v * xmax));
+    if (asked != null) add("line", {class: "asked", x1: L, x2: W - R, y1: y(asked), y2: y(asked)});
+    for (const {points, className, dots} of series) {
+      if (!points.length) continue;
+      add("polyline", {class: className, points: points.map(([a, b]) => `${x(a).toFixed(1)},${y(b).toFixed(1)}`).join(" ")});
+      if (dots) for (const [a, b] of points) add("circle", {class: "mark", cx: x(a), cy: y(b), r: 2.5});
+    }
+    if (mark) add("circle", {class: "mark", cx: x(mark[0]), cy: y(mark[1]), r: 6});
+    host.replaceChildren(svg);
+  }
+
+  async function setPage() {
+    const id = main.dataset.set, base = `/v1/workflow-sets/${id}`, host = document.getElementById("gantt");
+    const why = async item => (await ask(`${base}/explain?` + new URLSearchParams({task: `${item.workflow}/${item.task}`}))).text;
+    let chart = null, key = null, source = null, timer = null;
+    const refresh = async () => {
+      timer = null;
+      let data;
+      try { data = await ask(`${base}/gantt`); } catch (error) {
+        say("note", error.message);
+        if (main.dataset.state === "planning") timer = setTimeout(refresh, 1000);
+        return;
+      }
+      if (main.dataset.state === "planning") { location.reload(); return; }
+      if (chart) chart.update(data);
+      else {
+        chart = new vgrads.Gantt(host, data, {why});
+        key = vgrads.legend(document.getElementById("legend"), chart);
+        window.vgrads.chart = chart;
+      }
+      key();
+      facts(data);
+      host.dataset.drawn = data.state;
+    };
+    const facts = data => {
+      const total = data.workflows.length, left = new Map(data.workflows.map(w => [w, new Set()]));
+      const done = new Set(data.placements.filter(p => p.state === "done").map(p => p.workflow + "/" + p.task));
+      for (const p of data.placements) if (!done.has(p.workflow + "/" + p.task)) left.get(p.workflow).add(p.task);
+      const placed = new Set(data.placements.map(p => p.workflow));
+      const finished = [...placed].filter(w => left.get(w).size === 0).length;
+      say("fact-state", data.state);
+      say("fact-done", `${finished} of ${total}`);
+      say("fact-now", data.now_s == null ? "–" : vgrads.duration(data.now_s));
+      const list = document.getElementById("decisions");
+      list.replaceChildren(...data.decisions.map(d => {
+        const li = document.createElement("li"), b = document.createElement("b");
+        b.textContent = vgrads.duration(d.at_s) + " ";
+        li.append(b, d.text);
+        return li;
+      }));
+      document.getElementById("decided").hidden = !data.decisions.length;
+      const running = data.state === "running" || data.state === "interrupted";
+      document.getElementById("run").disabled = running || main.dataset.feasible !== "true";
+      document.getElementById("cancel").disabled = !running;
+    };
+    const soon = () => { timer ??= setTimeout(refresh, 600); };
+    const promise = async () => {
+      const found = await ask(`${base}/promise`).catch(() => ({points: []}));
+      if (!found.points.length) return;
+      document.getElementById("over-time").hidden = false;
+      const last = Math.max(...found.points.map(p => p.at_s), 1), total = Number(main.dataset.workflows);
+      lines(document.getElementById("promise"), [
+        {points: found.points.map(p => [p.at_s, p.probability]), className: "line", dots: true},
+        {points: found.points.map(p => [p.at_s, p.done / total]), className: "cost"},
+      ], {xmax: last, xlabel: vgrads.duration, asked: Number(main.dataset.asked)});
+    };
+    const follow = () => {
+      source?.close();
+      source = new EventSource(`${base}/events`);
+      const since = Date.now();
+      let drawn = 0;
+      for (const kind of ["slot", "copy", "replan", "cancel", "silent", "tick"]) source.addEventListener(kind, () => {
+        soon();
+        if (Date.now() - drawn > 4000) { drawn = Date.now(); promise(); }
+      });
+      source.addEventListener("end", () => { source.close(); host.dataset.ended = String(Date.now() - since); refresh(); promise(); });
+    };
+    document.getElementById("run").addEventListener("click", async () => {
+      const speed = document.getElementById("speed").value;
+      try {
+        await ask(`${base}/run${speed ? "?speed=" + speed : ""}`, {method: "POST"});
+        say("note", "");
+        follow();
+        soon();
+      } catch (error) { say("note", error.message); }
+    });
+    document.getElementById("cancel").addEventListener("click", () =>
+      ask(base, {method: "DELETE"}).then(a => say("note", a.told), e => say("note", e.message)));
+    document.getElementById("again").addEventListener("click", () =>
+      ask(`${base}/plan`, {method: "POST"}).then(() => location.reload(), e => say("note", e.message)));
+    await refresh();
+    if (main.dataset.run) { promise(); follow(); }
+  }
+
+  function whatIfPage() {
+    const base = `/v1/workflow-sets/${main.dataset.set}`, form = document.getElementById("wishes");
+    const asked = Number(main.dataset.asked), most = Number(main.dataset.budget);
+    const wishes = () => {
+      const values = {deadline: Number(form.deadline.value), fraction: `${form.needed.value}/${main.dataset.workflows}`};
+      if (!form.unlimited.checked) values.budget_usd = Number(form.budget.value);
+      return values;
+    };
+    const show = () => {
+      say("deadline-told", vgrads.duration(Number(form.deadline.value)));
+      say("needed-told", `${form.needed.value} of ${main.dataset.workflows}`);
+      say("budget-told", form.unlimited.checked ? "unlimited" : usd(Number(form.budget.value)));
+    };
+    let round = 0, stop = null;
+    const draw = async () => {
+      const mine = ++round;
+      stop?.abort();
+      stop = new AbortController();
+      const told = document.getElementById("answer");
+      told.dataset.ready = "no";
+      const reckon = async values => ask(`${base}/what-if`, {method: "POST", body: JSON.stringify(values), signal: stop.signal});
+      try {
+        const values = wishes(), here = await reckon(values);
+        say("probability", here.feasible ? percent(here.promise.probability) : "cannot be promised");
+        say("cost", here.feasible ? usd(here.cost_usd) : "–");
+        say("scheduled", here.feasible ? String(here.scheduled) : "0");
+        say("lacking", here.lacking || "");
+        const points = [], costs = [];
+        const steps = 8;
+        for (let i = 0; i <= steps; i++) {
+          const budget = most * i / steps, at = await reckon({...values, budget_usd: budget});
+          if (mine !== round) return;
+          points.push([budget, at.feasible ? at.promise.probability : 0]);
+          costs.push([budget, at.feasible ? at.cost_usd / most : 0]);
+          lines(document.getElementById("curve"), [{points: costs, className: "cost"}, {points, className: "line", dots: true}],
+            {xmax: most, xlabel: x => "$" + x.toFixed(0), y2max: most, asked,
+              mark: here.feasible ? [Math.min(most, values.budget_usd ?? most), here.promise.probability] : null});
+        }
+        told.dataset.ready = "yes";
+      } catch (error) { if (error.name !== "AbortError") say("lacking", error.message); }
+    };
+    form.addEventListener("input", show);
+    form.addEventListener("change", draw);
+    form.addEventListener("submit", e => e.preventDefault());
+    show();
+    draw();
+  }
+
+  function submitPage() {
+    document.getElementById("hand-over").addEventListener("submit", async e => {
+      e.preventDefault();
+      say("problem", "");
+      document.getElementById("send").disabled = true;
+      try {
+        const answer = await ask("/submit", {method: "POST", body: JSON.stringify({text: document.getElementById("text").value})});
+        location.href = `/sets/${answer.id}`;
+      } catch (error) { say("problem", error.message); }
+      document.getElementById("send").disabled = false;
+    });
+  }
+
+  function loginPage() {
+    document.getElementById("login").addEventListener("submit", async e => {
+      e.preventDefault();
+      try {
+        await ask("/login", {method: "POST", body: JSON.stringify({token: document.getElementById("token").value})});
+        location.href = "/";
+      } catch (error) { say("problem", error.message); }
+    });
+  }
+
+  document.getElementById("logout")?.addEventListener("click", () => ask("/logout", {method: "POST"}).finally(() => { location.href = "/login"; }));
+  ({set: setPage, whatif: whatIfPage, submit: submitPage, login: loginPage})[main?.dataset.page]?.();
+})();

@@ -1,0 +1,180 @@
+"""What a service does in the background, each in a process of its own: plan a set, carry a run out.
+
+Everything goes through the database, so that whoever takes the work after a crash finds what there was.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from dataclasses import replace
+from multiprocessing import connection, parent_process
+from typing import Any
+
+from execmgr.outside_engine import OutsideEngine
+from kernel.clock import WallClock
+from kernel.errors import InputError, VgradsError
+from planner.make import make_plan
+from portal.config import embedded_data, home
+from portal.execution import Outcome, RunOptions, Setup, passed_since, resume_run, run_plan
+from portal.operations import Planned, open_grid, plan_set, take_snapshot
+from portal.run_record import RunRecord
+from portal.running import carry_out
+from portal.schema import plan_json
+from portal.sets import Head, Sets
+from portal.store import Store, summary_of
+from portal.wiring import any_real
+from vgrid.catalog import Catalog
+from workflows.dag import Workflow
+from workflows.load import load_workflow
+from workflows.runtimes import Runtimes
+from workflows.sets import SetDocument, WorkflowSet, build_set
+
+FRESH_S = 300.0
+"""A plan for real sites that is older than this is made anew before it is run."""
+
+
+def be_a_child() -> None:
+    """In a process of the service: leave Ctrl-C to the service, and end when it ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
+
+
+def _end_with(sentinel: int) -> None:
+    connection.wait([sentinel])
+    os._exit(1)
+
+
+def plan_in_child(url: str, catalog: Catalog, set_id: str) -> None:
+    """Plan a set of the database at ``url``."""
+    with Store(url) as store:
+        plan_one(store, catalog, set_id)
+
+
+def run_in_child(url: str, catalog: Catalog, run_id: str) -> None:
+    """Carry a run of the database at ``url`` out, or go on with it."""
+    be_a_child()
+    with Store(url) as store:
+        run_one(store, catalog, run_id)
+
+
+def wanted_of(document: SetDocument) -> WorkflowSet:
+    """The set behind a document that came from outside: it may name only workflows that ship with vgrads."""
+    return build_set(document, _shipped_workflow, "body", directory=str(home()))
+
+
+def _shipped_workflow(file: str, runtimes: Runtimes) -> Workflow:
+    names = sorted(p.name for p in embedded_data().glob("*.json"))
+    if file not in names:
+        raise InputError(
+            f"'{file}' is not served here", where="workflows.file", fix=f"known: {', '.join(names)}"
+        )
+    return load_workflow(embedded_data() / file, runtimes)
+
+
+def plan_one(store: Store, catalog: Catalog, set_id: str) -> None:
+    """Plan a set and keep the plan; what is wrong with the set is kept with it."""
+    sets = Sets(store.engine)
+    try:
+        document = SetDocument.model_validate(json.loads(sets.text(set_id, "document")))
+        planned = plan_set(wanted_of(document), open_grid(catalog, seen=store.acquisitions()))
+    except VgradsError as error:
+        sets.fail(set_id, str(error))
+        return
+    sets.put_plan(set_id, planned.plan, planned.snapshot)
+
+
+def run_one(
+    store: Store, catalog: Catalog, run_id: str, outside: OutsideEngine | None = None
+) -> None:
+    """Carry a run out, from where it stands; its end is kept, also one that is an error."""
+    record = RunRecord(store.engine, run_id)
+    row = store.get_run(run_id)
+    if row.state not in ("running", "interrupted"):
+        return  # its last manager died after the end
+    try:
+        if record.begun():
+            _go_on(store, record, outside)
+        else:
+            _begin(store, record, catalog, outside)
+    except VgradsError as error:
+        gantt = json.loads(Sets(store.engine).text(row.set_id, "gantt"))
+        store.end_run(run_id, "failed", {"reason": str(error)}, gantt)
+
+
+def _begin(
+    store: Store, record: RunRecord, catalog: Catalog, outside: OutsideEngine | None
+) -> None:
+    row = store.get_run(record.run_id)
+    how = json.loads(row.how)
+    sets = Sets(store.engine)
+    planned = _planned(store, sets, catalog, row.set_id)
+    if not planned.plan.feasible:
+        raise InputError(f"cannot be promised any more: {planned.plan.lacking}", where=row.set_id)
+    options = RunOptions(
+        run_id=record.run_id, folder=home() / "runs" / record.run_id, speed=how.get("speed"), seed=how.get("seed", 0)
+    )  # fmt: skip
+
+    def work() -> Outcome:
+        return run_plan(planned, options, record, outside=outside)
+
+    carry_out(store, record, json.loads(sets.text(row.set_id, "gantt")), work)
+
+
+def _planned(store: Store, sets: Sets, catalog: Catalog, set_id: str) -> Planned:
+    """The plan as it was shown; made anew where real sites have moved on since, or it cannot be read."""
+    found = sets.archived(set_id) if _fresh(sets.head(set_id)) else None
+    if found is None:
+        plan_one(store, catalog, set_id)
+        found = sets.archived(set_id)
+    if found is None:
+        raise InputError("could not be planned", where=set_id)
+    plan, snapshot = found
+    grid = open_grid(catalog, seen=store.acquisitions())
+    return Planned(wanted=snapshot.wanted, grid=grid, snapshot=snapshot, plan=plan)
+
+
+def _fresh(head: Head | None) -> bool:
+    return head is not None and (not head.real or time.time() - head.planned_s < FRESH_S)
+
+
+def _go_on(store: Store, record: RunRecord, outside: OutsideEngine | None) -> None:
+    row = store.get_run(record.run_id)
+    record.take()
+    setup: Setup = record.setup()
+    books, events = record.books(), record.events()
+    if not any_real(setup.catalog, books[0].plan):
+        record.begin_again()
+    elif outside is not None:
+        outside.clock = WallClock(passed_since(setup, events))
+
+    def work() -> Outcome:
+        return resume_run(setup, books, events, record, outside=outside)
+
+    carry_out(store, record, json.loads(row.gantt), work)
+
+
+def usable(catalog: Catalog, granted: frozenset[str]) -> tuple[Catalog, bool]:
+    """The sites that a user's sets are planned for, and whether these are real ones.
+
+    Those that the operator opened for the user; else the simulated ones; where there are none, all: such
+    a plan can be looked at, and run by an outside engine where that asks nothing of others' machines.
+    """
+    opened = tuple(s for s in catalog.sites if s.name in granted and s.driver != "simulated")
+    simulated = tuple(s for s in catalog.sites if s.driver == "simulated")
+    chosen = opened or simulated or catalog.sites
+    return replace(catalog, sites=chosen), chosen is not simulated
+
+
+def what_if_in_child(url: str, catalog: Catalog, document: str) -> dict[str, Any]:
+    """What would be promised for a set with other wishes: its plan in short, or what is lacking."""
+    with Store(url) as store:
+        grid = open_grid(catalog, seen=store.acquisitions())
+    wanted = wanted_of(SetDocument.model_validate(json.loads(document)))
+    plan = make_plan(take_snapshot(wanted, grid, seed=0))
+    return summary_of(plan_json(plan))
