@@ -154,9 +154,9 @@ def _coming(use: SlotUse, now_s: float) -> Slot:
 
 
 def _given_not_yet(curve: StartCurve, waited_s: float) -> StartCurve:
-    """P(ready within t more | not ready after ``waited_s``)."""
-    before = curve.by(waited_s)
-    later = curve.times_s > waited_s
+    """P(ready within t more | not ready before ``waited_s``): what was asked for just now may start at once."""
+    later = curve.times_s >= waited_s
+    before = 0.0 if later.all() else float(curve.probabilities[~later][-1])
     if before >= 1.0 or not later.any():
         return certain_from(0.0, 0.0)
     chances = (curve.probabilities[later] - before) / (1.0 - before)

@@ -25,6 +25,7 @@ from typing import Any
 from kernel.errors import InputError, SiteError
 
 _LONG_POLL_S = 20.0
+_NOTHING: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,20 +39,36 @@ class RunHandle:
 class Client:
     """One service. Errors are InputError (what was sent is wrong) and SiteError (it does not answer)."""
 
-    def __init__(self, url: str, timeout_s: float = 60.0) -> None:
+    def __init__(self, url: str, timeout_s: float = 60.0, token: str = "") -> None:
         self._url, self._timeout_s = url.rstrip("/"), timeout_s
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
 
-    def submit(self, document: Mapping[str, Any]) -> str:
-        """Hand over a workflow set; its id."""
-        return str(self._ask("POST", "/v1/workflow-sets", document)["id"])
+    def submit(self, document: Mapping[str, Any], key: str = "") -> str:
+        """Hand over a workflow set; its id. With one ``key``, it is handed over once, however often this is called."""
+        return str(self._ask("POST", "/v1/workflow-sets", document, _with_key(key))["id"])
+
+    def read(self, set_id: str) -> dict[str, Any]:
+        """A set as it was handed over, its state, its runs."""
+        return self._ask("GET", f"/v1/workflow-sets/{set_id}")
 
     def plan(self, set_id: str) -> dict[str, Any]:
         """The plan of a set."""
         return self._ask("GET", f"/v1/workflow-sets/{set_id}/plan")
 
-    def run(self, set_id: str, engine: str = "vgrads") -> RunHandle:
+    def gantt(self, set_id: str) -> dict[str, Any]:
+        """Slots and placements of a set, planned and, in a run, actual."""
+        return self._ask("GET", f"/v1/workflow-sets/{set_id}/gantt")
+
+    def what_if(self, set_id: str, **wishes: Any) -> dict[str, Any]:
+        """What would be promised with another ``deadline``, ``fraction``, ``probability`` or ``budget_usd``."""
+        return self._ask("POST", f"/v1/workflow-sets/{set_id}/what-if", wishes)
+
+    def run(
+        self, set_id: str, engine: str = "vgrads", speed: float | None = None, key: str = ""
+    ) -> RunHandle:
         """Run a set; ``engine="outside"``: the caller runs the tasks (:meth:`turn`, :meth:`end`)."""
-        answer = self._ask("POST", f"/v1/workflow-sets/{set_id}/run?engine={engine}")
+        query = urllib.parse.urlencode({"engine": engine} | ({"speed": speed} if speed else {}))
+        answer = self._ask("POST", f"/v1/workflow-sets/{set_id}/run?{query}", None, _with_key(key))
         return RunHandle(set_id, str(answer["run"]))
 
     def cancel(self, set_id: str) -> None:
@@ -94,7 +111,7 @@ class Client:
         return bool(self._ask("POST", f"/v1/runs/{run.run_id}/ends", body)["counted"])
 
     def _stream(self, set_id: str, after: str) -> Iterator[dict[str, Any]]:
-        headers = {"Last-Event-ID": after} if after else {}
+        headers = self._headers | ({"Last-Event-ID": after} if after else {})
         request = urllib.request.Request(
             f"{self._url}/v1/workflow-sets/{set_id}/events", headers=headers
         )
@@ -113,10 +130,13 @@ class Client:
                     }
                     fields = {}
 
-    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    def _ask(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, more: Mapping[str, str] = _NOTHING
+    ) -> dict[str, Any]:  # fmt: skip
         data = None if body is None else json.dumps(body).encode()
+        headers = {"Content-Type": "application/json", **self._headers, **more}
         request = urllib.request.Request(
-            self._url + path, data=data, method=method, headers={"Content-Type": "application/json"}
+            self._url + path, data=data, method=method, headers=headers
         )
         try:
             with urllib.request.urlopen(request, timeout=self._timeout_s) as answer:
@@ -129,6 +149,10 @@ class Client:
             raise InputError(str(detail), where=f"{method} {path}") from error
         except OSError as error:
             raise SiteError(f"no answer: {error}", site=self._url, transient=True) from error
+
+
+def _with_key(key: str) -> Mapping[str, str]:
+    return {"Idempotency-Key": key} if key else _NOTHING
 
 
 def _quoted(name: str) -> str:

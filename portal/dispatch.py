@@ -92,7 +92,7 @@ class _Crew:
                 self.pool._processes.values()
             ):  # there is no public way to end them
                 process.terminate()
-            self.pool.shutdown(wait=False, cancel_futures=True)
+            self.pool.shutdown(wait=True, cancel_futures=True)
         self.threads.shutdown(wait=False, cancel_futures=True)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import lzma
+import shutil
 import tempfile
 import zlib
 from collections.abc import AsyncIterator
@@ -47,7 +48,7 @@ def add_history_routes(app: FastAPI, service: Service) -> None:
         if form is not None and form not in FORMATS:
             raise InputError(f"unknown format '{form}'", where="format", fix=", ".join(FORMATS))
         target = _queue(service.catalog, site, queue)
-        folder = home() / "uploads"
+        folder = uploads()
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder) as place:
             path = await _receive(request.stream(), Path(place) / "history")
@@ -59,6 +60,16 @@ def add_history_routes(app: FastAPI, service: Service) -> None:
             await run_in_threadpool(service.store.put_sites, [row])
         await run_in_threadpool(service.refresh)
         return {"site": site, "queue": target.name, "jobs": len(log), "format": form or "detected"}
+
+
+def uploads() -> Path:
+    """Where logs lie until they have been checked."""
+    return home() / "uploads"
+
+
+def clear_uploads() -> None:
+    """Remove what a service that was killed had not received to its end."""
+    shutil.rmtree(uploads(), ignore_errors=True)
 
 
 def _queue(catalog: Catalog, name: str, queue: str | None) -> Queue:

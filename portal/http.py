@@ -13,7 +13,7 @@ from fastapi import FastAPI
 
 from portal.grid_routes import add_grid_routes
 from portal.guard import Guard, Limits
-from portal.history_routes import add_history_routes
+from portal.history_routes import add_history_routes, clear_uploads
 from portal.live_routes import add_live_routes
 from portal.oidc import Provider
 from portal.page_routes import add_page_routes
@@ -38,6 +38,7 @@ def make_app(
 
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
+        clear_uploads()
         service.start()
         try:
             yield

@@ -13,6 +13,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from execmgr.outside_engine import OutsideEngine
+from kernel.documents import validate
 from kernel.errors import InputError
 from portal.access import Access, Principal
 from portal.dispatch import Dispatcher, Places
@@ -162,4 +163,4 @@ class Service:
         changed = document.model_dump(mode="json") | change
         if "fraction" in change:
             changed["at_least"] = None
-        return SetDocument.model_validate(changed)
+        return validate(SetDocument, changed, "wishes")
