@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
-from fastapi import FastAPI, Header, Query, Response
+from fastapi import Depends, FastAPI, Header, Query, Response
 from fastapi import Path as PathParameter
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from prometheus_client import CollectorRegistry, generate_latest
@@ -74,17 +74,20 @@ def _newest(service: Service, set_id: str, who: Principal) -> RunRow | None:
 
 
 def _add_events(app: FastAPI, service: Service) -> None:
+    def newest(
+        set_id: SetId, who: Reader
+    ) -> RunRow | None:  # before the stream begins: it may be refused
+        return _newest(service, set_id, who)
+
     @app.get("/v1/workflow-sets/{set_id}/events", response_class=EventSourceResponse)
     async def events(
-        set_id: SetId,
-        who: Reader,
         last_event_id: Annotated[str | None, Header()] = None,
+        run: RunRow | None = Depends(newest),  # noqa: B008  # a local name cannot stand in an annotation
     ) -> AsyncIterator[ServerSentEvent]:
         """The journal of the newest run as server-sent events; ``Last-Event-ID`` goes on behind that one.
 
         The last event is ``end`` with the run's state.
         """
-        run = await run_in_threadpool(_newest, service, set_id, who)
         if run is None:
             yield ServerSentEvent(data={"state": "planned"}, event="end", id="none")
             return
