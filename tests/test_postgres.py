@@ -1,15 +1,21 @@
 """The same database behind PostgreSQL: journals, archives, leases, sites, and a whole run."""
 
+import itertools
+
 import pytest
+from sqlalchemy import make_url, text
 
 from execmgr.states import Cancelled, CopyEnded
 from kernel.errors import InputError
 from portal.run_record import RunRecord
-from portal.store import Store
+from portal.store import Store, open_engine
 from tests.conftest import DATA
+from tests.migrating import check_many_at_once, check_shape, check_up_and_down
 from tests.services import postgres
 from tests.services.fixtures import there
+from tests.serving import LEAD, serving
 
+_numbers = itertools.count()
 pytestmark = pytest.mark.services
 
 
@@ -60,3 +66,39 @@ def test_sites_are_kept(url, vgrads, monkeypatch):
     assert vgrads("sites", "add", DATA / "sites.toml").code == 0
     assert len(vgrads("sites", "list", "--json").json["sites"]) >= 7
     assert vgrads("sites", "remove", "kittyhawk").code in (0, 2)
+
+
+@pytest.fixture
+def empty(url):
+    """A database of its own on the same server."""
+    name = f"d{next(_numbers)}"
+    admin = open_engine(url).execution_options(isolation_level="AUTOCOMMIT")
+    with admin.connect() as connection:
+        connection.execute(text(f"CREATE DATABASE {name}"))
+    admin.dispose()
+    return make_url(url).set(database=name).render_as_string(hide_password=False)
+
+
+def test_an_old_database_is_brought_up_and_down_with_its_contents(empty):
+    check_up_and_down(empty)
+
+
+def test_many_open_an_old_database_at_once(empty):
+    check_many_at_once(empty)
+
+
+def test_a_new_database_has_the_shape_that_the_steps_lead_to(empty):
+    with Store(empty) as store:
+        check_shape(store)
+
+
+def test_the_service_plans_and_runs_over_it(empty, tmp_path, monkeypatch):
+    with serving(tmp_path, "--db", empty) as service:
+        client = service.client()
+        set_id = client.submit(LEAD, key="once")
+        assert client.submit(LEAD, key="once") == set_id
+        run = client.run(set_id)
+        assert client.wait(run) == "kept"
+        service.kill()
+        service.begin()
+        assert [r["state"] for r in service.client().read(set_id)["runs"]] == ["kept"]

@@ -24,7 +24,7 @@ def _tables() -> dict[str, list[sa.schema.SchemaItem]]:
     def of_site() -> sa.ForeignKey:
         return sa.ForeignKey("site.name", ondelete="CASCADE")
 
-    blob, moment = sa.LargeBinary(), sa.DateTime()
+    blob, moment = sa.LargeBinary(), sa.DateTime(timezone=True)
     return {
         "workflow_set": [
             key("id"), needed("name"), needed("created", moment), needed("document"), needed("plan"), needed("gantt"),

@@ -51,7 +51,7 @@ def _rebuild_history(with_site: bool) -> None:
         sa.Column("site", sa.String(), *reference, nullable=False),
         sa.Column("queue", sa.String(), nullable=False),
         sa.Column("file", sa.String(), nullable=False),
-        sa.Column("changed", sa.DateTime(), nullable=False),
+        sa.Column("changed", sa.DateTime(timezone=True), nullable=False),
         sa.Column("body", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("site", "queue"),
     )
