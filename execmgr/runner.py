@@ -69,7 +69,7 @@ class Runner:
     ) -> None:
         self.run_id, self.book, self.around = run, book, around
         self.state = begin(book)
-        self._watch = watch
+        self._watch, self._due_s = watch, 0.0
         self._sites = Sites(run, around.drivers, around.clock, around.reach)
 
     def run(self) -> RunState:
@@ -139,7 +139,8 @@ class Runner:
             found.append(Cancelled(at_s=self.around.clock.now(), reason=reason))
         found.sort(key=lambda event: event.at_s)
         now = self.around.clock.now()
-        if found or not (self.around.clock.virtual or now >= self.state.wake_s):
+        due = now >= self._due_s if self.around.clock.virtual else now >= self.state.wake_s
+        if found or not due:
             return found
         return [Tick(at_s=now)]
 
@@ -180,6 +181,7 @@ class Runner:
         now = clock.now()
         due = min(self.state.wake_s, engine.wake_at(), self._sites.wake_at(self.book))
         if clock.virtual:
-            clock.advance_to(min(due, max(self.book.plan.deadline_s, now) + 1.0))
+            self._due_s = min(due, max(self.book.plan.deadline_s, now) + 1.0)
+            clock.advance_to(self._due_s)
         else:
             engine.wait(min(max(0.0, due - now), self.around.poll_s))

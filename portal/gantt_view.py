@@ -227,8 +227,10 @@ def render_html(gantt: Json, sentence: str = "", why: Mapping[str, str] | None =
         f"promised with probability {promise['probability']:.3f} ± {promise['standard_error']:.3f}, "
         f"cost {format_usd(gantt['cost_usd'])}"
     )
+    ran = gantt.get("now_s") is not None
+    title = "What happened" if ran else "The plan" if gantt["placements"] else "On offer"
     data = json.dumps({**gantt, "why": why or {}}).replace("</", "<\\/")
     return render(
-        "alone.html", gantt=gantt, facts=facts, sentence=sentence, svg=Markup(render_svg(gantt)), data=Markup(data),
+        "alone.html", title=title, gantt=gantt, facts=facts, sentence=sentence, svg=Markup(render_svg(gantt)), data=Markup(data),
         css=Markup(static("app.css")), script=Markup(static("gantt.js")),
     )  # fmt: skip

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 
+from portal.description import describe
 from portal.grid_routes import add_grid_routes
 from portal.guard import Guard, Limits
 from portal.history_routes import add_history_routes, clear_uploads
@@ -56,4 +57,5 @@ def make_app(
     add_history_routes(app, service)
     add_live_routes(app, service)
     add_page_routes(app, service)
+    app.openapi = describe(app)  # type: ignore[method-assign]
     return app

@@ -55,8 +55,11 @@ def add_live_routes(app: FastAPI, service: Service) -> None:
         if service.dispatcher.works.drop(run.id):
             service.store.end_run(run.id, "cancelled", {"reason": "before it began"}, {})
             return {"run": run.id, "told": "it had not begun"}
-        if not RunRecord(service.store.engine, run.id).ask_to_stop(f"cancelled by {who.user}"):
-            raise HTTPException(409, f"nobody looks after run '{run.id}' just now")
+        record, reason = RunRecord(service.store.engine, run.id), f"cancelled by {who.user}"
+        if not record.ask_to_stop(reason):
+            if not service.dispatcher.works.awaits(run.id):
+                raise HTTPException(409, f"nobody looks after run '{run.id}'; see vgrads cancel")
+            record.leave_word(reason)
         return {"run": run.id, "told": "its manager was asked to stop"}
 
     @app.get("/metrics", include_in_schema=False)

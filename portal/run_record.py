@@ -85,6 +85,16 @@ class RunRecord:
             session.commit()
         return True
 
+    def leave_word(self, reason: str) -> None:
+        """Whoever becomes the run's manager next is to stop it at once."""
+        with Session(self._engine) as session:
+            row = session.get(LeaseRow, self.run_id)
+            if row is None:
+                row = LeaseRow(run_id=self.run_id, owner="nobody:0", until_s=0.0)
+            row.stop = reason
+            session.add(row)
+            session.commit()
+
     def stop_now(self, reason: str) -> None:
         """The manager itself is to stop at its next look."""
         with Session(self._engine) as session:

@@ -104,7 +104,10 @@ def _add_reading(app: FastAPI, service: Service) -> None:
         document = {"document": json.loads(service.sets.text(set_id, "document"))}
         return _tagged(request, summary(service, head) | document)
 
-    @app.get("/v1/workflow-sets/{set_id}/gantt")
+    @app.get(
+        "/v1/workflow-sets/{set_id}/gantt",
+        responses={200: {"content": {f.media.partition(";")[0]: {} for f in FORMATS.values()}}},
+    )
     def read_gantt(
         set_id: SetId, request: Request, who: Reader,
         form: Annotated[Literal["json", "html", "svg", "png", "pdf", "trace"], Query(alias="format")] = "json",
@@ -186,7 +189,7 @@ def _add_runs(app: FastAPI, service: Service) -> None:
     @app.post("/v1/workflow-sets/{set_id}/run", status_code=202)
     async def run_set(
         set_id: SetId, who: Submitter, engine: Literal["vgrads", "outside"] = "vgrads",
-        speed: Annotated[float | None, Query(gt=0, le=1e6)] = None, key: IdempotencyKey = None, if_match: IfMatch = None,
+        speed: Annotated[float | None, Query(ge=0.01, le=1e6)] = None, key: IdempotencyKey = None, if_match: IfMatch = None,
     ) -> Json:  # fmt: skip
         """Run the set in the background.
 

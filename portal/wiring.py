@@ -40,6 +40,7 @@ from traces.records import JobLog
 from vgrid.catalog import Catalog, Site
 
 _DIALECTS: dict[str, Callable[[], Dialect]] = {"slurm": Slurm, "gridengine": GridEngine, "pbs": Pbs}
+_PACE_STEP_S = 0.5
 HORIZON_S = 3 * 86400.0  # background load that is laid out beyond the deadline
 
 
@@ -79,15 +80,19 @@ def make_clock(simulated: bool, speed: float | None, passed_s: float = 0.0) -> C
 
 
 class PacedClock(SimClock):
-    """Virtual time that a person can watch: ``speed`` virtual seconds a real one."""
+    """Virtual time that a person can watch: ``speed`` virtual seconds a real one.
+
+    It goes in short steps, so that whoever waits can look up in between: a run may be cancelled meanwhile.
+    """
 
     def __init__(self, speed: float) -> None:
         super().__init__()
         self._speed = speed
 
     def advance_to(self, instant_s: float) -> None:
-        time.sleep(max(0.0, instant_s - self.now()) / self._speed)
-        super().advance_to(instant_s)
+        reach_s = min(instant_s, self.now() + _PACE_STEP_S * self._speed)
+        time.sleep(max(0.0, reach_s - self.now()) / self._speed)
+        super().advance_to(reach_s)
 
 
 def make_drivers(

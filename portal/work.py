@@ -78,6 +78,14 @@ class Works:
             session.commit()
         return bool(found.rowcount)  # type: ignore[attr-defined]
 
+    def awaits(self, run_id: str) -> bool:
+        """True while a run is queued or taken: a service looks after it, or soon will."""
+        query = select(WorkRow.id).where(
+            WorkRow.run_id == run_id, col(WorkRow.state).in_(("queued", "taken"))
+        )
+        with Session(self._engine) as session:
+            return session.exec(query).first() is not None
+
     def open_kinds(self) -> dict[str, int]:
         """Kind → how many pieces are queued or taken."""
         query = select(WorkRow.kind).where(col(WorkRow.state).in_(("queued", "taken")))
