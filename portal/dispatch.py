@@ -29,6 +29,7 @@ from vgrid.catalog import Catalog
 _LOOK_S = 0.5  # between looks for work that another service left behind
 _log = logging.getLogger("vgrads.work")
 _processes = get_context("forkserver")
+_processes.set_forkserver_preload(["portal.worker"])  # a new process is there in milliseconds
 
 
 class ProcessDied(Exception):

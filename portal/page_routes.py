@@ -236,6 +236,10 @@ def _add_site_pages(app: FastAPI, service: Service) -> None:
             raise HTTPException(404, "too few jobs have waited for a bound")
         return Response(picture, media_type="image/png", headers={"Cache-Control": "max-age=300"})
 
+    @app.get("/docs", include_in_schema=False)
+    def docs() -> RedirectResponse:
+        return RedirectResponse("/api", status_code=308)
+
     @app.get("/api", response_class=HTMLResponse, include_in_schema=False)
     def api(request: Request) -> HTMLResponse:
         found = app.openapi()

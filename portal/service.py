@@ -6,6 +6,7 @@ import asyncio
 import json
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,19 +15,21 @@ from starlette.exceptions import HTTPException
 
 from execmgr.outside_engine import OutsideEngine
 from kernel.documents import validate
-from kernel.errors import InputError
+from kernel.errors import InputError, VgradsError
 from portal.access import Access, Principal
 from portal.dispatch import Dispatcher, Places
 from portal.figures import Meters
 from portal.idempotency import Key
 from portal.live_gantt import LiveGantt
 from portal.oidc import Provider
+from portal.queries import ask_log
 from portal.sets import Head, Sets
 from portal.sites import with_uploads
 from portal.store import Store
 from portal.tables import RunRow
 from portal.wiring import is_real
 from portal.worker import usable, wanted_of
+from qbets.predictor import Settings
 from vgrid.catalog import Catalog
 from workflows.sets import SetDocument
 
@@ -67,6 +70,14 @@ class Service:
         """Leave everything to the next service."""
         self.stopping.set()
         self.dispatcher.stop()
+
+    def warm_up(self) -> None:
+        """Learn from all histories before somebody asks; what cannot be read is told to who asks for it."""
+        for site in self.catalog.sites:
+            for queue in site.queues:
+                with suppress(VgradsError):
+                    if queue.history is not None and not self.stopping.is_set():
+                        ask_log(queue.history, queue.log_queue, Settings())
 
     def refresh(self) -> None:
         """Histories have changed."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
 from types import FrameType
 from typing import Any
@@ -70,6 +71,7 @@ def serve(settings: ServiceSettings) -> None:
             timeout_graceful_shutdown=_SHUTDOWN_S, proxy_headers=False,
         )  # fmt: skip
         server = Server(config, app.state.service, settings)
+        threading.Thread(target=app.state.service.warm_up, daemon=True).start()
         try:
             server.run()
         except SystemExit as stop:  # uvicorn's word for an address that is taken

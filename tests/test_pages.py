@@ -95,7 +95,7 @@ def test_a_set_is_handed_over_run_watched_and_kept(page):
     page.select_option("#speed", "600")
     page.click("#run")
     drawn(page, "running")
-    wait_for(page, "document.getElementById('fact-now').textContent > '30m'")
+    wait_for(page, "vgrads.chart.data.now_s > 1800")
     assert page.is_disabled("#run")
     keep(page, "portal-running")
     page.wait_for_selector("#gantt[data-ended]", timeout=60_000)
