@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from kernel.errors import InputError, VgradsError
-from portal import admin_commands, queue_commands, site_commands  # noqa: F401  # add their commands
+from portal import admin_commands, bag_commands, queue_commands, site_commands  # noqa: F401  # add their commands
 from portal.options import (
     AsJson,
     AsStated,
@@ -246,7 +246,7 @@ def study(
         ),
     ] = "--help",
 ) -> None:
-    """Does it hold? Replays and experiments: quality, replication, varq."""
+    """Does it hold? Replays and experiments: bags, quality, replication, varq."""
     from portal import jobs
 
     jobs.run_study(name, context.args)

@@ -5,6 +5,8 @@ The first sixteen columns are those of SWF; users, groups and queues may be name
 
 from __future__ import annotations
 
+from typing import Any
+
 from traces.build import Job, broken_warning, build_log, refuse_broken
 from traces.records import JobLog
 
@@ -49,3 +51,26 @@ def _job(fields: list[str]) -> Job | None:
 
 def _field(fields: list[str], position: int) -> str:
     return fields[position] if len(fields) > position else "-1"
+
+
+def write_gwf(log: JobLog, note: str = "") -> str:
+    """The log as GWF text; :func:`read_gwf` gives the same columns back."""
+    head = [f"# Grid: {log.name}", f"# UnixStartTime: {log.unix_start_s:.0f}"]
+    head += [f"# {line}" for line in note.splitlines()]
+    rows = zip(
+        log.submit_s, log.wait_s, log.run_s, log.procs, log.request_s, log.user, log.queue, log.started,
+        strict=True,
+    )  # fmt: skip
+    lines = [_gwf_line(number, *row) for number, row in enumerate(rows, 1)]
+    return "\n".join([*head, *lines]) + "\n"
+
+
+def _gwf_line(number: int, *row: Any) -> str:
+    """JobID, submit, wait, run, processors, CPU, memory, asked processors, time, memory, status, user, group,
+    program, queue, and what is not known."""
+    submit, wait, run, procs, request, user, queue, started = row
+    fields = [
+        number, f"{submit:.3f}".rstrip("0").rstrip("."), f"{wait:.0f}", f"{run:.0f}", procs, -1, -1, procs,
+        f"{request:.0f}", -1, 1 if started else 5, user, -1, -1, queue,
+    ]  # fmt: skip
+    return " ".join(str(f) for f in fields) + " -1" * 14

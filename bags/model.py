@@ -1,0 +1,201 @@
+"""The workload model of Table 3, and workloads drawn from it to a target load of a given system.
+
+Times and sizes are modelled by their logarithm to base 2 (§3.3–3.5); arrivals by the time between bags at peak
+hours (8–17 h) and a daily cycle of 48 half hours, as Lublin and Feitelson do (doi:10.1016/S0743-7315(03)00108-4):
+a clock runs through the day as fast as that half hour's share of arrivals, and bags come at intervals of that
+clock. Tasks of a bag are log-normal about its average run time with its variance: the paper gives the two
+moments only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bags.distributions import Distribution, parse
+from bags.workload import Bags
+from kernel.errors import InputError
+from kernel.streams import stream
+
+Floats = NDArray[np.float64]
+DAY_S = 86400.0
+_HALF_HOUR_S = 1800.0
+_PEAK = slice(16, 34)  # half hours from 8 to 17
+_LARGEST, _LONGEST_S = 10_000, 30 * DAY_S
+_DRAWN = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """A row of Table 3. ``users``: exponent of Zipf's law and how many there are."""
+
+    users: tuple[float, int] | None
+    inter_arrival: Distribution
+    daily_cycle: Distribution
+    size: Distribution
+    runtime: Distribution
+    variability: Distribution
+
+
+def _row(users: tuple[float, int] | None, *entries: tuple[str, float, float]) -> Model:
+    iat, cycle, size, runtime, variability = (parse(*entry) for entry in entries)
+    return Model(
+        users=users, inter_arrival=iat, daily_cycle=cycle, size=size, runtime=runtime, variability=variability
+    )  # fmt: skip
+
+
+# fmt: off
+MODELS: dict[str, Model] = {
+    "DAS-2": _row((1.25, 333), ("W", 4.06, 7.91), ("G", 2.62, 0.13), ("W", 1.75, 2.91), ("N", 1.78, 3.87), ("W", 1.64, 10.21)),
+    "Grid'5000": _row((1.39, 481), ("W", 4.27, 8.42), ("W", 1.57, 20.54), ("G", 2.47, 1.64), ("N", 2.31, 4.97), ("N", 5.54, 9.56)),
+    "NGS": _row((1.30, 379), ("W", 4.94, 8.48), ("W", 1.64, 25.42), ("W", 2.02, 1.58), ("N", 3.50, 3.51), ("G", 1.79, 0.29)),
+    "AuverGrid": _row(None, ("W", 3.87, 7.33), ("W", 1.72, 25.49), ("W", 1.78, 1.51), ("G", 3.55, 0.47), ("N", 6.41, 11.73)),
+    "SHARCNET": _row((1.25, 412), ("W", 4.17, 7.65), ("W", 2.44, 28.99), ("W", 1.37, 1.89), ("N", 3.06, 7.45), ("W", 1.93, 13.65)),
+    "LCG": _row((1.32, 216), ("W", 4.05, 6.48), ("W", 1.71, 23.86), ("N", 1.33, 2.71), ("LN", 1.82, 0.34), ("W", 2.85, 14.21)),
+    "NorduGrid": _row((1.36, 387), ("N", 1.97, 8.00), ("W", 1.62, 22.18), ("W", 1.80, 2.17), ("N", 2.76, 9.04), ("W", 2.86, 16.58)),
+    "average": _row((1.31, 368), ("W", 4.25, 7.86), ("W", 1.79, 24.16), ("W", 1.76, 2.11), ("N", 2.73, 6.1), ("W", 2.05, 12.25)),
+}
+# fmt: on
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What a workload is drawn for: a share of the work that a system can do in ``days``.
+
+    ``capacity``: reference processors; ``clusters``: so many independent streams. ``arrivals``: ``cycle`` (the
+    model's), ``even`` or ``at once``. ``median_size`` and ``mean_runtime_s`` move those characteristics.
+    """
+
+    load: float
+    capacity: float
+    clusters: int = 1
+    days: float = 1.0
+    arrivals: str = "cycle"
+    median_size: float | None = None
+    mean_runtime_s: float | None = None
+
+    def check(self) -> None:
+        """InputError for what cannot be drawn."""
+        if not 0 < self.load <= 1:
+            raise InputError(f"{self.load} is not above 0 and at most 1", where="load")
+        if self.capacity <= 0 or self.clusters < 1 or self.days <= 0:
+            raise InputError("must be above 0", where="capacity, clusters, days")
+        if self.arrivals not in ("cycle", "even", "at once"):
+            raise InputError(
+                f"unknown arrivals '{self.arrivals}'", where="arrivals", fix="cycle, even, at once"
+            )
+        if self.median_size is not None and self.median_size < 1:
+            raise InputError(
+                f"a bag of {self.median_size} tasks", where="median_size", fix="at least 1"
+            )
+        if self.mean_runtime_s is not None and self.mean_runtime_s <= 0:
+            raise InputError("must be above 0", where="mean_runtime_s")
+
+
+def model_named(name: str) -> Model:
+    """A row of the table; InputError lists the rows."""
+    if name not in MODELS:
+        raise InputError(f"no model '{name}'", where="model", fix=", ".join(MODELS))
+    return MODELS[name]
+
+
+def draw_bags(model: Model, target: Target, seed: int) -> Bags:
+    """A workload whose work is the target's share, to within one bag, all of it submitted within its days."""
+    target.check()
+    wanted_s = target.load * target.capacity * target.days * DAY_S
+    sizes, runtimes, done_s = [], [], 0.0
+    factor = (
+        1.0 if target.mean_runtime_s is None else target.mean_runtime_s / _mean_runtime_s(model)
+    )
+    size_factor = (
+        1.0 if target.median_size is None else target.median_size / 2.0 ** model.size.median()
+    )
+    draws = stream(seed, "bags")
+    while done_s < wanted_s:
+        count = _sizes(model, draws, size_factor)
+        tasks = _runtimes(model, draws, count) * factor
+        work = np.cumsum(np.add.reduceat(tasks, np.concatenate([[0], np.cumsum(count)[:-1]])))
+        enough = int(np.searchsorted(work, wanted_s - done_s)) + 1
+        sizes.append(count[:enough])
+        runtimes.append(tasks[: int(count[:enough].sum())])
+        done_s += float(work[min(enough, len(work)) - 1])
+    size = np.concatenate(sizes)
+    return _placed(model, target, size, np.maximum(np.concatenate(runtimes), 1e-3), seed)
+
+
+def _sizes(model: Model, draws: np.random.Generator, factor: float) -> NDArray[np.int64]:
+    """A bag has two tasks at least (the smallest class of §3.4 begins there)."""
+    raw = 2.0 ** model.size.sample(draws, _DRAWN) * factor
+    return np.clip(np.rint(raw), 2, _LARGEST).astype(np.int64)
+
+
+def _runtimes(model: Model, draws: np.random.Generator, count: NDArray[np.int64]) -> Floats:
+    """Tasks of these bags: log-normal with each bag's own mean and variance."""
+    mean = np.clip(2.0 ** model.runtime.sample(draws, len(count)), 1.0, _LONGEST_S)
+    variance = 2.0 ** np.clip(model.variability.sample(draws, len(count)), 0.0, 60.0)
+    spread = np.sqrt(np.log1p(variance / mean**2))
+    place = np.log(mean) - spread**2 / 2
+    logs = np.repeat(place, count) + np.repeat(spread, count) * draws.standard_normal(
+        int(count.sum())
+    )
+    return np.clip(np.exp(logs), 1.0, _LONGEST_S)
+
+
+@cache
+def _mean_runtime_s(model: Model) -> float:
+    draws = stream(0, "mean run time")
+    return float(_runtimes(model, draws, _sizes(model, draws, 1.0)).mean())
+
+
+def _placed(
+    model: Model, target: Target, size: NDArray[np.int64], runtime_s: Floats, seed: int
+) -> Bags:
+    """Give bags their streams, instants and users; order them by time."""
+    draws = stream(seed, "arrivals")
+    count = len(size)
+    home = draws.integers(0, target.clusters, count)
+    submit = np.empty(count)
+    for cluster in range(target.clusters):
+        mine = np.flatnonzero(home == cluster)
+        submit[mine] = _arrivals(model, target, len(mine), draws)
+    order = np.argsort(submit, kind="stable")
+    starts = np.concatenate([[0], np.cumsum(size)])
+    tasks = np.concatenate([np.arange(starts[b], starts[b + 1]) for b in order.tolist()])
+    found = Bags(
+        submit_s=submit[order], user=_users(model, count, stream(seed, "users")), home=home[order],
+        first=np.concatenate([[0], np.cumsum(size[order])]).astype(np.int64), runtime_s=runtime_s[tasks],
+    )  # fmt: skip
+    found.check()
+    return found
+
+
+def _users(model: Model, count: int, draws: np.random.Generator) -> NDArray[np.int64]:
+    if model.users is None:
+        return np.zeros(count, dtype=np.int64)
+    exponent, most = model.users
+    weights = np.arange(1, most + 1) ** -exponent
+    return draws.choice(most, count, p=weights / weights.sum())
+
+
+def _arrivals(model: Model, target: Target, count: int, draws: np.random.Generator) -> Floats:
+    """Instants of one stream within the target's days."""
+    until_s = target.days * DAY_S
+    if target.arrivals == "at once":
+        return np.zeros(count)
+    if target.arrivals == "even":
+        return (np.arange(count) + draws.random()) * until_s / max(count, 1)
+    steps = np.cumsum(2.0 ** model.inter_arrival.sample(draws, count + 1))
+    edges, clock = _day_clock(model, target.days)
+    return np.interp(steps[:-1] / steps[-1] * clock[-1], clock, edges) if count else np.empty(0)
+
+
+def _day_clock(model: Model, days: float) -> tuple[Floats, Floats]:
+    """Instants, and how far the clock of arrivals has come by then: 1 a second at peak hours."""
+    weights = model.daily_cycle.pdf(np.arange(48, dtype=np.float64) + 0.5)
+    weights = np.maximum(weights / weights[_PEAK].mean(), 1e-3)
+    steps = np.tile(weights, int(np.ceil(days)))[: int(np.ceil(days * 48))]
+    edges = np.arange(len(steps) + 1, dtype=np.float64) * _HALF_HOUR_S
+    return edges, np.concatenate([[0.0], np.cumsum(steps * _HALF_HOUR_S)])

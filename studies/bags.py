@@ -1,0 +1,283 @@
+"""The whole space of bag scheduling, simulated: what Iosup, Sonmez, Anoep and Epema found at HPDC 2008, again.
+
+Twenty clusters of 3,528 processors, workloads of the average model over one day, ``--seeds`` of each:
+
+- selection policies, scheduling policies and architectures at loads from 20 to 95 % (their §5.1, 5.4, 5.5)
+- arrivals, bag sizes and run times at 60 % (§5.2), run times told wrongly (§5.3)
+- run-time predictors on histories given as files, or on the model (§3.7)
+
+Their simulations played a month with some 60,000 tasks; a day at 60 % has ten times as many here, for run times of
+the average model are short. Averages are over bags, then over seeds.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.progress import track
+
+from bags.architectures import Algorithm, simulate
+from bags.extract import extract_bags
+from bags.metrics import figures
+from bags.model import MODELS, Target, draw_bags
+from bags.predictors import PREDICTORS, inaccuracies
+from bags.selection import SELECTIONS
+from bags.system import System, paper_system
+from bags.workload import Bags
+from kernel.errors import InputError
+from kernel.streams import stream
+from studies.picture import diagrams
+from traces.history import history_name, read_history
+
+LOADS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.95)
+SCHEDULED = ("ECT", "FPLT", "RR", "WQR-4", "DFPLT", "ECT-P", "STFR", "FPF")
+SIZES, MINUTES = (10, 20, 30, 40, 50), (3, 10, 30, 60, 180)
+WRONG = (0, 100, 300, 1000, 3000, 10000)
+_SPREAD = 0.6  # the load of §5.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """One simulation: of which experiment, at which place of it (``x``), which algorithm, how wrong run times are."""
+
+    experiment: str
+    x: float | str
+    series: str
+    how: Algorithm
+    wrong: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A workload with everything that is asked of it."""
+
+    target: Target
+    seed: int
+    questions: tuple[Question, ...]
+
+
+def _target(load: float, **more: Any) -> Target:
+    system = paper_system()
+    return Target(load=load, capacity=system.capacity, clusters=len(system.procs), **more)
+
+
+def plan_jobs(seeds: int) -> list[Job]:
+    """Everything that is to be simulated."""
+    return [job for seed in range(seeds) for job in (*_over_loads(seed), *_over_workloads(seed))]
+
+
+def _over_loads(seed: int) -> Iterable[Job]:
+    for load in LOADS:
+        asked = [
+            Question(experiment="selection", x=load, series=s, how=Algorithm(selection=s))
+            for s in SELECTIONS
+        ]
+        asked += [
+            Question(experiment="scheduling", x=load, series=s, how=Algorithm(scheduling=s))
+            for s in SCHEDULED
+        ]
+        asked += [
+            Question(experiment="architecture", x=load, series=a, how=Algorithm(architecture=a))
+            for a in ("csp", "sep-c", "fcondor")
+        ]
+        if load in (0.6, 0.95):
+            asked += [
+                Question(experiment=f"told wrongly, load {load:.0%}", x=w, series=s, how=Algorithm(scheduling=s), wrong=w)
+                for w in WRONG for s in ("ECT", "FPLT", "DFPLT", "STFR")
+            ]  # fmt: skip
+        yield Job(target=_target(load), seed=seed, questions=tuple(asked))
+
+
+def _over_workloads(seed: int) -> Iterable[Job]:
+    kinds: list[tuple[str, float | str, Target]] = []
+    kinds += [("arrivals", a, _target(_SPREAD, arrivals=a)) for a in ("cycle", "even", "at once")]
+    kinds += [("median size", m, _target(_SPREAD, median_size=float(m))) for m in SIZES]
+    kinds += [("mean run time", m, _target(_SPREAD, mean_runtime_s=60.0 * m)) for m in MINUTES]
+    for name, x, target in kinds:
+        asked = tuple(
+            Question(experiment=name, x=x, series=s, how=Algorithm(scheduling=s)) for s in SCHEDULED
+        )
+        yield Job(target=target, seed=seed, questions=asked)
+
+
+@lru_cache(maxsize=1)
+def _system() -> System:
+    return paper_system()
+
+
+def answer(job: Job) -> list[dict[str, Any]]:
+    """All simulations of one workload."""
+    bags = draw_bags(MODELS["average"], job.target, job.seed)
+    return [_row(job, question, bags) for question in job.questions]
+
+
+def _row(job: Job, question: Question, bags: Bags) -> dict[str, Any]:
+    how = question.how
+    if question.wrong or question.experiment.startswith("told"):
+        draws = stream(job.seed, "wrong", str(question.wrong))
+        off = draws.uniform(-question.wrong, question.wrong, len(bags.runtime_s)) / 100.0
+        told = np.maximum(bags.runtime_s * (1.0 + off), 1.0)
+        how = Algorithm(selection=how.selection, scheduling=how.scheduling, told_s=told)
+    found = figures(simulate(bags, _system(), how))
+    return {
+        "experiment": question.experiment, "x": question.x, "series": question.series, "seed": job.seed,
+        "tasks": len(bags.runtime_s), **asdict(found),
+    }  # fmt: skip
+
+
+def study(seeds: int, processes: int = 2) -> list[dict[str, Any]]:
+    """All rows, in parallel over cores, with a progress bar."""
+    jobs = plan_jobs(seeds)
+    bar = Console(stderr=True)
+    with ProcessPoolExecutor(processes) as pool:
+        found = track(pool.map(answer, jobs), "bags", total=len(jobs), console=bar, transient=True)
+        return [row for rows in found for row in rows]
+
+
+def averaged(
+    rows: Sequence[dict[str, Any]],
+) -> dict[tuple[str, str, float | str], dict[str, float]]:
+    """(experiment, series, x) → averages over seeds."""
+    groups: dict[tuple[str, str, float | str], list[dict[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault((row["experiment"], row["series"], row["x"]), []).append(row)
+    names = ("makespan_s", "length", "finished", "wait_s", "utilisation", "tasks")
+    return {
+        key: {n: float(np.mean([r[n] for r in group])) for n in names}
+        for key, group in groups.items()
+    }
+
+
+def predictor_rows(histories: Sequence[Path]) -> list[dict[str, Any]]:
+    """Average and median inaccuracy in per cent of every predictor, by batch and by user."""
+    logs = [(history_name(path), extract_bags(read_history(path))) for path in histories]
+    if not logs:
+        target = Target(load=0.3, capacity=3500.0)
+        logs = [(name, draw_bags(MODELS[name], target, 0)) for name in ("DAS-2", "Grid'5000")]
+    rows = []
+    for name, bags in logs:
+        for predictor in PREDICTORS:
+            for by in ("batch", "user"):
+                off = inaccuracies(bags, predictor, by)
+                rows.append(
+                    {"history": name, "predictor": predictor, "by": by, "mean": float(off.mean()), "median": float(np.median(off))}
+                )  # fmt: skip
+    return rows
+
+
+def tables(rows: Sequence[dict[str, Any]], predicted: Sequence[dict[str, Any]]) -> str:
+    """Markdown: makespan in minutes and normalised length of every experiment, then the predictors."""
+    cells, parts = averaged(rows), []
+    for experiment in dict.fromkeys(key[0] for key in cells):
+        xs = list(dict.fromkeys(key[2] for key in cells if key[0] == experiment))
+        series = list(dict.fromkeys(key[1] for key in cells if key[0] == experiment))
+        for measure, title, scale in (
+            ("makespan_s", "makespan, minutes", 60.0),
+            ("length", "normalised length", 1.0),
+        ):
+            parts.append(f"\n**{experiment}: {title}**\n")
+            parts.append(
+                "| |" + "|".join(f" {_label(x)} " for x in xs) + "|\n|---|" + "--:|" * len(xs)
+            )
+            for name in series:
+                values = (cells[experiment, name, x][measure] / scale for x in xs)
+                parts.append(
+                    f"| {name} |"
+                    + "|".join(f" {v:.3g} " if v < 1000 else f" {v:,.0f} " for v in values)
+                    + "|"
+                )
+        if experiment == "architecture":
+            parts.append(
+                "\n**architecture: share of tasks that had ended when the last bag came**\n"
+            )
+            parts.append(
+                "| |" + "|".join(f" {_label(x)} " for x in xs) + "|\n|---|" + "--:|" * len(xs)
+            )
+            for name in series:
+                parts.append(
+                    f"| {name} |"
+                    + "|".join(f" {cells[experiment, name, x]['finished']:.2f} " for x in xs)
+                    + "|"
+                )
+    return "\n".join([*parts, _predictor_table(predicted)])
+
+
+def _label(x: float | str) -> str:
+    return f"{x:.0%}" if isinstance(x, float) and x <= 1 else str(x)
+
+
+def _predictor_table(rows: Sequence[dict[str, Any]]) -> str:
+    names = list(dict.fromkeys(r["history"] for r in rows))
+    cell = {(r["history"], r["predictor"], r["by"]): r for r in rows}
+    head = (
+        "\n**predictors: mean (median) inaccuracy, per cent**\n\n| predictor, input |"
+        + "|".join(f" {n} " for n in names)
+    )
+    lines = [head + "|\n|---|" + "--:|" * len(names)]
+    for predictor in PREDICTORS:
+        for by in ("batch", "user"):
+            found = (cell[name, predictor, by] for name in names)
+            lines.append(
+                f"| {predictor}, {by} |"
+                + "|".join(f" {r['mean']:,.0f} ({r['median']:.0f}) " for r in found)
+                + "|"
+            )
+    return "\n".join(lines)
+
+
+def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
+    """Normalised length and makespan against load, for selection, scheduling and architecture."""
+    cells = averaged(rows)
+    with diagrams(path, 6, (22, 3.8)) as axes:
+        for place, experiment in enumerate(("selection", "scheduling", "architecture")):
+            for series in dict.fromkeys(key[1] for key in cells if key[0] == experiment):
+                for k, (measure, title) in enumerate(
+                    (("length", "normalised length"), ("makespan_s", "makespan (s)"))
+                ):
+                    axis = axes[2 * place + k]
+                    values = [cells[experiment, series, load][measure] for load in LOADS]
+                    axis.plot(LOADS, values, marker=".", label=series)
+                    axis.set_yscale("log")
+                    axis.set_xlabel("load")
+                    axis.set_title(f"{experiment}: {title}", fontsize=9)
+            axes[2 * place].legend(fontsize=6)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = ArgumentParser(
+        prog="vgrads study bags", description=__doc__, formatter_class=RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "histories", nargs="*", type=Path, help="logs for the predictors; default: the model"
+    )
+    parser.add_argument("--seeds", type=int, default=4, help="workloads of each kind")
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--picture", type=Path, help="where the diagrams go (SVG)")
+    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    chosen = parser.parse_args(arguments)
+    if chosen.seeds < 1:
+        raise InputError("must be at least 1", where="--seeds")
+    predicted = predictor_rows(chosen.histories)
+    rows = study(chosen.seeds, chosen.processes)
+    if chosen.picture:
+        draw(rows, chosen.picture)
+    told = (
+        json.dumps({"rows": rows, "predictors": predicted})
+        if chosen.json
+        else tables(rows, predicted)
+    )
+    sys.stdout.write(told + "\n")
+
+
+if __name__ == "__main__":
+    main()
