@@ -19,8 +19,10 @@ PACKAGES = (
     "qbets",
     "vgrid",
     "planner",
+    "bags",
     "execmgr",
     "portal",
+    "studies",
 )
 SOURCES = sorted(p for package in PACKAGES for p in (ROOT / package).rglob("*.py"))
 
