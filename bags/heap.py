@@ -10,36 +10,39 @@ from numba import njit
 @njit(cache=True)
 def push(keys: Any, numbers: Any, size: int, key: float, number: int) -> int:
     """Add; returns the new size. The arrays must have room."""
-    at = size
-    while at > 0:
-        up = (at - 1) // 2
-        if keys[up] < key or (keys[up] == key and numbers[up] <= number):
-            break
-        keys[at], numbers[at] = keys[up], numbers[up]
-        at = up
-    keys[at], numbers[at] = key, number
+    _lift(keys, numbers, size, key, number)
     return size + 1
 
 
 @njit(cache=True)
 def pop(keys: Any, numbers: Any, size: int) -> int:
-    """Take the first away; returns the new size. What was first must be read before."""
+    """Take the first away; returns the new size. What was first must be read before.
+
+    The hole goes down to a leaf first, and what was last then up from there: it belongs near the leaves, so
+    that is one comparison a level instead of two (Wegener 1993, doi:10.1016/0304-3975(93)90364-Y).
+    """
     size -= 1
-    key, number = keys[size], numbers[size]
-    at = 0
-    while True:
-        down = 2 * at + 1
-        if down >= size:
-            break
-        right = down + 1
-        if right < size and (
-            keys[right] < keys[down]
-            or (keys[right] == keys[down] and numbers[right] < numbers[down])
-        ):
-            down = right
-        if key < keys[down] or (key == keys[down] and number <= numbers[down]):
-            break
-        keys[at], numbers[at] = keys[down], numbers[down]
-        at = down
-    keys[at], numbers[at] = key, number
+    hole, down = 0, 1
+    while down + 1 < size:
+        one, other = keys[down], keys[down + 1]
+        if other < one or (other == one and numbers[down + 1] < numbers[down]):
+            down += 1
+        keys[hole], numbers[hole] = keys[down], numbers[down]
+        hole, down = down, 2 * down + 1
+    if down < size:
+        keys[hole], numbers[hole] = keys[down], numbers[down]
+        hole = down
+    _lift(keys, numbers, hole, keys[size], numbers[size])
     return size
+
+
+@njit(cache=True)
+def _lift(keys: Any, numbers: Any, at: int, key: float, number: int) -> None:
+    """Put an entry at a place, or as far above it as it belongs."""
+    while at > 0:
+        up = (at - 1) >> 1
+        if keys[up] < key or (keys[up] == key and numbers[up] <= number):
+            break
+        keys[at], numbers[at] = keys[up], numbers[up]
+        at = up
+    keys[at], numbers[at] = key, number

@@ -3,11 +3,15 @@
 The scheduling procedure of §2.2 at every arrival and completion. Processors of one cluster are alike, so the
 state is counts for each cluster and each user, a heap of what is eligible, one of what runs, and a ring of
 running tasks that may be copied in turn. Copies are cancelled when the first of them ends.
+
+The state lies in a few matrices whose rows and columns have names. What happens at every start and end stands in
+one loop on purpose: an array that is passed to a function is counted, and counting a dozen for each task made the
+loop four times slower.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -26,54 +30,13 @@ from bags.selection import (
     least_used,
 )
 
-ELIGIBLE, RUNNING, HEAD, TAIL, ARRIVED, OLDEST_BAG, TURN, LAST, COPIES = range(9)
-"""Places of the counters."""
-
-
-class Load(NamedTuple):
-    """What does not change: columns over bags, tasks and clusters, and the policy's codes."""
-
-    submit_s: Any
-    user_of: Any
-    first: Any
-    runtime_s: Any
-    rank: Any
-    procs: Any
-    speed: Any
-    choose: int
-    portion: int
-    place: int
-    most: int  # copies of a task, the first one included
-
-
-class State(NamedTuple):
-    """What changes, in arrays. ``fresh``: the copy got a processor on which nothing had ended."""
-
-    n: Any
-    free: Any
-    measured: Any
-    began: Any
-    ended: Any
-    where: Any
-    winning: Any
-    cluster: Any
-    start: Any
-    fresh: Any
-    made: Any
-    owner: Any
-    e_keys: Any
-    e_tasks: Any
-    r_keys: Any
-    r_copies: Any
-    ring: Any
-    used: Any
-    in_use: Any
-    since: Any
-    waiting: Any
-    of_user: Any
-    next_bag: Any
-    taken: Any
-    spent: Any
+ELIGIBLE, ARRIVED, OLDEST_BAG, TURN, LAST, COPIES = range(6)  # counters
+CHOOSE, PORTION, PLACE, MOST = range(4)  # of the policy; MOST: copies of a task with the first one
+RUNTIME, RANK, BEGAN, ENDED, WINNING, SPENT = range(6)  # of tasks, in seconds
+WHERE, MADE, OWNER = range(3)  # of tasks, numbers
+USED, SINCE = range(2)  # of users, in seconds
+IN_USE, WAITING, NEXT = range(3)  # of users, numbers
+USER, FIRST, TAKEN, OF_USER = range(4)  # of bags; OF_USER: bags sorted by user
 
 
 @njit(cache=True)
@@ -83,172 +46,170 @@ def run_manager(bags: Any, tasks: Any, system: Any, policy: Any) -> Any:
     ``bags``: submit_s, user, first; ``tasks``: runtime_s, rank; ``system``: procs, speed; ``policy``: choose,
     portion, place, copies. Last come the processor seconds that all copies took, and how many copies there were.
     """
-    choose, portion, place, copies = policy
-    load = Load(
-        bags[0], bags[1], bags[2], tasks[0], tasks[1], system[0], system[1], choose, portion, place, copies + 1
-    )  # fmt: skip
-    state = _begin(load)
-    n, count = state.n, len(load.submit_s)
-    while n[ARRIVED] < count or n[RUNNING] > 0:
-        now = state.r_keys[0] if n[RUNNING] > 0 else np.inf
+    submit_s, speed, count = bags[0], system[1], len(bags[0])
+    p = np.array([policy[0], policy[1], policy[2], policy[3] + 1])
+    n, t, i, u, v, e_keys, e_tasks = _begin(bags, tasks)
+    b, most, free, known = (
+        _bag_table(bags, v),
+        policy[3] + 1,
+        system[0].copy(),
+        np.zeros(len(speed), np.int64),
+    )
+    starts, places = np.zeros((len(t), most)), np.zeros((len(t), most), np.int64)
+    room, idle = system[0].sum() + len(t) * (most - 1) + 1, system[0].sum()
+    r_keys, r_copies = np.empty(room), np.empty(room, np.int64)
+    ring = np.empty(len(t) * most + 1 if most > 1 else 1, np.int64)
+    running, head, tail = 0, 0, 0
+    while n[ARRIVED] < count or running > 0:
+        now = r_keys[0] if running > 0 else np.inf
         if n[ARRIVED] < count:
-            now = min(now, load.submit_s[n[ARRIVED]])
-        while n[ARRIVED] < count and load.submit_s[n[ARRIVED]] <= now:
-            _arrive(load, state)
-        while n[RUNNING] > 0 and state.r_keys[0] <= now:
-            _end(load, state, now)
-        idle = state.free.sum()
+            now = min(now, submit_s[n[ARRIVED]])
+        while n[ARRIVED] < count and submit_s[n[ARRIVED]] <= now:
+            _arrive(n, p, t, i, b, v, e_keys, e_tasks)
+        while running > 0 and r_keys[0] <= now:
+            task = r_copies[0] // most
+            winner = r_copies[0] - task * most
+            running = pop(r_keys, r_copies, running)
+            if not np.isnan(t[task, ENDED]):
+                continue  # it was cancelled when another copy ended
+            t[task, ENDED], t[task, WINNING] = now, starts[task, winner]
+            i[task, WHERE] = places[task, winner] >> 1
+            for k in range(i[task, MADE]):
+                cluster = places[task, k] >> 1
+                free[cluster] += 1
+                idle += 1
+                if k == winner or not places[task, k] & 1:
+                    known[cluster] += 1
+                t[task, SPENT] += now - starts[task, k]
+                u[USED, i[task, OWNER]] += now - starts[task, k]
+                u[SINCE, i[task, OWNER]] -= starts[task, k]
+                v[IN_USE, i[task, OWNER]] -= 1
         while idle > 0:
-            if n[ELIGIBLE] == 0:
-                _refill(load, state, now)
-            task = _next_task(load, state, now)
+            if n[ELIGIBLE] == 0 and p[CHOOSE] != EVERYTHING:
+                _refill(now, n, p, t, b, u, v, e_keys, e_tasks)
+            task = -1
+            if n[ELIGIBLE] > 0:
+                task = e_tasks[0]
+                n[ELIGIBLE] = pop(e_keys, e_tasks, n[ELIGIBLE])
+                t[task, BEGAN] = now
+            while task < 0 and head < tail:  # nothing waits: copy what runs, in turn
+                if np.isnan(t[ring[head], ENDED]) and i[ring[head], MADE] < most:
+                    task = ring[head]
+                    n[COPIES] += 1
+                head += 1
             if task < 0:
                 break
-            _start(load, state, task, now)
+            cluster, number, user = (
+                _choose_cluster(n, p, free, known, speed),
+                i[task, MADE],
+                i[task, OWNER],
+            )
+            fresh = known[cluster] == 0
+            known[cluster] -= not fresh
+            free[cluster] -= 1
             idle -= 1
-    return state.began, state.ended, state.where, state.winning, state.spent[0], n[COPIES]
-
-
-@njit(cache=True)
-def _begin(load: Load) -> State:
-    count, clusters, bags, most = (
-        len(load.runtime_s),
-        len(load.procs),
-        len(load.submit_s),
-        load.most,
+            starts[task, number], places[task, number] = now, 2 * cluster + fresh
+            i[task, MADE] = number + 1
+            u[SINCE, user] += now
+            v[IN_USE, user] += 1
+            running = push(
+                r_keys,
+                r_copies,
+                running,
+                now + t[task, RUNTIME] / speed[cluster],
+                task * most + number,
+            )
+            if number + 1 < most:
+                ring[tail] = task
+                tail += 1
+    return (
+        t[:, BEGAN].copy(),
+        t[:, ENDED].copy(),
+        i[:, WHERE].copy(),
+        t[:, WINNING].copy(),
+        t[:, SPENT].sum(),
+        n[COPIES],
     )
-    users = load.user_of.max() + 1
-    n = np.zeros(9, np.int64)
+
+
+@njit(cache=True)
+def _begin(bags: Any, tasks: Any) -> Any:
+    """Counters, tables of tasks and users, and the heap of what is eligible."""
+    count, users = len(tasks[0]), bags[1].max() + 1
+    n = np.zeros(6, np.int64)
     n[TURN], n[LAST] = -1, -1
-    next_bag = np.zeros(users, np.int64)
-    for bag in range(bags):
-        if load.user_of[bag] + 1 < users:
-            next_bag[load.user_of[bag] + 1] += 1
-    room = load.procs.sum() + count * (most - 1) + 1
-    return State(
-        n, load.procs.copy(), np.zeros(clusters, np.int64), np.full(count, np.nan), np.full(count, np.nan),
-        np.full(count, -1, np.int64), np.full(count, np.nan), np.full((count, most), -1, np.int64),
-        np.zeros((count, most)), np.zeros((count, most), np.bool_), np.zeros(count, np.int64),
-        np.zeros(count, np.int64), np.empty(count + 1), np.empty(count + 1, np.int64), np.empty(room),
-        np.empty(room, np.int64), np.empty(count * most + 1 if most > 1 else 1, np.int64), np.zeros(users),
-        np.zeros(users, np.int64), np.zeros(users), np.zeros(users, np.int64),
-        np.argsort(load.user_of, kind="mergesort"), np.cumsum(next_bag), np.zeros(bags, np.int64), np.zeros(1),
-    )  # fmt: skip
+    t, i = np.full((count, 6), np.nan), np.zeros((count, 3), np.int64)
+    t[:, RUNTIME], t[:, RANK], t[:, SPENT], i[:, WHERE] = tasks[0], tasks[1], 0.0, -1
+    u, v = np.zeros((2, users)), np.zeros((3, users), np.int64)
+    return n, t, i, u, v, np.empty(count + 1), np.empty(count + 1, np.int64)
 
 
 @njit(cache=True)
-def _make_eligible(load: Load, state: State, begin: int, end: int) -> None:
-    for task in range(begin, end):
-        state.n[ELIGIBLE] = push(
-            state.e_keys, state.e_tasks, state.n[ELIGIBLE], load.rank[task], task
-        )
+def _bag_table(bags: Any, v: Any) -> Any:
+    """Users, first tasks, and bags in the order of their users; ``v``: where each user's begin."""
+    count = len(bags[0])
+    b = np.zeros((4, count + 1), np.int64)
+    b[USER, :count], b[FIRST] = bags[1], bags[2]
+    b[OF_USER, :count] = np.argsort(bags[1], kind="mergesort")
+    for bag in range(count):
+        if bags[1][bag] + 1 < v.shape[1]:
+            v[NEXT, bags[1][bag] + 1] += 1
+    v[NEXT] = np.cumsum(v[NEXT])
+    return b
 
 
 @njit(cache=True)
-def _arrive(load: Load, state: State) -> None:
+def _arrive(n: Any, p: Any, t: Any, i: Any, b: Any, v: Any, e_keys: Any, e_tasks: Any) -> None:
     """The next bag comes."""
-    bag = state.n[ARRIVED]
-    begin, end, user = load.first[bag], load.first[bag + 1], load.user_of[bag]
-    state.owner[begin:end] = user
-    if load.choose == EVERYTHING:
-        _make_eligible(load, state, begin, end)
-    else:
-        state.waiting[user] += end - begin
-    state.n[ARRIVED] += 1
+    bag = n[ARRIVED]
+    user = b[USER, bag]
+    for task in range(b[FIRST, bag], b[FIRST, bag + 1]):
+        i[task, OWNER] = user
+        if p[CHOOSE] == EVERYTHING:
+            n[ELIGIBLE] = push(e_keys, e_tasks, n[ELIGIBLE], t[task, RANK], task)
+    if p[CHOOSE] != EVERYTHING:
+        v[WAITING, user] += b[FIRST, bag + 1] - b[FIRST, bag]
+    n[ARRIVED] += 1
 
 
 @njit(cache=True)
-def _end(load: Load, state: State, now: float) -> None:
-    """What is to end next ends: its task is done, and all copies of it give their processors back."""
-    task, number = state.r_copies[0] // load.most, state.r_copies[0] % load.most
-    state.n[RUNNING] = pop(state.r_keys, state.r_copies, state.n[RUNNING])
-    if not np.isnan(state.ended[task]):
-        return  # it was cancelled when another copy ended
-    state.ended[task], state.where[task] = now, state.cluster[task, number]
-    state.winning[task] = state.start[task, number]
-    user = state.owner[task]
-    for k in range(state.made[task]):
-        c, took = state.cluster[task, k], now - state.start[task, k]
-        state.free[c] += 1
-        if k == number or not state.fresh[task, k]:
-            state.measured[c] += 1
-        state.spent[0] += took
-        state.used[user] += took
-        state.in_use[user] -= 1
-        state.since[user] -= state.start[task, k]
-
-
-@njit(cache=True)
-def _refill(load: Load, state: State, now: float) -> None:
+def _refill(
+    now: float, n: Any, p: Any, t: Any, b: Any, u: Any, v: Any, e_keys: Any, e_tasks: Any
+) -> None:
     """A new eligible set, by the selection policy."""
-    n = state.n
-    if load.choose == OLDEST:
+    if p[CHOOSE] == OLDEST:
         if n[OLDEST_BAG] < n[ARRIVED]:
-            bag = n[OLDEST_BAG]
+            for task in range(b[FIRST, n[OLDEST_BAG]], b[FIRST, n[OLDEST_BAG] + 1]):
+                n[ELIGIBLE] = push(e_keys, e_tasks, n[ELIGIBLE], t[task, RANK], task)
             n[OLDEST_BAG] += 1
-            _make_eligible(load, state, load.first[bag], load.first[bag + 1])
         return
-    user = -1
-    if load.choose == PRIORITY:
-        user = highest_priority(state.waiting)
-    elif load.choose == LEAST_USED:
-        user = least_used(state.waiting, state.used, state.in_use, state.since, now)
-    elif load.choose != EVERYTHING:
-        user = in_turn(state.waiting, n[TURN])
+    if p[CHOOSE] == PRIORITY:
+        user = highest_priority(v[WAITING])
+    elif p[CHOOSE] == LEAST_USED:
+        user = least_used(v[WAITING], u[USED], v[IN_USE], u[SINCE], now)
+    else:
+        user = in_turn(v[WAITING], n[TURN])
         n[TURN] = user if user >= 0 else n[TURN]
-    while user >= 0 and state.waiting[user] > 0:
-        bag = state.of_user[state.next_bag[user]]
-        begin = load.first[bag] + state.taken[bag]
-        end = begin + 1 if load.portion == TASK else load.first[bag + 1]
-        _make_eligible(load, state, begin, end)
-        state.taken[bag] += end - begin
-        state.waiting[user] -= end - begin
-        if end == load.first[bag + 1]:
-            state.next_bag[user] += 1
-        if load.portion != ALL:
+    while user >= 0 and v[WAITING, user] > 0:
+        bag = b[OF_USER, v[NEXT, user]]
+        begin = b[FIRST, bag] + b[TAKEN, bag]
+        end = begin + 1 if p[PORTION] == TASK else b[FIRST, bag + 1]
+        for task in range(begin, end):
+            n[ELIGIBLE] = push(e_keys, e_tasks, n[ELIGIBLE], t[task, RANK], task)
+        b[TAKEN, bag] += end - begin
+        v[WAITING, user] -= end - begin
+        if end == b[FIRST, bag + 1]:
+            v[NEXT, user] += 1
+        if p[PORTION] != ALL:
             break
 
 
 @njit(cache=True)
-def _next_task(load: Load, state: State, now: float) -> int:
-    """The best eligible task; where nothing waits, a running one to be copied; −1 where there is neither."""
-    n = state.n
-    if n[ELIGIBLE] > 0:
-        task = state.e_tasks[0]
-        n[ELIGIBLE] = pop(state.e_keys, state.e_tasks, n[ELIGIBLE])
-        state.began[task] = now
-        return int(task)
-    while n[HEAD] < n[TAIL]:
-        task = state.ring[n[HEAD]]
-        n[HEAD] += 1
-        if np.isnan(state.ended[task]) and state.made[task] < load.most:
-            n[COPIES] += 1
-            return int(task)
-    return -1
-
-
-@njit(cache=True)
-def _start(load: Load, state: State, task: int, now: float) -> None:
-    """One more copy of a task runs, on the processor that the scheduling policy prefers."""
-    n, number = state.n, state.made[task]
-    if load.place == FASTEST:
-        c = fastest_free(state.free, load.speed)
-    elif load.place == MEASURED:
-        c = best_measured(state.free, state.measured, load.speed)
-    else:
-        c = next_free(state.free, n[LAST])
-        n[LAST] = c
-    state.fresh[task, number] = state.measured[c] == 0
-    if state.measured[c] > 0:
-        state.measured[c] -= 1
-    state.free[c] -= 1
-    state.cluster[task, number], state.start[task, number] = c, now
-    state.made[task] = number + 1
-    user = state.owner[task]
-    state.in_use[user] += 1
-    state.since[user] += now
-    end = now + load.runtime_s[task] / load.speed[c]
-    n[RUNNING] = push(state.r_keys, state.r_copies, n[RUNNING], end, task * load.most + number)
-    if number + 1 < load.most:
-        state.ring[n[TAIL]] = task
-        n[TAIL] += 1
+def _choose_cluster(n: Any, p: Any, free: Any, known: Any, speed: Any) -> int:
+    """Where a free processor is preferred."""
+    if p[PLACE] == FASTEST:
+        return fastest_free(free, speed)
+    if p[PLACE] == MEASURED:
+        return best_measured(free, known, speed)
+    n[LAST] = next_free(free, n[LAST])
+    return int(n[LAST])
