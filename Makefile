@@ -19,7 +19,7 @@ lint: .venv/developed
 	$(BIN)/lint-imports
 
 bench: .venv/developed
-	for script in benchmarks/bench_*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+	$(BIN)/python scripts/bench.py
 
 data: .venv/installed
 	$(BIN)/python scripts/make_data.py

@@ -170,7 +170,7 @@ class Dispatcher:
         return [k for k, most in ((PLAN, plans), (RUN, self._places.runs)) if kinds.count(k) < most]
 
     def _hand_out(self, work: Work) -> None:
-        if work.tries > MOST_TRIES:
+        if work.tries >= MOST_TRIES:
             self._give_up(work, f"its process died {MOST_TRIES} times")
             return
         try:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from fastapi import FastAPI, HTTPException, Query, Response
+from fastapi import Body, FastAPI, HTTPException, Query, Response
 from fastapi import Path as PathParameter
 from fastapi.responses import JSONResponse
 
@@ -29,6 +29,9 @@ GridId = Annotated[str, PathParameter(pattern=r"^grid-[0-9a-f]{10}$")]
 Procs = Annotated[int, Query(ge=1, le=10**9)]
 Seconds = Annotated[float, Query(ge=0, le=1e9, allow_inf_nan=False)]
 Share = Annotated[float, Query(gt=0, lt=1)]
+_EXAMPLE = {
+    "name": "storm", "duration": "2h", "deadline": "6h", "groups": [{"name": "solvers", "coupling": "tight", "nodes": 16}],
+}  # fmt: skip
 _LONGEST_TRAJECTORY_S = 31 * 86400.0
 
 
@@ -40,7 +43,11 @@ def add_grid_routes(app: FastAPI, store: Store, catalog: Callable[[], Catalog]) 
 
 def _add_request_routes(app: FastAPI, store: Store, catalog: Callable[[], Catalog]) -> None:
     @app.post("/v1/virtual-grids", status_code=201)
-    def ask(document: RequestDocument, response: Response, who: Submitter) -> dict[str, Any]:
+    def ask(
+        document: Annotated[RequestDocument, Body(examples=[_EXAMPLE])],
+        response: Response,
+        who: Submitter,
+    ) -> dict[str, Any]:
         """Which nodes can be had for this request? Answers as ``vgrads offers --json``."""
         wanted = request_from(document.model_dump(), "body")
         grid = open_grid(catalog(), seen=store.acquisitions())

@@ -14,7 +14,7 @@ from execmgr.journal import event_from_json
 from execmgr.states import Replanned, RunState
 from portal.run_record import RunRecord
 from portal.schema import gantt_json
-from portal.store import Store
+from portal.store import GOES_ON, Store
 from portal.tables import RunRow
 
 Json = dict[str, Any]
@@ -44,7 +44,7 @@ class LiveGantt:
 
     def chart(self, run: RunRow) -> Json | None:
         """The Gantt query of a run; None where it has not begun."""
-        if run.gantt != "{}":
+        if run.gantt != "{}" and run.state not in GOES_ON:
             found: Json = json.loads(run.gantt)
             return found
         with self._lock:

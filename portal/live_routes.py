@@ -10,7 +10,7 @@ from fastapi import Depends, FastAPI, Header, Query, Response
 from fastapi import Path as PathParameter
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from prometheus_client import CollectorRegistry, generate_latest
-from pydantic import Field
+from pydantic import ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
@@ -20,7 +20,8 @@ from portal.access import Principal
 from portal.figures import Figures
 from portal.guard import Reader, Submitter
 from portal.run_record import RunRecord
-from portal.service import GOES_ON, Service
+from portal.service import Service
+from portal.store import GOES_ON
 from portal.tables import RunRow
 
 SetId = Annotated[str, PathParameter(pattern=r"^set-[0-9a-f]{10}$")]
@@ -33,6 +34,12 @@ _BEGIN_S = 20.0  # patience with a run that was queued, or taken over after a re
 
 class EndReport(Document):
     """How a copy of a task ended, as an outside engine tells it."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"workflow": "lead-1", "task": "wrf", "copy": 0, "ok": True}]
+        }
+    )
 
     workflow: Annotated[str, Field(max_length=200)]
     task: Annotated[str, Field(max_length=200)]
@@ -52,10 +59,10 @@ def add_live_routes(app: FastAPI, service: Service) -> None:
         run = _newest(service, set_id, who)
         if run is None or run.state not in GOES_ON:
             raise HTTPException(409, f"set '{set_id}' has no run that goes on")
-        if service.dispatcher.works.drop(run.id):
+        record, reason = RunRecord(service.store.engine, run.id), f"cancelled by {who.user}"
+        if not record.begun() and service.dispatcher.works.drop(run.id):
             service.store.end_run(run.id, "cancelled", {"reason": "before it began"}, {})
             return {"run": run.id, "told": "it had not begun"}
-        record, reason = RunRecord(service.store.engine, run.id), f"cancelled by {who.user}"
         if not record.ask_to_stop(reason):
             if not service.dispatcher.works.awaits(run.id):
                 raise HTTPException(409, f"nobody looks after run '{run.id}'; see vgrads cancel")
@@ -66,7 +73,7 @@ def add_live_routes(app: FastAPI, service: Service) -> None:
     def metrics(_: Reader) -> Response:
         """Figures for Prometheus: requests so far, and what the database holds when asked."""
         registry = CollectorRegistry()
-        registry.register(Figures(service.store))
+        registry.register(Figures(service.store, service.meters))
         text = generate_latest(registry) + generate_latest(service.meters.registry)
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 

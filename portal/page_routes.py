@@ -251,7 +251,7 @@ def _add_site_pages(app: FastAPI, service: Service) -> None:
         }
         return _page(
             request, "/api", "api.html", about=found["info"]["description"], paths=found["paths"], example=example,
-            url=str(request.base_url).rstrip("/"), tokens=request.scope["state"]["principal"] is not EVERYBODY_HERE,
+            url=service.bounds.url or str(request.base_url).rstrip("/"), tokens=request.scope["state"]["principal"] is not EVERYBODY_HERE,
         )  # fmt: skip
 
 
@@ -287,7 +287,8 @@ def _add_entrance(app: FastAPI, service: Service) -> None:
     def away(request: Request) -> RedirectResponse:
         if service.oidc is None:
             raise HTTPException(404, "no provider is set up")
-        return service.oidc.begin(str(request.url_for("back")))
+        own = service.bounds.url or str(request.base_url).rstrip("/")
+        return service.oidc.begin(f"{own}/login/oidc/back")
 
     @app.get("/login/oidc/back", include_in_schema=False, name="back")
     def back(request: Request) -> Response:
@@ -303,6 +304,6 @@ def let_in(service: Service, who: Principal, request: Request, answer: Response)
     """Give a session to somebody who has shown who they are."""
     secret, _ = service.access.create(who.user, who.scopes, SESSION_S, session=True)
     answer.set_cookie(
-        COOKIE, secret, max_age=int(SESSION_S), httponly=True, samesite="strict", secure=request.url.scheme == "https"
+        COOKIE, secret, max_age=int(SESSION_S), httponly=True, samesite="strict", secure=(service.bounds.url or str(request.url)).startswith("https:")
     )  # fmt: skip
     return answer

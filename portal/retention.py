@@ -12,7 +12,7 @@ from sqlalchemy import delete
 from sqlmodel import Session, SQLModel, col, select
 
 from portal.site_care import COLLECTED
-from portal.store import Store
+from portal.store import GOES_ON, Store
 from portal.tables import (
     AcquisitionRow,
     ArchiveRow,
@@ -32,7 +32,6 @@ from traces.history import read_history
 from traces.swf import write_swf
 
 _KEYS_S = 7 * 86400.0
-_OPEN = ("running", "interrupted")
 
 
 def prune(store: Store, keep_s: float | None, history_keep_s: float | None) -> dict[str, int]:
@@ -64,7 +63,7 @@ def _old_sets(session: Session, before_s: float) -> list[str]:
     """Sets from before an instant none of whose runs goes on, or began since."""
     before = _instant(before_s)
     busy = select(RunRow.set_id).where(
-        col(RunRow.state).in_(_OPEN) | (col(RunRow.started) >= before)
+        col(RunRow.state).in_(GOES_ON) | (col(RunRow.started) >= before)
     )
     query = select(SetRow.id).where(col(SetRow.created) < before, col(SetRow.id).not_in(busy))
     return list(session.exec(query))

@@ -26,7 +26,7 @@ from portal.operations import Instant, Planned
 from portal.progress import RunReporter, console, outcome_sentence, print_plan
 from portal.run_record import RunRecord
 from portal.schema import outcome_json, plan_json, planned_gantt, run_gantt
-from portal.store import Store
+from portal.store import GOES_ON, Store
 from portal.webhook import Webhook
 from portal.wiring import any_real
 
@@ -122,7 +122,7 @@ def resume_here(run_id: str, how: HowToRun, stop: str = "") -> bool:
     out = console(stderr=how.as_json)
     with Store() as store:
         row = store.get_run(run_id)
-        if row.state not in ("running", "interrupted"):
+        if row.state not in GOES_ON:
             raise InputError(f"run '{run_id}' is over: {row.state}", fix="vgrads status lists runs")
         record = RunRecord(store.engine, run_id)
         setup: Setup = record.setup()
@@ -145,7 +145,7 @@ def cancel_run(run_id: str, how: HowToRun) -> str:
     """Stop a run: ask its manager, or where there is none, give everything back from here."""
     with Store() as store:
         row = store.get_run(run_id)
-        if row.state not in ("running", "interrupted"):
+        if row.state not in GOES_ON:
             raise InputError(f"run '{run_id}' is over: {row.state}", fix="vgrads status lists runs")
         asked = RunRecord(store.engine, run_id).ask_to_stop("cancelled by command")
     if asked:

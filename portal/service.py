@@ -25,7 +25,7 @@ from portal.oidc import Provider
 from portal.queries import ask_log
 from portal.sets import Head, Sets
 from portal.sites import with_uploads
-from portal.store import Store
+from portal.store import GOES_ON, Store
 from portal.tables import RunRow
 from portal.wiring import is_real
 from portal.worker import usable, wanted_of
@@ -34,18 +34,17 @@ from vgrid.catalog import Catalog
 from workflows.sets import SetDocument
 
 Json = dict[str, Any]
-GOES_ON = ("running", "interrupted")
-"""States of a run that has not ended."""
 PLANNING_S = 30.0
 """How long a caller who did not say otherwise waits for a plan."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bounds:
-    """How much a set may ask for, and how much is done at once."""
+    """How much a set may ask for, and how much is done at once; ``url``: under which people know the service."""
 
     max_tasks: int = 50_000
     history: int = 2 * 2**30
+    url: str = ""
     places: Places = field(default_factory=lambda: Places(planners=0))
 
 

@@ -47,7 +47,7 @@ def make_service(settings: ServiceSettings, store: Store) -> Any:
     refuse_open_door(settings, access)
     asks = settings.tokens == "required" or not settings.loopback or access.any_token()
     bounds = Bounds(
-        max_tasks=settings.max_tasks, history=int(settings.max_history_mib * _MIB),
+        max_tasks=settings.max_tasks, url=settings.url.rstrip("/"), history=int(settings.max_history_mib * _MIB),
         places=Places(planners=settings.planners, runs=settings.runs),
     )  # fmt: skip
     limits = Limits(

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from fastapi import Body, FastAPI, Header, Query, Request, Response
 from fastapi import Path as PathParameter
 from fastapi.responses import JSONResponse
-from pydantic import Field
+from pydantic import ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
@@ -39,6 +39,10 @@ _WAIT = re.compile(r"\bwait=(\d{1,4})\b")
 
 class WhatIf(Document):
     """Other wishes for a set; what is not named stays as it is."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"deadline": "90m", "fraction": "7/8", "budget_usd": 20}]}
+    )
 
     deadline: str | float | None = None
     fraction: str | float | None = None

@@ -47,7 +47,7 @@ class ServiceSettings(BaseSettings):
     sites: Path | None = None
     tokens: Literal["auto", "required"] = "auto"
     allowed_hosts: tuple[str, ...] = ()
-    url: str = ""
+    url: Annotated[str, Field(pattern=r"^(https?://.+)?$")] = ""
     planners: Annotated[int, Field(ge=0, le=64)] = 2
     runs: Annotated[int, Field(ge=1, le=1000)] = 16
     max_tasks: Annotated[int, Field(ge=1)] = 50_000

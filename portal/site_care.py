@@ -16,7 +16,7 @@ from kernel.errors import InputError
 from kernel.units import format_duration
 from portal.run_record import RunRecord
 from portal.sites import choose_catalog
-from portal.store import Store
+from portal.store import GOES_ON, Store
 from portal.tables import HistoryRow
 from portal.wiring import is_real, open_batch, open_site
 from vgrid.catalog import Catalog, Site
@@ -45,7 +45,7 @@ def _marks_of_running(store: Store) -> set[str]:
     """The names at their sites of all slots of runs that go on, or may be resumed."""
     found = set()
     for run in store.list_runs(limit=1000):
-        if run.state in ("running", "interrupted"):
+        if run.state in GOES_ON:
             books = RunRecord(store.engine, run.id).books()
             slots = books[-1].uses if books else ()
             found |= {mark(spec_id(slot, run.id)) for slot in slots}

@@ -31,6 +31,9 @@ from portal.tables import (
 )
 from vgrid.binding import Acquisition
 
+GOES_ON = ("running", "interrupted")
+"""States of a run that has not ended."""
+
 
 def new_id(prefix: str) -> str:
     """A short id that is hard to guess."""

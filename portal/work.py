@@ -20,7 +20,7 @@ MOST_TRIES = 3
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A piece of work that was taken."""
+    """A piece of work that was taken. ``tries``: processes that died over it."""
 
     id: int
     kind: str
@@ -45,9 +45,7 @@ class Works:
             for row in rows:
                 busy = row.state == "taken" and at_work(row.owner, row.until_s)
                 if not busy and _take(session, row, owner):
-                    return Work(
-                        int(row.id or 0), row.kind, row.set_id, row.run_id or "", row.tries + 1
-                    )
+                    return Work(int(row.id or 0), row.kind, row.set_id, row.run_id or "", row.tries)
         return None
 
     def renew(self, owner: str) -> None:
@@ -61,18 +59,21 @@ class Works:
         self._update(col(WorkRow.id) == work.id, state="done" if done else "failed")
 
     def release(self, owner: str, work: Work | None = None) -> None:
-        """Let somebody else do what was taken, or one piece of it."""
+        """Let somebody else do what was taken; or one piece of it, over which a process died."""
         mine = [col(WorkRow.owner) == owner, col(WorkRow.state) == "taken"]
-        if work is not None:
-            mine.append(col(WorkRow.id) == work.id)
-        self._update(*mine, state="queued", owner="")
+        if work is None:
+            self._update(*mine, state="queued", owner="")
+        else:
+            self._update(
+                *mine, col(WorkRow.id) == work.id, state="queued", owner="", tries=work.tries + 1
+            )
 
     def drop(self, run_id: str) -> bool:
-        """Take a run that has not begun out of the queue; False where it has begun."""
+        """Take a run out of the queue that nobody has taken; False where somebody has."""
         with Session(self._engine) as session:
             found = session.execute(
                 update(WorkRow)
-                .where(col(WorkRow.run_id) == run_id, col(WorkRow.state) == "queued", col(WorkRow.tries) == 0)
+                .where(col(WorkRow.run_id) == run_id, col(WorkRow.state) == "queued")
                 .values(state="done")
             )  # fmt: skip
             session.commit()
@@ -104,7 +105,7 @@ def _take(session: Session, row: WorkRow, owner: str) -> bool:
     found = session.execute(
         update(WorkRow)
         .where(col(WorkRow.id) == row.id, col(WorkRow.state) == row.state, col(WorkRow.owner) == row.owner)
-        .values(state="taken", owner=owner, until_s=time.time() + LEASE_S, tries=row.tries + 1)
+        .values(state="taken", owner=owner, until_s=time.time() + LEASE_S)
     )  # fmt: skip
     session.commit()
     return bool(found.rowcount)  # type: ignore[attr-defined]

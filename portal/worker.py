@@ -10,6 +10,7 @@ import os
 import signal
 import threading
 import time
+from contextlib import suppress
 from dataclasses import replace
 from multiprocessing import connection, parent_process
 from typing import Any
@@ -25,7 +26,7 @@ from portal.run_record import RunRecord
 from portal.running import carry_out
 from portal.schema import plan_json
 from portal.sets import Head, Sets
-from portal.store import Store, summary_of
+from portal.store import GOES_ON, Store, summary_of
 from portal.wiring import any_real
 from vgrid.catalog import Catalog
 from workflows.dag import Workflow
@@ -95,7 +96,7 @@ def run_one(
     """Carry a run out, from where it stands; its end is kept, also one that is an error."""
     record = RunRecord(store.engine, run_id)
     row = store.get_run(run_id)
-    if row.state not in ("running", "interrupted"):
+    if row.state not in GOES_ON:
         return  # its last manager died after the end
     try:
         if record.begun():
@@ -128,7 +129,10 @@ def _begin(
 
 def _planned(store: Store, sets: Sets, catalog: Catalog, set_id: str) -> Planned:
     """The plan as it was shown; made anew where real sites have moved on since, or it cannot be read."""
-    found = sets.archived(set_id) if _fresh(sets.head(set_id)) else None
+    found = None
+    if _fresh(sets.head(set_id)):
+        with suppress(InputError):  # another version of vgrads wrote it
+            found = sets.archived(set_id)
     if found is None:
         plan_one(store, catalog, set_id)
         found = sets.archived(set_id)

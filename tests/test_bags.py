@@ -21,6 +21,8 @@ from bags.selection import SELECTIONS
 from bags.system import System, paper_system
 from bags.workload import Bags, size_class
 from kernel.errors import InputError
+from simulator.cluster import BatchCluster
+from simulator.load import load_background
 from studies.bags import Job, Question, answer, averaged, plan_jobs, predictor_rows, tables
 from tests.bag_reference import Manager
 from traces.gwf import read_gwf, write_gwf
@@ -160,6 +162,19 @@ def test_logs_of_bags_can_be_read_again():
         assert back.run_s == pytest.approx(log.run_s)
         assert len(np.unique(back.user)) == len(np.unique(log.user))
         assert back.unix_start_s + back.submit_s == pytest.approx(log.submit_s, abs=1.0)
+
+
+def test_a_drawn_workload_keeps_a_simulated_site_as_busy_as_it_was_drawn_for():
+    """The source of background load for `simulator.load`: what a plan competes with on a site without a history."""
+    bags = draw_bags(AVERAGE, Target(load=0.5, capacity=100.0, days=2.0, arrivals="even"), seed=3)
+    cluster = BatchCluster(100)
+    load_background(cluster, bags.as_log("bags"), 0.0, 2 * DAY_S)
+    busy = []
+    for hour in range(4, 44):
+        cluster.advance(3600.0 * hour)
+        cluster.check()
+        busy.append(sum(job.procs for job, _ in cluster.running))
+    assert 30 < np.mean(busy) < 70
 
 
 @pytest.mark.parametrize(

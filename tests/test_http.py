@@ -8,19 +8,8 @@ from fastapi.testclient import TestClient
 from portal.config import embedded_data
 from portal.http import make_app
 from portal.store import Store
+from tests.serving import LEAD, SMALL
 from vgrid.catalog import load_catalog
-
-LEAD = {
-    "name": "lead",
-    "deadline": "2h",
-    "at_least": 1,
-    "workflows": [{"file": "lead.json", "count": 8}],
-}
-SMALL = {
-    "name": "small",
-    "deadline": "1h",
-    "workflows": [{"name": "w", "tasks": [{"id": "a", "runtime_s": 60}]}],
-}
 
 
 @pytest.fixture

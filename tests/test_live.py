@@ -23,7 +23,7 @@ from portal.http import make_app
 from portal.store import Store
 from portal.webhook import SIGNATURE, Webhook, sign
 from tests.conftest import DATA
-from tests.test_http import LEAD
+from tests.serving import LEAD
 from tests.waiting import until
 from vgrid.catalog import load_catalog
 
@@ -150,6 +150,14 @@ def test_figures_for_prometheus(store):
             text = answer.read().decode()
     assert 'vgrads_runs{state="kept"} 1.0' in text
     assert 'fate="granted"' in text
+    held = sum(
+        float(line.split()[-1])
+        for line in text.splitlines()
+        if line.startswith("vgrads_slot_bounds_total")
+    )
+    assert held >= 1
+    assert 'vgrads_slot_wait_seconds_bucket{le="+Inf"' in text
+    assert "vgrads_kept 1.0" in text
 
 
 def test_a_service_that_is_not_there():

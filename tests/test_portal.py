@@ -4,21 +4,30 @@ import gzip
 import itertools
 import json
 import lzma
+import os
+import signal
 import socket
+import subprocess
+import sys
 import time
 import urllib.request
 from threading import Thread
 
 import pytest
 from fastapi.testclient import TestClient
+from sqlmodel import Session
 
 from kernel.errors import InputError
 from portal.client import Client
 from portal.config import embedded_data
 from portal.guard import Limits
 from portal.http import make_app
+from portal.lease import new_owner
 from portal.service import Bounds
+from portal.sets import Sets
 from portal.store import Store
+from portal.tables import LeaseRow
+from portal.work import PLAN, RUN, Works
 from tests.conftest import DATA
 from tests.serving import LEAD, SMALL, serving
 from tests.waiting import until
@@ -345,6 +354,66 @@ def test_plans_and_runs_survive_a_service_that_is_killed(tmp_path):
         assert client.wait(run) == "kept"
         assert [r["state"] for r in client.read(warm)["runs"]] == ["kept"]
         assert service.end() in (0, -15)
+
+
+def test_work_is_done_once_taken_over_and_given_up_only_for_processes_that_died(tmp_path):
+    with Store(f"sqlite:///{tmp_path / 'w.db'}") as store:
+        set_id = Sets(store.engine).add("ann", {"name": "s"}, False)["id"]
+        works, mine, other = Works(store.engine), new_owner(), "elsewhere:1:x"
+        work = works.claim(mine, [PLAN])
+        assert (work.set_id, work.tries) == (set_id, 0)
+        assert works.claim(other, [PLAN]) is None  # somebody is at work
+        for _ in range(5):  # a service that ends in order takes nobody's chances
+            works.release(mine)
+            work = works.claim(mine, [PLAN])
+        assert work.tries == 0
+        for died in range(1, 4):
+            works.release(mine, work)
+            work = works.claim(mine, [PLAN])
+            assert work.tries == died
+        dead = f"{socket.gethostname()}:999999999:x"
+        works.release(mine)
+        assert works.claim(dead, [PLAN])
+        assert works.claim(mine, [PLAN])  # its process is gone
+        works.finish(work, True)
+        assert works.claim(mine, [PLAN]) is None
+        assert works.open_kinds() == {PLAN: 0, RUN: 0}
+
+
+def test_a_run_whose_process_dies_again_and_again_is_given_up(tmp_path):
+    with serving(tmp_path) as service:
+        client = service.client()
+        set_id = client.submit(LEAD)
+        run = client.run(set_id, speed=1)
+
+        def manager():
+            with (
+                Store(f"sqlite:///{tmp_path / 'vgrads.db'}") as store,
+                Session(store.engine) as session,
+            ):
+                row = session.get(LeaseRow, run.run_id)
+                return int(row.owner.split(":")[1]) if row else 0
+
+        killed = set()
+        for _ in range(3):
+            until(lambda: manager() not in killed | {0}, "its manager", 60)
+            killed.add(manager())
+            os.kill(manager(), signal.SIGKILL)
+        until(lambda: client.read(set_id)["runs"][0]["state"] == "failed", "the end", 60)
+        assert "died 3 times" in client.read(set_id)["runs"][0]["outcome"]["reason"]
+        assert service.ready()
+
+
+def test_a_port_that_is_taken_is_said(tmp_path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        command = [sys.executable, "-m", "portal", "serve", "--port", str(taken.getsockname()[1])]
+        done = subprocess.run(
+            command, env={**os.environ, "VGRADS_HOME": str(tmp_path)}, capture_output=True, text=True, timeout=60, check=False
+        )  # fmt: skip
+    assert done.returncode == 4
+    assert "cannot listen" in done.stderr.splitlines()[-1]
 
 
 def test_a_run_by_an_outside_engine_goes_on_after_a_restart(tmp_path):

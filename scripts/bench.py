@@ -1,0 +1,69 @@
+"""Run the benchmarks and write what they printed to docs/performance.md.
+
+    python scripts/bench.py [NAME...] [--out FILE]      # NAME as portal, bags; default: all of benchmarks/
+
+Each benchmark prints ratios against a named alternative in the same run, and says so where a peer is not
+installed. One that fails is named, and the page is not written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import os
+import platform
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+_HEAD = """# Performance
+
+Measured by `make bench` on {when} with Python {python} on {cores} processors: each section is what its command printed.
+Ratios are against the named alternative in the same run.
+"""
+
+
+def section(script: Path) -> str:
+    """Run a benchmark; its heading, command, output, and how long it took."""
+    began = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, cwd=ROOT, check=False
+    )
+    if done.returncode:
+        sys.exit(f"{script.name} failed:\n{done.stderr[-2000:]}")
+    about = (ast.get_docstring(ast.parse(script.read_text())) or "").splitlines()[0]
+    seconds = time.perf_counter() - began
+    output = done.stdout.strip()
+    if "|---" not in output:
+        output = f"```\n{output}\n```"
+    return f"\n## {about}\n\n`python benchmarks/{script.name}`, {seconds:.0f} s\n\n{output}\n"
+
+
+def main() -> None:
+    """All of them, or those that are named."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "performance.md")
+    chosen = parser.parse_args()
+    scripts = sorted((ROOT / "benchmarks").glob("bench_*.py"))
+    known = {script.stem.removeprefix("bench_"): script for script in scripts}
+    wrong = [name for name in chosen.names if name not in known]
+    if wrong:
+        parser.error(f"no benchmark '{wrong[0]}'; there are {', '.join(known)}")
+    parts = []
+    for name in chosen.names or known:
+        print(f"{name} …", file=sys.stderr, flush=True)
+        parts.append(section(known[name]))
+    head = _HEAD.format(
+        when=datetime.now(UTC).date(), python=platform.python_version(), cores=os.cpu_count()
+    )
+    chosen.out.write_text(head + "".join(parts))
+
+
+if __name__ == "__main__":
+    main()
