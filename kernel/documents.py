@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 
 from kernel.errors import InputError
 from kernel.files import read_text
@@ -22,6 +23,24 @@ class Document(BaseModel):
     """Base of all documents: unknown keys are errors, values are frozen."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, str_strip_whitespace=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _truth_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """Pydantic would take ``false`` for 0, YAML takes ``no`` for false: hardly ever what was meant."""
+        if (value is True or value is False) and not _takes_truth(cls, str(info.field_name)):
+            raise ValueError(f"must not be {str(value).lower()}")
+        return value
+
+
+@cache
+def _takes_truth(model: type[BaseModel], field: str) -> bool:
+    """True where a field may be true or false."""
+    return _mentions(model.model_fields[field].annotation, bool)
+
+
+def _mentions(annotation: Any, kind: type) -> bool:
+    return annotation in (kind, Any) or any(_mentions(a, kind) for a in get_args(annotation))
 
 
 Model = TypeVar("Model", bound=Document)

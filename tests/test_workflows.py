@@ -241,3 +241,17 @@ def test_wrong_sets_are_refused_with_the_field(write, deadline, more, message):
 def test_cut_off_and_empty_sets_are_refused(write, text):
     with pytest.raises(InputError, match=r"set\.yaml|nowhere"):
         load_set(write("set.yaml", text))
+
+
+@pytest.mark.parametrize("field", ["count", "deadline", "budget_usd", "runtime_s"])
+def test_true_and_false_are_no_numbers(write, field):
+    """YAML reads ``no`` as false, and Pydantic would read that as 0."""
+    values = {"count": 1, "deadline": 60, "budget_usd": 5, "runtime_s": 1} | {field: "no"}
+    text = (
+        f"name: s\ndeadline: {values['deadline']}\nbudget_usd: {values['budget_usd']}\n"
+        f"workflows: [{{name: w, count: {values['count']}, tasks: [{{id: a, runtime_s: {values['runtime_s']}}}]}}]\n"
+    )
+    with pytest.raises(InputError) as refused:
+        load_set(write("s.yaml", text))
+    assert field in str(refused.value)
+    assert "must not be false" in str(refused.value)
