@@ -14,7 +14,6 @@ from bags.workload import Bags
 from kernel.errors import InputError
 
 Floats = NDArray[np.float64]
-CHARACTERISTICS = ("inter-arrival", "daily cycle", "size", "run time", "variability")
 _DAY_S, _HALF_HOUR_S = 86400.0, 1800.0
 
 

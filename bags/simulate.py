@@ -31,7 +31,7 @@ from bags.selection import (
 )
 
 ELIGIBLE, ARRIVED, OLDEST_BAG, TURN, LAST, COPIES = range(6)  # counters
-CHOOSE, PORTION, PLACE, MOST = range(4)  # of the policy; MOST: copies of a task with the first one
+CHOOSE, PORTION, PLACE = range(3)  # of the policy
 RUNTIME, RANK, BEGAN, ENDED, WINNING, SPENT = range(6)  # of tasks, in seconds
 WHERE, MADE, OWNER = range(3)  # of tasks, numbers
 USED, SINCE = range(2)  # of users, in seconds
@@ -47,7 +47,7 @@ def run_manager(bags: Any, tasks: Any, system: Any, policy: Any) -> Any:
     portion, place, copies. Last come the processor seconds that all copies took, and how many copies there were.
     """
     submit_s, speed, count = bags[0], system[1], len(bags[0])
-    p = np.array([policy[0], policy[1], policy[2], policy[3] + 1])
+    p = np.array([policy[0], policy[1], policy[2]])
     n, t, i, u, v, e_keys, e_tasks = _begin(bags, tasks)
     b, most, free, known = (
         _bag_table(bags, v),

@@ -139,11 +139,6 @@ class Access:
         with Session(self._engine) as session:
             return frozenset(session.exec(select(GrantRow.site).where(GrantRow.user == user)))
 
-    def grants(self) -> list[GrantRow]:
-        """All of them."""
-        with Session(self._engine) as session:
-            return list(session.exec(select(GrantRow).order_by(GrantRow.site, GrantRow.user)))
-
 
 def _digest(secret: str) -> str:
     """A random secret of 256 bits needs no slow hash: there is nothing to guess."""

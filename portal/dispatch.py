@@ -8,7 +8,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -50,7 +50,7 @@ class _Crew:
 
     url: str
     places: Places
-    pool: Executor | None = None
+    pool: ProcessPoolExecutor | None = None
     children: dict[str, BaseProcess] = field(default_factory=dict)
     threads: ThreadPoolExecutor = field(init=False)
 
@@ -61,15 +61,18 @@ class _Crew:
         """Have something reckoned that takes a processor for a while."""
         if not self.places.planners:
             return self.threads.submit(function, *arguments)
+        try:
+            return self._ready_pool().submit(function, *arguments)
+        except BrokenProcessPool:  # one of its processes died since the last time
+            self.pool = None
+            return self._ready_pool().submit(function, *arguments)
+
+    def _ready_pool(self) -> ProcessPoolExecutor:
         if self.pool is None:
             self.pool = ProcessPoolExecutor(
                 self.places.planners, mp_context=_processes, initializer=worker.be_a_child
             )
-        try:
-            return self.pool.submit(function, *arguments)
-        except BrokenProcessPool:
-            self.pool = None
-            raise
+        return self.pool
 
     def run(self, catalog: Catalog, run_id: str) -> Future[None]:
         if not self.places.planners:
@@ -88,10 +91,8 @@ class _Crew:
     def stop(self) -> None:
         for child in list(self.children.values()):
             child.terminate()
-        if isinstance(self.pool, ProcessPoolExecutor):
-            for process in list(
-                self.pool._processes.values()
-            ):  # there is no public way to end them
+        if self.pool is not None:
+            for process in list(self.pool._processes.values()):  # no public way ends them
                 process.terminate()
             self.pool.shutdown(wait=True, cancel_futures=True)
         self.threads.shutdown(wait=False, cancel_futures=True)
@@ -173,11 +174,7 @@ class Dispatcher:
         if work.tries >= MOST_TRIES:
             self._give_up(work, f"its process died {MOST_TRIES} times")
             return
-        try:
-            future = self._begin(work)
-        except BrokenProcessPool:
-            self.works.release(self._owner, work)
-            return
+        future = self._begin(work)
         self._busy[work.id] = (work, future)
         future.add_done_callback(lambda done: self._ended(work, done))
 

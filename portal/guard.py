@@ -14,6 +14,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from limits import parse
 from limits.storage import MemoryStorage
 from limits.strategies import FixedWindowRateLimiter
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
@@ -146,10 +147,6 @@ class Guard:
         self._known[secret] = (time.monotonic() + _REMEMBERED_S, found)
         return found
 
-    def forget(self, secret: str) -> None:
-        """A session has ended."""
-        self._known.pop(secret, None)
-
     def _most(self, exchange: _Exchange) -> int:
         return self._limits.upload if exchange.path.endswith("/history") else self._limits.body
 
@@ -177,7 +174,10 @@ class Guard:
                 at_s=time.time(), user=exchange.who, action=method, object=exchange.path[:500],
                 status=exchange.status, address=exchange.address,
             )  # fmt: skip
-            await run_in_threadpool(self._store.add, row)
+            try:
+                await run_in_threadpool(self._store.add, row)
+            except SQLAlchemyError:  # what was asked has been done, or refused: that stands
+                _log.exception("the audit log cannot be written")
 
 
 def _unwritten(path: str) -> bool:

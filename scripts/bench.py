@@ -34,7 +34,7 @@ def section(script: Path) -> str:
     )
     if done.returncode:
         sys.exit(f"{script.name} failed:\n{done.stderr[-2000:]}")
-    about = (ast.get_docstring(ast.parse(script.read_text())) or "").splitlines()[0]
+    about = (ast.get_docstring(ast.parse(script.read_text())) or "").splitlines()[0].rstrip(".")
     seconds = time.perf_counter() - began
     output = done.stdout.strip()
     if "|---" not in output:
