@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request
 from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 
 from kernel.errors import InputError
@@ -36,7 +37,10 @@ def add_history_routes(app: FastAPI, service: Service) -> None:
         "/v1/sites/{site}/history",
         status_code=201,
         openapi_extra={
-            "requestBody": {"required": True, "content": {"application/octet-stream": {}}}
+            "requestBody": {
+                "required": True,
+                "content": {"application/octet-stream": {}, "multipart/form-data": {}},
+            }
         },
     )
     async def upload(
@@ -44,14 +48,14 @@ def add_history_routes(app: FastAPI, service: Service) -> None:
         queue: Annotated[str | None, Query(max_length=200)] = None,
         form: Annotated[str | None, Query(alias="format", max_length=20)] = None,
     ) -> dict[str, Any]:  # fmt: skip
-        """A log (any format that vgrads reads; plain, gzip or xz) as the body: the history of a queue from now on."""
+        """A log (any format that vgrads reads; plain, gzip or xz) as the body, or as the file of a form: the history of a queue from now on."""
         if form is not None and form not in FORMATS:
             raise InputError(f"unknown format '{form}'", where="format", fix=", ".join(FORMATS))
         target = _queue(service.catalog, site, queue)
         folder = uploads()
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder) as place:
-            path = await _receive(request.stream(), Path(place) / "history")
+            path = await _receive(_body(request), Path(place) / "history")
             limit = service.bounds.history
             log = await run_in_threadpool(_read, path, form, target, limit)
             row = HistoryRow(
@@ -81,6 +85,20 @@ def _queue(catalog: Catalog, name: str, queue: str | None) -> Queue:
         known = ", ".join(q.name for q in site.queues)
         raise InputError("which queue is meant?", where="queue", fix=f"one of {known}")
     return found[0]
+
+
+async def _body(request: Request) -> AsyncIterator[bytes]:
+    """The log's bytes: the body itself, or the one file of a form (``curl -F file=@LOG``)."""
+    if not request.headers.get("content-type", "").startswith("multipart/form-data"):
+        async for chunk in request.stream():
+            yield chunk
+        return
+    async with request.form(max_files=1, max_fields=10) as form:
+        files = [value for value in form.values() if isinstance(value, UploadFile)]
+        if not files:
+            raise InputError("the form has no file", where="body")
+        while chunk := await files[0].read(_CHUNK):
+            yield chunk
 
 
 async def _receive(stream: AsyncIterator[bytes], path: Path) -> Path:

@@ -296,6 +296,12 @@ def test_uploads_that_are_no_logs_change_nothing(client, name, tmp_path):
 def test_uploads_of_every_packing_and_to_wrong_places(client):
     for body in (PLAIN, gzip.compress(PLAIN), lzma.compress(PLAIN)):
         assert client.post("/v1/sites/mayhem/history?format=swf", content=body).status_code == 201
+    form = client.post(
+        "/v1/sites/mayhem/history", files={"file": ("any name/../x", gzip.compress(PLAIN))}
+    )
+    assert (form.status_code, form.json()["jobs"] > 100) == (201, True)
+    empty = client.post("/v1/sites/mayhem/history", data={"queue": "x"}, files={})
+    assert empty.status_code == 422
     assert client.post("/v1/sites/none/history", content=PLAIN).status_code == 404
     assert client.post("/v1/sites/ec2/history", content=PLAIN).status_code == 422
     assert (
