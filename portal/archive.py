@@ -33,6 +33,10 @@ _PLAIN = {
 }  # fmt: skip
 
 
+_MOVED = {"pathlib._local": "pathlib"}
+"""Where Python 3.13 says that its paths live."""
+
+
 def pack(value: Any) -> bytes:
     """A value as bytes."""
     body = zlib.compress(pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL), level=3)
@@ -48,13 +52,17 @@ def unpack(body: bytes, where: str) -> Any:
             f"was written by a{'n' if age == 'older' else ''} {age} vgrads (format {given}, this one reads {FORMAT})",
             where=where, fix="resume it with that version",
         )  # fmt: skip
-    return _Reader(io.BytesIO(zlib.decompress(body[2:]))).load()
+    try:
+        return _Reader(io.BytesIO(zlib.decompress(body[2:]))).load()
+    except (pickle.UnpicklingError, zlib.error, EOFError, AttributeError, ImportError) as error:
+        raise InputError(f"cannot be read: {error}", where=where) from error
 
 
 class _Reader(pickle.Unpickler):
     """Builds our frozen values and plain data, nothing else."""
 
     def find_class(self, module: str, name: str) -> Any:
+        module = _MOVED.get(module, module)
         ours = module.startswith(_OURS) and "." not in name
         found = super().find_class(module, name) if ours or (module, name) in _PLAIN else None
         if found is None or (ours and not isinstance(found, type)):

@@ -68,10 +68,13 @@ class Store:
 
     def __init__(self, url: str | None = None) -> None:
         self.url = url or database_url()
+        self._engine = open_engine(url)
         try:
-            self._engine = open_engine(url)
             prepare(self._engine)
-        except OperationalError as error:
+        except BaseException as error:
+            self.close()
+            if not isinstance(error, OperationalError):
+                raise
             raise SiteError(
                 f"cannot open the database: {error.orig}",
                 site="database",

@@ -2,6 +2,7 @@
 
 import gzip
 import sqlite3
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -38,23 +39,17 @@ def test_a_new_database_has_the_shape_that_the_steps_lead_to(url):
 
 def test_a_step_that_fails_half_way_leaves_the_database_as_it_was(url, tmp_path):
     fill_old(url)
-    with sqlite3.connect(tmp_path / "x.db") as raw:
+    with closing(sqlite3.connect(tmp_path / "x.db")) as raw:
+
+        def shape():
+            query = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL"
+            return sorted(raw.execute(query).fetchall())
+
         raw.execute("CREATE TABLE audit (x INTEGER)")  # the last table of the step cannot be made
-    before = sorted(
-        sqlite3.connect(tmp_path / "x.db")
-        .execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")
-        .fetchall()
-    )
-    with pytest.raises(Exception, match="audit"):
-        Store(url)
-    assert (
-        sorted(
-            sqlite3.connect(tmp_path / "x.db")
-            .execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")
-            .fetchall()
-        )
-        == before
-    )
+        before = shape()
+        with pytest.raises(Exception, match="audit"):
+            Store(url)
+        assert shape() == before
 
 
 def test_a_database_of_a_newer_vgrads_is_left_alone(url, vgrads, monkeypatch):
@@ -82,7 +77,7 @@ def test_a_copy_is_whole_though_somebody_writes(url, vgrads, monkeypatch, tmp_pa
     monkeypatch.setenv("VGRADS_DB", url)
     with Store(url) as store:
         set_id = store.add_set("s", {}, {}, {})
-        with sqlite3.connect(tmp_path / "x.db") as writing:
+        with closing(sqlite3.connect(tmp_path / "x.db")) as writing:
             writing.execute("UPDATE workflow_set SET name = 'half'")
             writing.rollback()
             assert vgrads("db", "backup", tmp_path / "copy.db").code == 0
@@ -102,7 +97,7 @@ def old_set(store, days, state="kept"):
         long_ago = datetime.now(UTC) - timedelta(days=days)
         for table, column in (("workflow_set", "created"), ("run", "started")):
             key = set_id if table == "workflow_set" else run_id
-            connection.execute(text(f"UPDATE {table} SET {column} = :t WHERE id = :i"), {"t": long_ago.replace(tzinfo=None), "i": key})  # fmt: skip
+            connection.execute(text(f"UPDATE {table} SET {column} = :t WHERE id = :i"), {"t": str(long_ago.replace(tzinfo=None)), "i": key})  # fmt: skip
     return set_id
 
 
