@@ -113,9 +113,11 @@ def upgrade(
     from portal.store import open_engine
 
     engine = open_engine(db)
-    move(engine, HEAD if version == "head" else version)
-    typer.echo(f"the database is of version {current(engine)}")
-    engine.dispose()
+    try:
+        move(engine, HEAD if version == "head" else version)
+        typer.echo(f"the database is of version {current(engine)}")
+    finally:
+        engine.dispose()
 
 
 @db_app.command("backup", epilog="Example: `vgrads db backup vgrads-today.db`")
