@@ -125,9 +125,12 @@ def _add_reading(app: FastAPI, service: Service) -> None:
         found = gantt(service, head, run)
         if form == "json":
             return JSONResponse(found, headers={"ETag": etag})
+        kind = (
+            "attachment" if form == "html" else "inline"
+        )  # its own script may not run under our policy
         headers = {
             "ETag": etag,
-            "Content-Disposition": f'inline; filename="{set_id}.{FORMATS[form].ending}"',
+            "Content-Disposition": f'{kind}; filename="{set_id}.{FORMATS[form].ending}"',
         }
         return Response(export(found, form), media_type=FORMATS[form].media, headers=headers)
 

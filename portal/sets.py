@@ -20,7 +20,7 @@ from portal.archive import pack, unpack
 from portal.idempotency import Key, once
 from portal.schema import gantt_json, plan_json
 from portal.store import new_id, new_run, summary_of
-from portal.tables import PlanRow, RunRow, SetRow, WorkRow
+from portal.tables import KeyRow, PlanRow, RunRow, SetRow, WorkRow
 from portal.work import PLAN, RUN
 
 Json = dict[str, Any]
@@ -168,8 +168,9 @@ class Sets:
         return str(json.loads(row.how).get("engine", "vgrads")) if row else "vgrads"
 
     def forget(self, set_id: str) -> None:
-        """Remove a set that was never planned, with its work."""
+        """Remove a set that was never planned, with its work; the key that it came with may be used again."""
         with Session(self._engine) as session:
+            session.execute(delete(KeyRow).where(col(KeyRow.answer).contains(set_id)))
             session.execute(delete(WorkRow).where(col(WorkRow.set_id) == set_id))
             session.execute(delete(SetRow).where(col(SetRow.id) == set_id))
             session.commit()

@@ -6,6 +6,7 @@ Everything goes through the database, so that whoever takes the work after a cra
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import threading
@@ -21,7 +22,7 @@ from kernel.errors import InputError, VgradsError
 from planner.make import make_plan
 from portal.config import embedded_data, home
 from portal.execution import Outcome, RunOptions, Setup, passed_since, resume_run, run_plan
-from portal.operations import Planned, open_grid, plan_set, take_snapshot
+from portal.operations import Grid, Planned, open_grid, plan_set, take_snapshot
 from portal.run_record import RunRecord
 from portal.running import carry_out
 from portal.schema import plan_json
@@ -34,6 +35,7 @@ from workflows.load import load_workflow
 from workflows.runtimes import Runtimes
 from workflows.sets import SetDocument, WorkflowSet, build_set
 
+_log = logging.getLogger("vgrads.work")
 FRESH_S = 300.0
 """A plan for real sites that is older than this is made anew before it is run."""
 
@@ -78,12 +80,23 @@ def _shipped_workflow(file: str, runtimes: Runtimes) -> Workflow:
     return load_workflow(embedded_data() / file, runtimes)
 
 
+def _grid(store: Store, catalog: Catalog) -> Grid:
+    """What the histories say; where a file of one lies is told to the log, not to users."""
+    try:
+        return open_grid(catalog, seen=store.acquisitions())
+    except InputError as error:
+        _log.exception("a history cannot be read")
+        raise InputError(
+            "the history of a queue cannot be read; the service's log says which", where="sites"
+        ) from error
+
+
 def plan_one(store: Store, catalog: Catalog, set_id: str) -> None:
     """Plan a set and keep the plan; what is wrong with the set is kept with it."""
     sets = Sets(store.engine)
     try:
         document = SetDocument.model_validate(json.loads(sets.text(set_id, "document")))
-        planned = plan_set(wanted_of(document), open_grid(catalog, seen=store.acquisitions()))
+        planned = plan_set(wanted_of(document), _grid(store, catalog))
     except VgradsError as error:
         sets.fail(set_id, str(error))
         return
@@ -139,7 +152,7 @@ def _planned(store: Store, sets: Sets, catalog: Catalog, set_id: str) -> Planned
     if found is None:
         raise InputError("could not be planned", where=set_id)
     plan, snapshot = found
-    grid = open_grid(catalog, seen=store.acquisitions())
+    grid = _grid(store, catalog)
     return Planned(wanted=snapshot.wanted, grid=grid, snapshot=snapshot, plan=plan)
 
 
@@ -178,7 +191,7 @@ def usable(catalog: Catalog, granted: frozenset[str]) -> tuple[Catalog, bool]:
 def what_if_in_child(url: str, catalog: Catalog, document: str) -> dict[str, Any]:
     """What would be promised for a set with other wishes: its plan in short, or what is lacking."""
     with Store(url) as store:
-        grid = open_grid(catalog, seen=store.acquisitions())
+        grid = _grid(store, catalog)
     wanted = wanted_of(SetDocument.model_validate(json.loads(document)))
     plan = make_plan(take_snapshot(wanted, grid, seed=0))
     return summary_of(plan_json(plan))

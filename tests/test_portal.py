@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
 from threading import Thread
 
@@ -78,6 +77,28 @@ def test_many_with_one_key_at_the_same_time_are_one(client):
         thread.join(60)
     assert len(ids) == 8
     assert len(set(ids)) == 1
+
+
+def test_a_set_that_cannot_be_planned_is_not_kept_and_its_key_is_free_again(tmp_path, monkeypatch):
+    monkeypatch.setenv("VGRADS_HOME", str(tmp_path))
+    log = tmp_path / "log.swf.gz"
+    log.write_bytes(MAYHEM.read_bytes())
+    sites = tmp_path / "sites.toml"
+    sites.write_text(
+        '[[site]]\nname = "m"\nkind = "batch"\nprocs = 64\n[[site.queue]]\nname = "q"\nhistory = "log.swf.gz"\n'
+    )
+    store = Store(f"sqlite:///{tmp_path / 'test.db'}")
+    with TestClient(make_app(store, load_catalog(sites))) as client:
+        log.unlink()
+        key = {"Idempotency-Key": "k"}
+        refused = client.post("/v1/workflow-sets", json=SMALL, headers=key)
+        assert (refused.status_code, refused.json()["field"]) == (422, None)
+        assert "history of a queue" in refused.json()["detail"]
+        assert str(tmp_path) not in refused.text
+        assert client.get("/v1/workflow-sets").json() == []
+        log.write_bytes(MAYHEM.read_bytes())
+        assert client.post("/v1/workflow-sets", json=SMALL, headers=key).status_code == 201
+    store.close()
 
 
 def test_a_run_with_a_key_is_begun_once(client):
@@ -450,10 +471,11 @@ def test_a_service_that_is_asked_to_ends_soon_though_somebody_listens(tmp_path):
         run = client.run(client.submit(LEAD), speed=1)
         events = client.events(run)
         next(events)
-        began_s = time.monotonic()
         service.process.terminate()
         assert service.process.wait(30) in (0, -15)
-        assert time.monotonic() - began_s < 9  # before open streams would be cut
+        assert (
+            "graceful shutdown exceeded" not in service.log.read_text()
+        )  # no stream had to be cut
 
 
 def test_an_upload_that_is_cut_off_leaves_nothing(tmp_path):
