@@ -47,9 +47,19 @@ def fold(books: Book | Sequence[Book], events: Iterable[Event]) -> RunState:
     books = [books] if isinstance(books, Book) else books
     state = begin(books[0])
     for event in events:
-        version = event.version if isinstance(event, Replanned) else state.version
-        state, _ = step(books[version], state, event)
+        state = advance(books, state, event)
     return state
+
+
+def advance(books: Sequence[Book], state: RunState, event: Event) -> RunState:
+    """The state after one more event, by the book that ruled then."""
+    state, _ = step(books[ruling(state, event)], state, event)
+    return state
+
+
+def ruling(state: RunState, event: Event) -> int:
+    """The version of the book that an event is read by: a new one rules from the event that says so."""
+    return event.version if isinstance(event, Replanned) else state.version
 
 
 _KINDS: dict[str, type[Any]] = {

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from execmgr.book import Book
-from execmgr.core import begin, step
-from execmgr.journal import event_from_json
-from execmgr.states import Replanned, RunState
+from execmgr.core import begin
+from execmgr.journal import advance, event_from_json, ruling
+from execmgr.states import RunState
 from portal.run_record import RunRecord
 from portal.schema import gantt_json
 from portal.store import GOES_ON, Store
@@ -69,9 +69,8 @@ class LiveGantt:
             followed.state = begin(followed.books[0])
         for body in self._store.events(run_id, followed.position):
             event = event_from_json(body)
-            version = event.version if isinstance(event, Replanned) else followed.state.version
-            if version >= len(followed.books):
+            if ruling(followed.state, event) >= len(followed.books):
                 followed.books = record.books()
-            followed.state, _ = step(followed.books[version], followed.state, event)
+            followed.state = advance(followed.books, followed.state, event)
             followed.position += 1
         return followed

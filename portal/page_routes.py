@@ -160,11 +160,8 @@ def _add_set_pages(app: FastAPI, service: Service) -> None:
         if not isinstance(parsed, dict):
             raise InputError("must be a mapping of keys to values", where="text")
         parsed.pop("sites", None)  # of the file's own place; the service has its own
-        answer = service.submit(validate(SetDocument, parsed, "set"), who, None)
-        head = await service.planned(answer["id"], PLANNING_S)
-        if head is not None and head.state == "failed":
-            service.sets.forget(head.id)
-            raise InputError(head.problem)
+        document = validate(SetDocument, parsed, "set")
+        answer, _ = await service.hand_over(document, who, None, PLANNING_S)
         return answer
 
 

@@ -105,6 +105,20 @@ class Service:
         self.dispatcher.poke()
         return answer
 
+    async def hand_over(
+        self, document: SetDocument, principal: Principal, key: Key | None, wait_s: float
+    ) -> tuple[Json, str]:
+        """Submit a set and wait for its plan: what the caller is told, and the set's state.
+
+        InputError for a set that turns out not to be plannable within that time; it is not kept.
+        """
+        answer = await run_in_threadpool(self.submit, document, principal, key)
+        head = await self.planned(answer["id"], wait_s)
+        if head is not None and head.state == "failed":
+            await run_in_threadpool(self.sets.forget, head.id)
+            raise InputError(head.problem)
+        return answer, head.state if head else "failed"
+
     async def planned(self, set_id: str, wait_s: float) -> Head | None:
         """The set, when it is no longer being planned or time is up."""
         end_s, pause_s = time.monotonic() + wait_s, 0.01

@@ -16,7 +16,6 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from kernel.documents import Document
-from kernel.errors import InputError
 from portal.exports import FORMATS, export
 from portal.guard import Reader, Submitter
 from portal.idempotency import key_of
@@ -71,13 +70,9 @@ def _add_submission(app: FastAPI, service: Service) -> None:
         respond-async`` does not wait, ``Prefer: wait=5`` five seconds.
         """
         asked = key_of(who.user, key, [request.url.path, document.model_dump(mode="json")])
-        answer: Json = await _apart(service.submit, document, who, asked)
-        head = await service.planned(answer["id"], _patience(prefer))
-        if head is not None and head.state == "failed":
-            await _apart(service.sets.forget, head.id)
-            raise InputError(head.problem)
+        answer, state = await service.hand_over(document, who, asked, _patience(prefer))
         response.headers["Location"] = f"/v1/workflow-sets/{answer['id']}"
-        return answer | {"state": head.state if head else "failed"}
+        return answer | {"state": state}
 
 
 def _patience(prefer: str) -> float:

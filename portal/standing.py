@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from execmgr.book import Book
-from execmgr.core import begin, step
-from execmgr.journal import event_from_json
+from execmgr.core import begin
+from execmgr.journal import advance, event_from_json
 from execmgr.rest import progress_of
 from execmgr.states import Replanned, RunState
 from planner.replan import standing
@@ -25,8 +25,7 @@ def promise_over_time(url: str, run_id: str) -> list[dict[str, float]]:
     state = begin(books[0])
     found = [_point(books[0], state, books[0].plan.promise.probability)]
     for number, event in enumerate(events, start=1):
-        version = event.version if isinstance(event, Replanned) else state.version
-        state, _ = step(books[version], state, event)
+        state = advance(books, state, event)
         if number % every == 0 or number == len(events) or isinstance(event, Replanned):
             found.append(_point(books[state.version], state))
     return found

@@ -116,6 +116,7 @@ def test_a_run_is_cancelled_from_its_page(page, service):
     drawn(page, "running")
     page.click("#cancel")
     drawn(page, "cancelled")
+    assert page.text_content("#fact-state") == "cancelled"
 
 
 def test_the_chart_zooms_pans_folds_and_comes_back(page, service):
@@ -197,6 +198,7 @@ def test_mistakes_are_told_beside_the_form(page):
         page.fill("#text", text)
         page.click("#send")
         wait_for(page, "t => document.getElementById('problem').textContent.includes(t)", told)
+        assert page.url.endswith("/submit")  # nothing was handed over
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
