@@ -63,7 +63,8 @@ Confidence = Annotated[str, typer.Option("--confidence", help="Confidence of the
 Method = Annotated[
     str,
     typer.Option(
-        "--method", help="How to predict: qbets (clusters of like jobs) or bmbp (one stream)."
+        "--method",
+        help="How to predict: state (the queue as it stands, QBETS where that has done better), qbets (past waits of like jobs) or bmbp (all past waits).",
     ),
 ]
 ByArrays = Annotated[

@@ -19,11 +19,13 @@ from portal.operations import Instant, cached_forecast, open_history
 from portal.progress import console, share_text, time_text
 from portal.sites import resolve_history
 from qbets.backtest import BacktestRow, Trial, backtest
+from qbets.explain import Reason, explain
 from qbets.forecast import Bound, QueueForecast, forecast
 from qbets.predictor import Settings
+from qbets.state_forecast import StateForecast, forecast_state
 from traces.history import history_name
 from traces.records import JobLog
-from vgrid.varq import Reservation, Trajectory
+from vgrid.varq import STEP_S, Reservation, Trajectory, trajectory
 
 WAYS = ("log", "queue", "cluster")
 
@@ -34,7 +36,7 @@ class AskedQueue:
 
     log: JobLog
     at_s: float
-    forecast: QueueForecast
+    forecast: QueueForecast | StateForecast
 
     @property
     def since(self) -> str:
@@ -54,7 +56,10 @@ def ask_queue(
     history, log_queue = resolve_history(history)
     log = open_history(history, format_name).only_queue(log_queue if queue is None else queue)
     at_s = log.instant(at)
-    return AskedQueue(log=log, at_s=at_s, forecast=forecast(log, at_s, settings))
+    if not settings.looks_at_state:
+        return AskedQueue(log=log, at_s=at_s, forecast=forecast(log, at_s, settings))
+    with console(stderr=True).status("learning from states of the queue"):
+        return AskedQueue(log=log, at_s=at_s, forecast=forecast_state(log, at_s, settings))
 
 
 def ask_log(path: str, log_queue: str | int | None, settings: Settings) -> AskedQueue:
@@ -78,11 +83,60 @@ def bound_text(answer: Bound, asked: AskedQueue) -> str:
     """GETBOUND in a sentence, and what stands beside it."""
     if answer.bound_s is None:
         return f"No bound can be given: {answer.reason}."
+    if answer.method == "state":
+        return (
+            f"A job like this, submitted now, waits at most {format_duration(answer.bound_s)} ({answer.bound_s:.0f} s) with "
+            f"probability {answer.probability}, by the state of the queue and how {answer.jobs} such statements came true."
+            + _downtime_text(asked)
+        )
     return (
         f"A job like this waits at most {format_duration(answer.bound_s)} ({answer.bound_s:.0f} s) with probability "
         f"{answer.probability}, stated with confidence {answer.confidence} from {answer.jobs} waits since {asked.since}."
         + _downtime_text(asked)
     )
+
+
+def explanation_of(
+    asked: AskedQueue, procs: int, walltime_s: float, probability: float
+) -> dict[str, Any]:
+    """Whose bound it is and why, and what of the state moved it; nothing moved one by past waits."""
+    known = asked.forecast
+    if not isinstance(known, StateForecast):
+        return {
+            "method": known.method,
+            "why": "only past waits were asked, or too few are known to learn more",
+            "moved": [],
+        }
+    choice = known.choice()
+    reasons = [] if choice.whose == "qbets" else explain(known, procs, walltime_s, probability)
+    return {"method": known.method, "why": choice.why, "moved": [_reason_json(r) for r in reasons]}
+
+
+def _reason_json(reason: Reason) -> dict[str, Any]:
+    return {
+        "side": reason.side, "told": _reason_words(reason), "bound_s": reason.bound_s,
+        "usual_bound_s": reason.usual_bound_s, "moved_s": reason.moved_s,
+    }  # fmt: skip
+
+
+def _reason_words(reason: Reason) -> str | None:
+    """What is unusual, in words."""
+    if reason.seconds is None:
+        return reason.told
+    now, usual = (format_duration(s) for s in reason.seconds)
+    return f"{now}, usually {usual}"
+
+
+def explanation_text(explanation: dict[str, Any]) -> str:
+    """Why, and the sides of the state that moved the bound, the strongest first."""
+    lines = [f"Answered by {explanation['method']}: {explanation['why']}."]
+    for entry in explanation["moved"]:
+        way = "longer" if entry["moved_s"] >= 0 else "shorter"
+        told = f" ({entry['told']})" if entry["told"] else ""
+        lines.append(
+            f"  {format_duration(abs(entry['moved_s'])):>8} {way} because of {entry['side']}{told}"
+        )
+    return "\n".join(lines)
 
 
 def _downtime_text(asked: AskedQueue) -> str:
@@ -98,7 +152,7 @@ def probability_json(
     """``vgrads probability --json``."""
     settings = asked.forecast.settings
     return {
-        "probability": chance, "within_s": within_s, "confidence": settings.confidence, "method": settings.method,
+        "probability": chance, "within_s": within_s, "confidence": settings.confidence, "method": asked.forecast.method,
         "jobs": jobs, "since": asked.since, "downtime": downtime_json(asked),
     }  # fmt: skip
 
@@ -118,6 +172,14 @@ def probability_text(answer: dict[str, Any], asked: AskedQueue) -> str:
         f"or more, stated with confidence {answer['confidence']} from {answer['jobs']} waits."
         + _downtime_text(asked)
     )
+
+
+def walk(asked: AskedQueue, wanted: Reservation, step_s: float = STEP_S) -> Trajectory:
+    """VARQ over what is known: the state of the queue speaks of now, past waits of later instants."""
+    known = asked.forecast
+    if isinstance(known, StateForecast):
+        return trajectory(known.floor, wanted, step_s, at_once=known)
+    return trajectory(known, wanted, step_s)
 
 
 def trajectory_text(path: Trajectory, wanted: Reservation) -> str:

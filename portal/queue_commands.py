@@ -46,8 +46,11 @@ def bound(
     confidence: Confidence = "0.95",
     queue: Queue = None,
     at: At = None,
-    method: Method = "qbets",
+    method: Method = "state",
     arrays: ByArrays = True,
+    why: Annotated[
+        bool, typer.Option("--explain", help="Tell what in the state of the queue moved the bound.")
+    ] = False,
     format_name: Format = None,
     as_json: AsJson = False,
 ) -> None:
@@ -64,7 +67,15 @@ def bound(
     queries.refuse_too_wide(asked, procs)
     found = asked.forecast.bound(procs, wall_s, chance, settings.confidence)
     document = bound_json(found, asked.since) | {"downtime": queries.downtime_json(asked)}
-    answer_with(as_json, document, lambda: queries.bound_text(found, asked))
+    told = queries.explanation_of(asked, procs, wall_s, chance) if why else None
+    document |= {"explanation": told} if told else {}
+    answer_with(
+        as_json,
+        document,
+        lambda: "\n".join(
+            [queries.bound_text(found, asked), *([queries.explanation_text(told)] if told else [])]
+        ),
+    )
 
 
 @app.command(
@@ -78,7 +89,7 @@ def probability(
     confidence: Confidence = "0.95",
     queue: Queue = None,
     at: At = None,
-    method: Method = "qbets",
+    method: Method = "state",
     arrays: ByArrays = True,
     format_name: Format = None,
     as_json: AsJson = False,
@@ -116,7 +127,7 @@ def trajectory(
     ] = "30s",
     queue: Queue = None,
     at: At = None,
-    method: Method = "qbets",
+    method: Method = "state",
     arrays: ByArrays = True,
     format_name: Format = None,
     as_json: AsJson = False,
@@ -125,7 +136,6 @@ def trajectory(
     from portal import queries
     from portal.schema import trajectory_json
     from vgrid.varq import Reservation
-    from vgrid.varq import trajectory as walk
 
     settings = _settings(method, 0.95, confidence, arrays)
     wanted = Reservation(
@@ -137,7 +147,7 @@ def trajectory(
     )
     asked = queries.ask_queue(history, queue, instant_of(at), settings, format_name)
     queries.refuse_too_wide(asked, procs)
-    path = walk(asked.forecast, wanted, parse_duration(step, "--step"))
+    path = queries.walk(asked, wanted, parse_duration(step, "--step"))
     answer_with(as_json, trajectory_json(path), lambda: queries.trajectory_text(path, wanted))
 
 

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qbets.clusters import SIZES, bin_of
-from qbets.predictor import QueuePredictor, Settings
-from qbets.replay import replay
+from qbets.predictor import Settings
+from qbets.replay import Learner, make_predictor, replay
 from traces.records import JobLog
 
 WINDOW = 500  # consecutive scored jobs over which the worst coverage is looked for
@@ -53,7 +53,7 @@ class Trial:
     queue: str
     log: JobLog
     issued_s: NDArray[np.float64]
-    predictor: QueuePredictor
+    predictor: Learner
     seconds: float
 
     @property
@@ -101,7 +101,7 @@ def backtest(
 ) -> Trial:
     """Replay ``log`` with nothing known before its time."""
     begin = time.perf_counter()
-    predictor = QueuePredictor(settings or Settings())
+    predictor = make_predictor(settings or Settings(), log)
     issued = replay(log, predictor)
     seconds = time.perf_counter() - begin
     return Trial(

@@ -55,6 +55,11 @@ class QueueForecast:
     downtime: Downtime | None = None
     caution: float = 1.0
 
+    @property
+    def method(self) -> str:
+        """Whose answers these are."""
+        return self.settings.method
+
     def group(self, procs: int, walltime_s: float, ahead: int = 0) -> int:
         """Number of the cluster that a job of this shape belongs to."""
         return bin_of(self.edges, SIZES[self.settings.cluster_size](procs, walltime_s, ahead))

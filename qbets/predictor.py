@@ -25,7 +25,7 @@ from qbets.downtime import DowntimeWatch
 from qbets.referee import Referee, stricter
 from qbets.stream import Known, WaitStream
 
-METHODS = {"bmbp": "none", "qbets": "backlog"}
+METHODS = {"bmbp": "none", "qbets": "backlog", "state": "backlog"}
 """Method → the size that jobs are clustered by."""
 _FIRST_BINNING = 1000  # waits before the first binning, and at least as many between two
 _GROWTH = 0.25  # share by which the history grows before it is binned again
@@ -50,6 +50,11 @@ class Settings:
     def cluster_size(self) -> str:
         return self.size or METHODS[self.method]
 
+    @property
+    def looks_at_state(self) -> bool:
+        """The method needs to know who waits and who runs."""
+        return self.method == "state"
+
     def check(self) -> None:
         """InputError for a method or size that does not exist."""
         if self.method not in METHODS:
@@ -71,6 +76,7 @@ class Arrival:
     procs: int = 1
     request_s: float = -1.0
     user: int = -1
+    queue: int = -1
 
 
 @dataclass(slots=True)
@@ -87,6 +93,9 @@ class Waiting:
 
 class QueuePredictor:
     """Fed with what happens in one queue, in time order; asked for bounds at any moment."""
+
+    follows_ends = False
+    due = False
 
     def __init__(self, settings: Settings) -> None:
         settings.check()
@@ -162,6 +171,12 @@ class QueuePredictor:
         """A job leaves the queue without ever starting."""
         self.advance(at_s)
         self._leave(job)
+
+    def end(self, job: int, at_s: float) -> None:
+        """A running job ends, of which past waits say nothing."""
+
+    def train(self) -> None:
+        """Nothing is learned apart from what happens."""
 
     def _leave(self, job: int) -> Waiting:
         waiting = self.waiting.pop(job)

@@ -3,43 +3,65 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qbets.predictor import Arrival, QueuePredictor, Settings
+from qbets.state_predictor import StatePredictor
 from traces.records import JobLog
 
-_SUBMIT, _LEAVE = 0, 1
+_SUBMIT, _END, _LEAVE, _END_AT_ONCE = range(4)
+Learner = QueuePredictor | StatePredictor
+NEWEST, FEWEST = 10_000, 1_000  # submissions that one answer is learned from
 
 
-def queue_events(log: JobLog, until_s: float = np.inf) -> Iterator[tuple[float, int, int]]:
+def queue_events(
+    log: JobLog, until_s: float = np.inf, ends: bool = False
+) -> Iterator[tuple[float, int, int]]:
     """``(time, kind, row)`` in time order, submissions first among simultaneous ones.
 
     Submissions first: whoever submits at the very second in which another job starts does not know
-    that yet.
+    that yet. Then, where asked for, ends, then starts, which may need what the ends set free.
     """
-    rows = np.tile(np.arange(len(log)), 2)
+    count = len(log)
+    rows, kinds = np.tile(np.arange(count), 2), np.repeat([_SUBMIT, _LEAVE], count)
     times = np.concatenate([log.submit_s, log.start_s])
-    kinds = np.repeat([_SUBMIT, _LEAVE], len(log))
+    if ends:
+        started, run_s = np.flatnonzero(log.started), run_times(log)
+        rows = np.concatenate([rows, started])
+        times = np.concatenate([times, (log.start_s + run_s)[started]])
+        kinds = np.concatenate([kinds, np.where(run_s[started] > 0, _END, _END_AT_ONCE)])
     order = np.lexsort((rows, kinds, times))
     order = order[times[order] <= until_s]
     return zip(times[order].tolist(), kinds[order].tolist(), rows[order].tolist(), strict=True)
 
 
-def replay(log: JobLog, predictor: QueuePredictor, until_s: float = np.inf) -> NDArray[np.float64]:
+def run_times(log: JobLog) -> NDArray[np.float64]:
+    """How long each job ran; where that is unknown, as long as it asked for."""
+    return np.where(log.run_s < 0, np.maximum(log.request_s, 0.0), log.run_s)
+
+
+def arrivals_of(log: JobLog) -> list[Arrival]:
+    """Every job as it was known at its submission."""
+    columns = (log.procs, log.request_s, log.user, log.queue)
+    return [Arrival(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
+
+
+def replay(log: JobLog, predictor: Learner, until_s: float = np.inf) -> NDArray[np.float64]:
     """Feed a history up to an instant; the bound issued to each job, NaN where there was none."""
     issued = np.full(len(log), np.nan)
-    started = log.started.tolist()
-    arrivals = [
-        Arrival(*row)
-        for row in zip(log.procs.tolist(), log.request_s.tolist(), log.user.tolist(), strict=True)
-    ]
-    for at_s, kind, row in queue_events(log, until_s):
+    started, arrivals = log.started.tolist(), arrivals_of(log)
+    for at_s, kind, row in queue_events(log, until_s, predictor.follows_ends):
         if kind == _SUBMIT:
+            if predictor.due:
+                predictor.train()
             bound = predictor.submit(row, at_s, arrivals[row])
             if bound is not None:
                 issued[row] = bound
+        elif kind != _LEAVE:
+            predictor.end(row, at_s)
         elif started[row]:
             predictor.start(row, at_s)
         else:
@@ -49,8 +71,38 @@ def replay(log: JobLog, predictor: QueuePredictor, until_s: float = np.inf) -> N
     return issued
 
 
+def make_predictor(settings: Settings, log: JobLog) -> Learner:
+    """The predictor that a method asks for, for jobs on this log's clock."""
+    if settings.looks_at_state:
+        return StatePredictor(settings, log.unix_start_s)
+    return QueuePredictor(settings)
+
+
 def learn(log: JobLog, settings: Settings, until_s: float = np.inf) -> QueuePredictor:
-    """A predictor that knows everything that had become known by ``until_s``."""
+    """A predictor that knows everything that had become known by ``until_s``, from past waits alone."""
     predictor = QueuePredictor(settings)
+    replay(log, predictor, until_s)
+    return predictor
+
+
+def _next_of(trainings: tuple[int, ...], count: int) -> int:
+    """When to learn next: never after the last of them."""
+    return next((number for number in trainings if number > count), 2**62)
+
+
+def learn_state(log: JobLog, settings: Settings, until_s: float = np.inf) -> StatePredictor | None:
+    """The same from states of the queue, for one answer: the newest submissions only, in two models.
+
+    The first half of them teaches, the second judges; None where they are too few for both.
+    """
+    known = int(np.searchsorted(log.submit_s, until_s, side="right"))
+    newest = min(known, NEWEST)
+    if newest < FEWEST:
+        return None
+    trainings = (newest // 2, newest * 4 // 5)
+    predictor = StatePredictor(
+        settings, log.unix_start_s, float(log.submit_s[known - newest]),
+        partial(_next_of, trainings),
+    )  # fmt: skip
     replay(log, predictor, until_s)
     return predictor

@@ -68,8 +68,25 @@ class Reservation:
     confidence: float = 0.95
 
 
-def trajectory(oracle: WaitOracle, wanted: Reservation, step_s: float = STEP_S) -> Trajectory:
-    """Every instant from now to T; the whole list is scanned, for it need not be monotone."""
+class PresentOracle(Protocol):
+    """GETPROB for a job that is submitted at this instant."""
+
+    def probability(
+        self, procs: int, walltime_s: float, within_s: ArrayLike, confidence: float = 0.95
+    ) -> NDArray[np.float64]:
+        """P(wait ≤ d) for every d."""
+
+
+def trajectory(
+    oracle: WaitOracle,
+    wanted: Reservation,
+    step_s: float = STEP_S,
+    at_once: PresentOracle | None = None,
+) -> Trajectory:
+    """Every instant from now to T; the whole list is scanned, for it need not be monotone.
+
+    ``at_once`` knows the queue as it stands and speaks of the first instant, ``oracle`` of the others.
+    """
     if wanted.start_by_s < 0 or step_s <= 0:
         raise InputError("the start must lie ahead and the step be positive", where="trajectory")
     submit = np.arange(0.0, wanted.start_by_s + step_s / 2, step_s)
@@ -77,6 +94,10 @@ def trajectory(oracle: WaitOracle, wanted: Reservation, step_s: float = STEP_S) 
     ahead = wanted.start_by_s - submit
     walltimes = wanted.walltime_s + ahead
     chances = _chances(oracle, wanted, walltimes, ahead)
+    if at_once is not None:
+        chances[0] = at_once.probability(
+            wanted.procs, float(walltimes[0]), ahead[0], wanted.confidence
+        )
     chances = np.where(walltimes <= wanted.max_walltime_s, chances, 0.0)
     enough = np.flatnonzero(chances >= wanted.probability)
     chosen = int(enough[-1]) if len(enough) else None

@@ -1,0 +1,57 @@
+"""A distribution of a wait by five quantiles: from a level to a wait and back, monotone both ways.
+
+Levels are scores, −log(1 − level); waits are cube roots of seconds. Between knots it is linear, below
+the first it goes to 0, beyond the last it rises on.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qbets.conditional import LEVELS
+from qbets.conformal import HIGHEST
+
+Floats = NDArray[np.float64]
+SCORES = -np.log1p(-np.array(LEVELS))
+_LEAST_RISE = 0.1  # of the last knot, for each unit of score beyond it
+_ROUNDING = 1e-9  # of a cube and its root
+_LEAST_ROOT = 0.5  # the same in cube roots of seconds
+
+
+def extended(knots: Floats) -> tuple[Floats, Floats]:
+    """Scores and cube roots with both ends: (0, 0) before, and the highest score after."""
+    last = (knots[-1] - knots[-2]) / (SCORES[-1] - SCORES[-2])
+    rise = max(last, _LEAST_RISE * knots[-1], _LEAST_ROOT)
+    top = knots[-1] + rise * (HIGHEST - SCORES[-1])
+    return np.concatenate([[0.0], SCORES, [HIGHEST]]), np.concatenate([[0.0], knots, [top]])
+
+
+def wait_at(knots: Floats, score: float) -> float:
+    """The wait in seconds at a score; that of the highest score beyond it."""
+    scores, roots = extended(knots)
+    return float(np.interp(score, scores, roots)) ** 3
+
+
+def score_within(knots: Floats, wait_s: float) -> float:
+    """The highest score whose wait is at most this: the inverse of :func:`wait_at`."""
+    scores, roots = extended(knots)
+    root = wait_s ** (1 / 3) * (1 + _ROUNDING)
+    spot = int(np.searchsorted(roots, root, side="right"))
+    if spot == len(roots):
+        return HIGHEST
+    share = (root - roots[spot - 1]) / (roots[spot] - roots[spot - 1])
+    return float(scores[spot - 1] + share * (scores[spot] - scores[spot - 1]))
+
+
+def score_of(knots: Floats, wait_s: float) -> float:
+    """The least score whose wait is at least this."""
+    scores, roots = extended(knots)
+    root = wait_s ** (1 / 3)
+    spot = int(np.searchsorted(roots, root, side="left"))
+    if spot == 0:
+        return 0.0
+    if spot == len(roots):
+        return HIGHEST
+    share = (root - roots[spot - 1]) / (roots[spot] - roots[spot - 1])
+    return float(scores[spot - 1] + share * (scores[spot] - scores[spot - 1]))

@@ -1,0 +1,261 @@
+"""The state of a queue at a submission, as numbers: who waits, who runs, what was seen lately.
+
+Fed with what happens, in time order, as :class:`qbets.predictor.QueuePredictor` is; nothing here knows
+anything later than what it was told. :data:`FEATURES` names the numbers, in order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict, deque
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from qbets.outlook import outlooks, room_at
+from qbets.predictor import Arrival
+
+Floats = NDArray[np.float64]
+_RECENT = 256  # starts that are remembered one by one
+_DAY_S = 86_400.0
+_LATELY_S = 3600.0
+USUAL = -1.0  # stands for what is not known
+_FORGET = 0.1  # share by which a new wait moves a user's or queue's mean
+_FORGET_RATIO = 0.02  # and a run time that of all jobs
+
+FEATURES = (
+    "processors", "requested time", "processors × time", "share of the machine", "hour", "weekday",
+    "own jobs waiting", "own work waiting", "own processors running",
+    "jobs waiting", "processors waiting", "work waiting", "expected work waiting",
+    "work of smaller jobs waiting", "jobs as short waiting", "jobs as narrow waiting", "jobs of this queue waiting",
+    "jobs running", "free share", "free beyond this job", "work left running", "expected work left running",
+    "room by request", "room by expectation",
+    "start by FCFS", "start by EASY", "start by conservative", "start by expected runs",
+    "last 10 waits", "last 100 waits", "longest of 30 waits", "waits of like jobs", "longest wait of like jobs",
+    "oldest waiting", "mean age waiting", "oldest as small waiting", "like jobs waiting for long",
+    "user's last wait", "user's waits", "queue's waits", "queue", "since the last start", "starts lately", "arrivals lately",
+)  # fmt: skip
+
+
+@dataclass(slots=True)
+class _Memory:
+    """What is remembered of a user or a queue: the last wait, means of waits and of run ÷ request."""
+
+    last: float = math.nan
+    mean: float = math.nan
+    ratios: deque[float] = field(default_factory=lambda: deque(maxlen=2))
+
+    def waited(self, log_wait: float) -> None:
+        self.last = log_wait
+        self.mean = (
+            log_wait if math.isnan(self.mean) else self.mean + _FORGET * (log_wait - self.mean)
+        )
+
+
+class _Rows:
+    """Rows of numbers by the key of a job, in the order in which they came. O(rows) to take one out."""
+
+    def __init__(self, columns: int) -> None:
+        self.table = np.empty((64, columns))
+        self.keys: list[int] = []
+
+    def add(self, key: int, *row: float) -> None:
+        count = len(self.keys)
+        if count == len(self.table):
+            self.table = np.vstack([self.table, np.empty_like(self.table)])
+        self.table[count] = row
+        self.keys.append(key)
+
+    def take(self, key: int) -> Floats:
+        spot, count = self.keys.index(key), len(self.keys)
+        row = self.table[spot].copy()
+        self.table[spot : count - 1] = self.table[spot + 1 : count]
+        del self.keys[spot]
+        return row
+
+    @property
+    def rows(self) -> Floats:
+        return self.table[: len(self.keys)]
+
+
+class QueueState:
+    """Who waits and who runs now, and what the newest starts were like."""
+
+    def __init__(self, procs: int = 0) -> None:
+        """``procs``: size of the machine if known; the most ever seen busy is taken otherwise."""
+        self.most = max(1, procs)
+        self.busy = 0
+        self.waiting = _Rows(6)  # submitted, processors, request, expected run, user, queue
+        self.running = _Rows(5)  # processors, started, request, expected run, user
+        self.recent = np.full(
+            (_RECENT, 4), np.nan
+        )  # started, log wait, log product, log processors
+        self.started = 0
+        self.users: dict[int, _Memory] = defaultdict(_Memory)
+        self.queues: dict[int, _Memory] = defaultdict(_Memory)
+        self.ratio = 0.5
+        self.arrivals: deque[float] = deque()
+
+    def expected_s(self, job: Arrival) -> float:
+        """A likely run time: as much of the request as the user's last two jobs used, or as jobs did."""
+        ratios = self.users[job.user].ratios if job.user >= 0 else ()
+        share = sum(ratios) / len(ratios) if ratios else self.ratio
+        return max(1.0, share * max(job.request_s, 1.0))
+
+    def submit(self, key: int, at_s: float, job: Arrival) -> None:
+        """A job enters the queue."""
+        row = (at_s, max(job.procs, 1), max(job.request_s, 1.0), self.expected_s(job))
+        self.waiting.add(key, *row, job.user, job.queue)
+        self.arrivals.append(at_s)
+
+    def start(self, key: int, at_s: float) -> None:
+        """A waiting job starts."""
+        submit_s, procs, request_s, expected_s, user, queue = self.waiting.take(key).tolist()
+        log_wait = math.log1p(at_s - submit_s)
+        self.recent[self.started % _RECENT] = (
+            at_s, log_wait, math.log(procs * request_s), math.log(procs),
+        )  # fmt: skip
+        self.started += 1
+        self.queues[int(queue)].waited(log_wait)
+        if user >= 0:
+            self.users[int(user)].waited(log_wait)
+        self.running.add(key, procs, at_s, request_s, expected_s, user)
+        self.busy += int(procs)
+        self.most = max(self.most, self.busy)
+
+    def end(self, key: int, at_s: float) -> None:
+        """A running job ends: how much of its request it used is known now."""
+        procs, started_s, request_s, _, user = self.running.take(key).tolist()
+        self.busy -= int(procs)
+        share = min(1.0, (at_s - started_s) / request_s)
+        self.ratio += _FORGET_RATIO * (share - self.ratio)
+        if user >= 0:
+            self.users[int(user)].ratios.append(share)
+
+    def withdraw(self, key: int) -> None:
+        """A waiting job leaves without starting."""
+        self.waiting.take(key)
+
+    def features(self, job: Arrival, at_s: float, unix_start_s: float = 0.0) -> Floats:
+        """The numbers of :data:`FEATURES` for a job that would be submitted now; NaN where unknown."""
+        while self.arrivals and self.arrivals[0] < at_s - _LATELY_S:
+            self.arrivals.popleft()
+        user = self.users.get(job.user) if job.user >= 0 else None
+        queue = self.queues.get(job.queue) if job.queue >= 0 else None
+        clock = at_s + unix_start_s
+        told = (
+            float(max(job.procs, 1)), max(job.request_s, 1.0), self.expected_s(job), float(job.user), float(job.queue),
+            (clock % _DAY_S) / 3600.0, float(int(clock / _DAY_S) % 7),
+            user.last if user else math.nan, user.mean if user else math.nan, queue.mean if queue else math.nan,
+            float(len(self.arrivals)),
+        )  # fmt: skip
+        return np.asarray(
+            _features(
+                told,
+                at_s,
+                self.waiting.rows,
+                self.running.rows,
+                (self.recent, self.started, self.most),
+            )
+        )
+
+
+@njit(cache=True)
+def _features(told: Any, now: float, waiting: Any, running: Any, past: Any) -> Any:
+    procs, request, expected, user, queue, hour, weekday, last, mean, queue_mean, arrivals = told
+    recent, started, most = past
+    found = np.full(44, np.nan)
+    product = procs * request
+    found[0], found[1], found[2] = np.log(procs), np.log(request), np.log(product)
+    found[3], found[4], found[5] = procs / most, hour, weekday
+    _of_waiting(found, told, now, waiting, most)
+    rest = np.empty((len(running), 3))
+    own = 0.0
+    for n in range(len(running)):
+        rest[n, 0] = running[n, 0]
+        elapsed = now - running[n, 1]
+        rest[n, 1] = max(1.0, running[n, 2] - elapsed)
+        likely = running[n, 3] - elapsed
+        rest[n, 2] = likely if likely > 0 else 0.5 * rest[n, 1]  # it outlived what was expected
+        own += running[n, 0] if running[n, 4] == user else 0.0
+    found[8] = own if user >= 0 else np.nan
+    busy = rest[:, 0].sum()
+    found[17], found[18], found[19] = len(running), 1.0 - busy / most, (most - busy - procs) / most
+    found[20] = np.log1p((rest[:, 0] * rest[:, 1]).sum() / most)
+    found[21] = np.log1p((rest[:, 0] * rest[:, 2]).sum() / most)
+    found[22] = np.log1p(room_at(rest, most, min(procs, most), 1))
+    found[23] = np.log1p(room_at(rest, most, min(procs, most), 2))
+    found[24:28] = np.log1p(outlooks(waiting[:, 1:4], rest, most, (int(procs), request, expected)))
+    _of_recent(found, np.log(product), now, recent, started)
+    found[37], found[38], found[39], found[40] = last, mean, queue_mean, queue
+    found[43] = arrivals
+    return found
+
+
+@njit(cache=True)
+def _of_waiting(found: Any, told: Any, now: float, waiting: Any, most: int) -> None:
+    procs, request, _, user, queue = told[:5]
+    product = procs * request
+    own, own_work, wide, work, likely, smaller, short, narrow, same = (
+        0,
+        0.0,
+        0.0,
+        0.0,
+        0.0,
+        0.0,
+        0,
+        0,
+        0,
+    )
+    oldest, ages, as_small, like = 0.0, 0.0, 0.0, 0
+    for n in range(len(waiting)):
+        submit, width, asked, expected, owner, place = waiting[n]
+        age = now - submit
+        wide += width
+        work += width * asked
+        likely += width * expected
+        if width * asked <= product:
+            smaller += width * asked
+            as_small = max(as_small, age)
+        short += asked <= request
+        narrow += width <= procs
+        same += place == queue
+        if owner == user and user >= 0:
+            own += 1
+            own_work += width * asked
+        oldest = max(oldest, age)
+        ages += age
+        like += age > 3600.0 and 0.5 * product <= width * asked <= 2.0 * product
+    found[6], found[7] = own, np.log1p(own_work / most)
+    found[9], found[10], found[11] = len(waiting), wide / most, np.log1p(work / most)
+    found[12], found[13] = np.log1p(likely / most), np.log1p(smaller / most)
+    found[14], found[15], found[16] = short, narrow, same
+    found[33], found[34] = np.log1p(oldest), np.log1p(ages / max(1, len(waiting)))
+    found[35], found[36] = np.log1p(as_small), like
+
+
+@njit(cache=True)
+def _of_recent(found: Any, log_product: float, now: float, recent: Any, started: int) -> None:
+    kept = min(started, len(recent))
+    if kept == 0:
+        return
+    ten, hundred, longest, weight, alike, worst, lately = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0
+    for back in range(kept):
+        at, wait, size, _ = recent[(started - 1 - back) % len(recent)]
+        ten += wait if back < 10 else 0.0
+        hundred += wait if back < 100 else 0.0
+        longest = max(longest, wait) if back < 30 else longest
+        near = np.exp(-((size - log_product) ** 2))
+        weight += near
+        alike += near * wait
+        if abs(size - log_product) < 1.0:
+            worst = max(worst, wait)
+        lately += at > now - 3600.0
+    found[28], found[29], found[30] = ten / min(kept, 10), hundred / min(kept, 100), longest
+    found[31] = alike / weight if weight > 1e-9 else np.nan
+    found[32] = worst
+    found[41] = np.log1p(now - recent[(started - 1) % len(recent), 0])
+    found[42] = lately

@@ -1,0 +1,162 @@
+"""What the state of a queue says about a job submitted now, frozen: GETBOUND and GETPROB.
+
+The same answers as of :class:`qbets.forecast.QueueForecast`, which is its floor. What is claimed is
+*coverage of the next job* (conformal), where QBETS claims confidence on a quantile.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from qbets.conditional import ConditionalModel
+from qbets.downtime import Downtime
+from qbets.forecast import Bound, QueueForecast, freeze
+from qbets.knots import score_within, wait_at
+from qbets.predictor import Arrival, Settings
+from qbets.queue_state import FEATURES
+from qbets.replay import learn, learn_state
+from qbets.state_predictor import OWN, Choice, StatePredictor
+from traces.records import JobLog
+
+Floats = NDArray[np.float64]
+_ROUNDING = 1e-6  # of scores, through a wait and back
+_OWN_WORK = FEATURES.index("own work waiting")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LevelCurve:
+    """Which score to ask for at which probability: scores that came true, ascending, and a factor.
+
+    The factor makes it agree with the correction at the tracked quantile.
+    """
+
+    scores: Floats
+    factor: float
+
+    def score(self, probability: float) -> float:
+        """Monotone in the probability."""
+        count = len(self.scores)
+        rank = min(count - 1, int(np.ceil(probability * (count + 1))) - 1)
+        return float(self.scores[rank]) * self.factor
+
+    def probability(self, score: float) -> float:
+        """The largest probability whose score is at most this."""
+        known = np.searchsorted(self.scores * self.factor, score * (1 + _ROUNDING), side="right")
+        return float(known) / (len(self.scores) + 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StateForecast:
+    """A queue at one instant. ``predictor`` is not fed any more."""
+
+    floor: QueueForecast
+    predictor: StatePredictor
+    model: ConditionalModel
+    at_s: float
+
+    @property
+    def settings(self) -> Settings:
+        return self.predictor.settings
+
+    @property
+    def since_s(self) -> float:
+        return self.floor.since_s
+
+    @property
+    def method(self) -> str:
+        """Whose answers these are for an asker with nothing in the queue: ``state`` or ``qbets``."""
+        return "qbets" if self.choice().whose == "qbets" else "state"
+
+    @property
+    def downtime(self) -> Downtime | None:
+        return self.floor.downtime
+
+    def features(self, procs: int, walltime_s: float, ahead: int = 0) -> Floats:
+        """What a job of an unknown user finds, who has so many like it waiting."""
+        found = self.predictor.features(Arrival(procs, walltime_s), self.at_s)
+        found[OWN] = ahead
+        found[_OWN_WORK] = np.log1p(ahead * procs * walltime_s / self.predictor.state.most)
+        return found
+
+    def choice(self, ahead: int = 0) -> Choice:
+        """Whose answers are given, and why."""
+        group = self.predictor.calibration.group_of(ahead)
+        return self.predictor.choose(group, bool(len(self.floor.waits_s[0])))
+
+    def curve(self, ahead: int = 0) -> LevelCurve:
+        """Levels as they came true for jobs alike."""
+        calibration = self.predictor.calibration
+        group = calibration.group_of(ahead)
+        plain = LevelCurve(scores=calibration.scores(group), factor=1.0)
+        asked = calibration.issue(group).score
+        return replace(plain, factor=asked / max(plain.score(calibration.quantile), 1e-9))
+
+    def waits(self, procs: int, walltime_s: float, ahead: int = 0) -> Floats:
+        """What an answer rests on: scores, or the waits of QBETS where that answers."""
+        if self.choice(ahead).whose == "qbets":
+            return self.floor.waits(procs, walltime_s, ahead)
+        return self.curve(ahead).scores
+
+    def bounds(
+        self, procs: int, walltime_s: float, probabilities: ArrayLike, confidence: float = 0.95
+    ) -> Floats:
+        """GETBOUND for many probabilities at once; NaN where history is too short. Same shape back."""
+        levels = np.asarray(probabilities, dtype=np.float64)
+        floor, whose = self.floor.bounds(procs, walltime_s, levels, confidence), self.choice().whose
+        if whose == "qbets":
+            return floor
+        knots, curve = self.model.knots(self.features(procs, walltime_s))[0], self.curve()
+        own = [wait_at(knots, curve.score(float(level))) for level in levels.ravel()]
+        found = np.array(own).reshape(levels.shape)
+        return np.fmax(found, floor) if whose == "both" else found
+
+    def bound(
+        self, procs: int, walltime_s: float, probability: float, confidence: float = 0.95
+    ) -> Bound:
+        """The wait that is not exceeded with this probability; whose answer it is stands in ``method``."""
+        floor = self.floor.bound(procs, walltime_s, probability, confidence)
+        if self.choice().whose == "qbets":
+            return floor
+        found = float(self.bounds(procs, walltime_s, probability, confidence))
+        return replace(
+            floor, bound_s=found, method="state", jobs=len(self.curve().scores), reason=None
+        )
+
+    def probability(
+        self,
+        procs: int,
+        walltime_s: float,
+        within_s: ArrayLike,
+        confidence: float = 0.95,
+        ahead: int = 0,
+    ) -> Floats:
+        """The probability of waiting at most ``within_s``; same shape. The inverse of the bounds."""
+        times = np.asarray(within_s, dtype=np.float64)
+        floor = self.floor.probability(procs, walltime_s, times, confidence, ahead)
+        whose = self.choice(ahead).whose
+        if whose == "qbets":
+            return floor
+        knots, curve = (
+            self.model.knots(self.features(procs, walltime_s, ahead))[0],
+            self.curve(ahead),
+        )
+        own = [curve.probability(score_within(knots, float(time_s))) for time_s in times.ravel()]
+        found = np.array(own).reshape(times.shape)
+        return np.minimum(found, floor) if whose == "both" else found
+
+
+def forecast_state(log: JobLog, at_s: float, settings: Settings) -> StateForecast | QueueForecast:
+    """What was known at ``at_s``; QBETS's forecast where there is too little to learn from."""
+    predictor = learn_state(log, settings, at_s)
+    first_s = float(log.submit_s[0])
+    if predictor is None or predictor.model is None:
+        return freeze(learn(log, replace(settings, method="qbets"), at_s), first_s)
+    return StateForecast(
+        floor=freeze(predictor.floor, first_s),
+        predictor=predictor,
+        model=predictor.model,
+        at_s=at_s,
+    )
