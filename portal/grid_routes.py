@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Annotated, Any
+from dataclasses import replace
+from typing import Annotated, Any, Literal
 
 from fastapi import Body, FastAPI, HTTPException, Query, Response
 from fastapi import Path as PathParameter
@@ -17,27 +18,32 @@ from portal.guard import READ, Reader, Submitter
 from portal.offer_view import offer_gantt, offer_json
 from portal.operations import open_grid
 from portal.schema import bound_json, trajectory_json
+from portal.state_shelf import StateShelf
 from portal.store import Store
 from portal.tables import GridRow
 from qbets.predictor import Settings
 from vgrid.catalog import Catalog
 from vgrid.procure import procure
 from vgrid.request import RequestDocument, request_from
-from vgrid.varq import Reservation, trajectory
+from vgrid.varq import Reservation
 
 GridId = Annotated[str, PathParameter(pattern=r"^grid-[0-9a-f]{10}$")]
 Procs = Annotated[int, Query(ge=1, le=10**9)]
 Seconds = Annotated[float, Query(ge=0, le=1e9, allow_inf_nan=False)]
 Share = Annotated[float, Query(gt=0, lt=1)]
+How = Literal["state", "qbets", "bmbp"]
 _EXAMPLE = {
     "name": "storm", "duration": "2h", "deadline": "6h", "groups": [{"name": "solvers", "coupling": "tight", "nodes": 16}],
 }  # fmt: skip
 _LONGEST_TRAJECTORY_S = 31 * 86400.0
 
 
-def add_grid_routes(app: FastAPI, store: Store, catalog: Callable[[], Catalog]) -> None:
-    """Routes over a store and the present catalogue."""
-    _add_site_routes(app, store, catalog)
+def add_grid_routes(
+    app: FastAPI, store: Store, catalog: Callable[[], Catalog], shelf: StateShelf
+) -> None:
+    """Routes over a store, the present catalogue and what states of its queues teach."""
+    _add_list_route(app, store, catalog)
+    _add_queue_routes(app, catalog, shelf)
     _add_request_routes(app, store, catalog)
 
 
@@ -75,57 +81,71 @@ def _grid(store: Store, grid_id: str, who: Principal) -> GridRow:
     return row
 
 
-def _add_site_routes(app: FastAPI, store: Store, catalog: Callable[[], Catalog]) -> None:
+def _add_list_route(app: FastAPI, store: Store, catalog: Callable[[], Catalog]) -> None:
     @app.get("/v1/sites")
     def sites(_: Reader) -> list[dict[str, Any]]:
         """All sites with their queues, prices, and what runs saw of them."""
         rows = site_view.describe(catalog(), store.acquisitions())
         return [_without_paths(row) for row in rows]
 
+
+def _add_queue_routes(app: FastAPI, catalog: Callable[[], Catalog], shelf: StateShelf) -> None:
     @app.get("/v1/sites/{site}/queues/{queue}/bound", dependencies=[READ])
     def bound(
-        site: str, queue: str, procs: Procs = 1, walltime_s: Seconds = 3600.0, probability: Share = 0.95, confidence: Share = 0.95
+        site: str, queue: str, procs: Procs = 1, walltime_s: Seconds = 3600.0, probability: Share = 0.95, confidence: Share = 0.95,
+        method: How = "state", explain: bool = False,
     ) -> dict[str, Any]:  # fmt: skip
         """How long will a job wait at most? As ``vgrads bound --json``."""
-        asked = _asked(
-            catalog(), site, queue, Settings(quantile=probability, confidence=confidence)
-        )
+        settings = Settings(method=method, quantile=probability, confidence=confidence)
+        asked = _asked(catalog(), site, queue, settings, shelf)
         found = asked.forecast.bound(procs, walltime_s, probability, confidence)
-        return bound_json(found, asked.since) | {"downtime": queries.downtime_json(asked)}
+        answer = bound_json(found, asked.since) | {"downtime": queries.downtime_json(asked)}
+        if explain:
+            answer["explanation"] = queries.explanation_of(asked, procs, walltime_s, probability)
+        return answer
 
     @app.get("/v1/sites/{site}/queues/{queue}/probability", dependencies=[READ])
     def probability(
-        site: str, queue: str, within_s: Seconds, procs: Procs = 1, walltime_s: Seconds = 3600.0, confidence: Share = 0.95
+        site: str, queue: str, within_s: Seconds, procs: Procs = 1, walltime_s: Seconds = 3600.0, confidence: Share = 0.95,
+        method: How = "state",
     ) -> dict[str, Any]:  # fmt: skip
         """How surely does a job start within a time? As ``vgrads probability --json``."""
-        asked = _asked(catalog(), site, queue, Settings(confidence=confidence))
+        settings = Settings(method=method, confidence=confidence)
+        asked = _asked(catalog(), site, queue, settings, shelf)
         chance = float(asked.forecast.probability(procs, walltime_s, within_s, confidence))
         jobs = len(asked.forecast.waits(procs, walltime_s))
         return queries.probability_json(asked, chance, within_s, jobs)
 
     @app.get("/v1/sites/{site}/queues/{queue}/trajectory", dependencies=[READ])
     def path(
-        site: str, queue: str, start_by_s: Seconds, procs: Procs = 1, walltime_s: Seconds = 3600.0, probability: Share = 0.9
+        site: str, queue: str, start_by_s: Seconds, procs: Procs = 1, walltime_s: Seconds = 3600.0, probability: Share = 0.9,
+        method: How = "state",
     ) -> dict[str, Any]:  # fmt: skip
         """When must a job be submitted to run by a given time? As ``vgrads trajectory --json``."""
         if start_by_s > _LONGEST_TRAJECTORY_S:
             raise InputError("is more than a month away", where="start_by_s")
-        asked = _asked(catalog(), site, queue, Settings())
+        asked = _asked(catalog(), site, queue, Settings(method=method), shelf)
         limit_s = next(q.max_walltime_s for q in catalog().site(site).queues if q.name == queue)
         wanted = Reservation(
             procs=procs, walltime_s=walltime_s, start_by_s=start_by_s, probability=probability, max_walltime_s=limit_s
         )  # fmt: skip
-        return trajectory_json(trajectory(asked.forecast, wanted))
+        return trajectory_json(queries.walk(asked, wanted))
 
 
-def _asked(catalog: Catalog, site: str, queue: str, settings: Settings) -> queries.AskedQueue:
-    """The history behind a queue; 404 where there is no such queue or no history."""
+def _asked(
+    catalog: Catalog, site: str, queue: str, settings: Settings, shelf: StateShelf
+) -> queries.AskedQueue:
+    """The history behind a queue, by its state once that is learned; 404 where there is no such queue or no history."""
     for known in catalog.sites:
         for entry in known.queues:
             if (known.name, entry.name) == (site, queue):
                 if entry.history is None:
                     raise HTTPException(404, f"'{site}/{queue}' has no history")
-                return queries.ask_log(entry.history, entry.log_queue, settings)
+                learned = None
+                if settings.looks_at_state:
+                    learned = shelf.find(entry.history, entry.log_queue)
+                    settings = replace(settings, method="qbets")
+                return queries.ask_log(entry.history, entry.log_queue, settings, learned)
     raise HTTPException(404, f"no queue '{site}/{queue}'")
 
 

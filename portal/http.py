@@ -53,7 +53,7 @@ def make_app(
     app.add_middleware(Guard, store=store, limits=limits or Limits(), meters=service.meters)
     install_problem_handlers(app)
     add_set_routes(app, service)
-    add_grid_routes(app, service.store, lambda: service.catalog)
+    add_grid_routes(app, service.store, lambda: service.catalog, service.shelf)
     add_history_routes(app, service)
     add_live_routes(app, service)
     add_page_routes(app, service)

@@ -215,11 +215,18 @@ def _add_site_pages(app: FastAPI, service: Service) -> None:
     ) -> HTMLResponse:  # fmt: skip
         _reader(request)
         entry, history = _history(service, site, queue)
-        rows = []
+        rows, learned = [], service.shelf.find(history, entry.log_queue)
         for level in _LEVELS:
-            asked = queries.ask_log(history, entry.log_queue, Settings(quantile=level))
+            asked = queries.ask_log(history, entry.log_queue, Settings(quantile=level), learned)
             found = asked.forecast.bound(procs, hours * 3600.0, level, 0.95)
-            rows.append({"probability": level, "bound_s": found.bound_s, "jobs": found.jobs})
+            rows.append(
+                {
+                    "probability": level,
+                    "bound_s": found.bound_s,
+                    "jobs": found.jobs,
+                    "method": found.method,
+                }
+            )
         return _page(
             request, "/sites", "queue.html", site=site, queue=queue, procs=procs, hours=hours, bounds=rows,
             jobs=rows[3]["jobs"], since=asked.since, downtime=queries.downtime_json(asked),

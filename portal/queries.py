@@ -62,9 +62,16 @@ def ask_queue(
         return AskedQueue(log=log, at_s=at_s, forecast=forecast_state(log, at_s, settings))
 
 
-def ask_log(path: str, log_queue: str | int | None, settings: Settings) -> AskedQueue:
+def ask_log(
+    path: str,
+    log_queue: str | int | None,
+    settings: Settings,
+    learned: StateForecast | None = None,
+) -> AskedQueue:
     """What the whole of a catalogue's history says; learned once as long as its file does not change."""
     log = open_history(path).only_queue(log_queue)
+    if learned is not None:
+        return AskedQueue(log=log, at_s=log.end_s, forecast=learned)
     known = cached_forecast(path, log_queue, log.end_s, settings)
     return AskedQueue(log=log, at_s=log.end_s, forecast=known)
 

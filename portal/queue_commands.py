@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from kernel.errors import InputError
 from kernel.units import parse_duration, parse_probability
 from portal.options import (
     AsJson,
@@ -48,6 +49,12 @@ def bound(
     at: At = None,
     method: Method = "state",
     arrays: ByArrays = True,
+    live: Annotated[
+        bool,
+        typer.Option(
+            "--live", help="Ask the site for the queue as it is now (SITE/QUEUE with a driver)."
+        ),
+    ] = False,
     why: Annotated[
         bool, typer.Option("--explain", help="Tell what in the state of the queue moved the bound.")
     ] = False,
@@ -63,7 +70,17 @@ def bound(
         parse_duration(walltime, "--walltime"),
     )
     settings = _settings(method, chance, confidence, arrays)
+    if live and (at or method != "state"):
+        raise InputError(
+            "looks at the queue now and by its state",
+            where="--live",
+            fix="leave --at and --method away",
+        )
     asked = queries.ask_queue(history, queue, instant_of(at), settings, format_name)
+    if live:
+        from portal.live_queue import ask_live
+
+        asked = ask_live(asked, str(history), settings)
     queries.refuse_too_wide(asked, procs)
     found = asked.forecast.bound(procs, wall_s, chance, settings.confidence)
     document = bound_json(found, asked.since) | {"downtime": queries.downtime_json(asked)}

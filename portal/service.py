@@ -25,6 +25,7 @@ from portal.oidc import Provider
 from portal.queries import ask_log
 from portal.sets import Head, Sets
 from portal.sites import with_uploads
+from portal.state_shelf import StateShelf
 from portal.store import GOES_ON, Store
 from portal.tables import RunRow
 from portal.wiring import is_real
@@ -57,7 +58,7 @@ class Service:
         self.store, self.bounds, self._base, self.oidc = store, bounds, catalog, oidc
         self.catalog = with_uploads(catalog, store)
         self.sets, self.access, self.meters = Sets(store.engine), Access(store.engine), Meters()
-        self.live = LiveGantt(store)
+        self.live, self.shelf = LiveGantt(store), StateShelf()
         self.stopping = threading.Event()
         self.dispatcher = Dispatcher(store, self._catalog_of, bounds.places)
 
@@ -69,6 +70,7 @@ class Service:
         """Leave everything to the next service."""
         self.stopping.set()
         self.dispatcher.stop()
+        self.shelf.close()
 
     def warm_up(self) -> None:
         """Learn from all histories before somebody asks; what cannot be read is told to who asks for it."""
@@ -77,6 +79,7 @@ class Service:
                 with suppress(VgradsError):
                     if queue.history is not None and not self.stopping.is_set():
                         ask_log(queue.history, queue.log_queue, Settings())
+                        self.shelf.find(queue.history, queue.log_queue)
 
     def refresh(self) -> None:
         """Histories have changed."""

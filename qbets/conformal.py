@@ -31,9 +31,9 @@ _ENOUGH = 60  # scores that a window needs
 _EVERY = 10  # judged jobs between two looks at the windows
 _LEARNING = 0.1  # how fast weights follow losses
 _MIX = 0.001  # weight that every tracker keeps
-_LAST = 100  # judged jobs among which misses alarm
-_UNLIKELY = 0.005  # honest hundreds that alarm by chance
-_INTEGRAL = 500.0  # surplus misses at which the misses allowed would be used up
+_LAST = 30  # judged jobs among which misses alarm
+_UNLIKELY = 0.005  # of honest thirties alarm by chance
+_INTEGRAL = 10_000.0  # jobs whose allowed misses, as a surplus, would use up those of all to come
 _MEMORY = 20_000.0  # judged jobs over which a surplus is forgotten
 _STRICTEST = 0.4  # least share of the misses allowed that is left
 _RECORD = 1000.0  # judged jobs over which losses are compared
@@ -84,7 +84,8 @@ class Calibration:
     @property
     def target(self) -> float:
         """The quantile that trackers follow: stricter while more was missed than allowed."""
-        return 1 - (1 - self.quantile) * max(_STRICTEST, 1 - self.surplus / _INTEGRAL)
+        allowed = 1 - self.quantile
+        return 1 - allowed * max(_STRICTEST, 1 - self.surplus / (_INTEGRAL * allowed))
 
     def issue(self, group: int) -> Issued:
         """The level to ask for now."""
@@ -93,7 +94,7 @@ class Calibration:
         return Issued(score, tuple(known.trackers))
 
     def alarmed(self, group: int) -> bool:
-        """More was missed lately than an honest hundred would show."""
+        """More was missed lately than honest bounds would show."""
         return sum(self.groups[group].missed) > self._alarm
 
     def loses(self, group: int) -> bool:

@@ -47,7 +47,7 @@ def score_within(knots: Floats, wait_s: float) -> float:
 def score_of(knots: Floats, wait_s: float) -> float:
     """The least score whose wait is at least this."""
     scores, roots = extended(knots)
-    root = wait_s ** (1 / 3)
+    root = wait_s ** (1 / 3) * (1 - _ROUNDING)
     spot = int(np.searchsorted(roots, root, side="left"))
     if spot == 0:
         return 0.0

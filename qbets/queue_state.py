@@ -71,7 +71,7 @@ class _Rows:
 
     def take(self, key: int) -> Floats:
         spot, count = self.keys.index(key), len(self.keys)
-        row = self.table[spot].copy()
+        row: Floats = self.table[spot].copy()
         self.table[spot : count - 1] = self.table[spot + 1 : count]
         del self.keys[spot]
         return row
@@ -101,8 +101,8 @@ class QueueState:
 
     def expected_s(self, job: Arrival) -> float:
         """A likely run time: as much of the request as the user's last two jobs used, or as jobs did."""
-        ratios = self.users[job.user].ratios if job.user >= 0 else ()
-        share = sum(ratios) / len(ratios) if ratios else self.ratio
+        ratios = self.users[job.user].ratios if job.user >= 0 else deque[float]()
+        share: float = sum(ratios) / len(ratios) if ratios else self.ratio
         return max(1.0, share * max(job.request_s, 1.0))
 
     def submit(self, key: int, at_s: float, job: Arrival) -> None:

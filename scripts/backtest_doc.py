@@ -1,13 +1,20 @@
-"""Remake ``docs/backtest.md``: ``python scripts/backtest_doc.py LOG.swf.gz… > docs/backtest.md``."""
+"""Remake ``docs/backtest.md``: ``python scripts/backtest_doc.py LOG.swf.gz… > docs/backtest.md``.
+
+With ``VGRADS_KEEP=FILE`` every result is appended to a file as it comes, and not worked out again.
+"""
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from itertools import product
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 from statsmodels.stats.proportion import proportion_confint
 
 from kernel.units import format_duration
@@ -19,6 +26,8 @@ VARIANTS = {
     "bmbp": Settings(method="bmbp", arrays=False),
     "qbets": Settings(),
     "no referee": Settings(referee=False),
+    "state": Settings(method="state"),
+    **{f"state {q}": Settings(method="state", quantile=q) for q in (0.5, 0.75, 0.9, 0.99)},
     **{f"{size}{'' if arrays else ' no arrays'}": Settings(size=size, arrays=arrays)
        for size, arrays in product(("none", "procs", "time", "product", "backlog"), (True, False))},
 }  # fmt: skip
@@ -27,10 +36,41 @@ REPORTED = {"ANL-Intrepid": (0.42, 0.78), "LANL-CM5": (0.67, 0.88), "HPC2N": (0.
 CHOSEN_ON = ("CERIT", "HPC2N", "KTH", "LANL", "SDSC-SP2", "UniLu")
 
 
-def run(job: tuple[Path, str]) -> tuple[str, str, BacktestRow, float | None]:
-    path, variant = job
-    trial = backtest(read_history(path), history_name(path), settings=VARIANTS[variant])
-    return trial.history, variant, trial.row(), _middle_quick(trial)
+FIRST = 60_000  # jobs of each log on which other quantiles than .95 are looked at
+Found = dict[tuple[str, str], dict[str, Any]]
+
+
+def run(path: Path, variant: str) -> dict[str, Any]:
+    log, settings = read_history(path), VARIANTS[variant]
+    if settings.quantile != 0.95:
+        log = log.select(np.arange(min(FIRST, len(log))))
+    trial = backtest(log, history_name(path), settings=settings)
+    answered = dict(getattr(trial.predictor, "answered", {}))
+    return {
+        "variant": variant,
+        "row": trial.row().as_json(),
+        "quick": _middle_quick(trial),
+        "answered": answered,
+    }
+
+
+def run_all(paths: list[Path]) -> Found:
+    """Everything, the slowest first, over two processes; what is kept already is taken from there."""
+    keep = Path(os.environ["VGRADS_KEEP"]) if "VGRADS_KEEP" in os.environ else None
+    lines = keep.read_text().splitlines() if keep and keep.is_file() else []
+    found = {(r["row"]["history"], r["variant"]): r for r in map(json.loads, lines)}
+    slow = sorted(
+        product(paths, VARIANTS), key=lambda j: ("state" not in j[1], -j[0].stat().st_size)
+    )
+    with ProcessPoolExecutor(2) as pool:
+        jobs = [pool.submit(run, p, v) for p, v in slow if (history_name(p), v) not in found]
+        for job in as_completed(jobs):
+            result = job.result()
+            found[result["row"]["history"], result["variant"]] = result
+            if keep:
+                with keep.open("a") as file:
+                    file.write(json.dumps(result) + "\n")
+    return found
 
 
 def _middle_quick(trial: Trial) -> float | None:
@@ -81,7 +121,11 @@ def quick_table(
 
 
 def size_table(names: list[str], rows: dict[tuple[str, str], BacktestRow]) -> Iterator[str]:
-    variants = [v for v in VARIANTS if v not in ("bmbp", "qbets", "no referee")]
+    variants = [
+        v
+        for v in VARIANTS
+        if v not in ("bmbp", "qbets", "no referee") and not v.startswith("state")
+    ]
     yield "| log | chosen on | " + " | ".join(variants) + " |"
     yield "| --- | --- | " + " | ".join("--:" for _ in variants) + " |"
     for name in names:
@@ -119,16 +163,44 @@ def referee_table(names: list[str], rows: dict[tuple[str, str], BacktestRow]) ->
         )
 
 
+def state_table(
+    names: list[str], rows: dict[tuple[str, str], BacktestRow], found: Found
+) -> Iterator[str]:
+    yield "| log | chosen on | coverage qbets / state | worst 500 qbets / state | pinball state ÷ qbets | quick jobs bounded qbets / state | median bound qbets → state | state / both / qbets answered | ms a job |"
+    yield "| --- | --- | --: | --: | --: | --: | --: | --: | --: |"
+    for name in sorted(names, key=lambda n: (not n.startswith(CHOSEN_ON), n)):
+        q, s = rows[name, "qbets"], rows[name, "state"]
+        answered = found[name, "state"]["answered"]
+        total = sum(answered.values())
+        shares = " / ".join(f"{answered.get(w, 0) / total:.0%}" for w in ("state", "both", "qbets"))
+        medians = (
+            f"{format_duration(q.median_bound_s or 0)} → {format_duration(s.median_bound_s or 0)}"
+        )
+        yield (
+            f"| {name} | {'yes' if name.startswith(CHOSEN_ON) else 'no'} | {q.coverage:.4f} / **{s.coverage:.4f}** | "
+            f"{q.worst_window_coverage:.3f} / **{s.worst_window_coverage:.3f}** | **{(s.pinball_s or 0) / (q.pinball_s or 1):.2f}** | "
+            f"{share(q.quick_bounded)} / **{share(s.quick_bounded)}** | {medians} | {shares} | {1000 / s.jobs_per_s:.2f} |"
+        )
+
+
+def level_table(names: list[str], rows: dict[tuple[str, str], BacktestRow]) -> Iterator[str]:
+    yield "| log | .5 | .75 | .9 | .99 |"
+    yield "| --- | --: | --: | --: | --: |"
+    for name in names:
+        cells = [f"{rows[name, f'state {q}'].coverage:.3f}" for q in (0.5, 0.75, 0.9, 0.99)]
+        yield f"| {name} | " + " | ".join(cells) + " |"
+
+
 def main() -> None:
     paths = [Path(p) for p in sys.argv[1:]]
     names = [history_name(p) for p in paths]
-    with ProcessPoolExecutor(2) as pool:
-        found = list(pool.map(run, product(paths, VARIANTS)))
-    rows = {(name, variant): row for name, variant, row, _ in found}
-    quick = {(name, variant): value for name, variant, _, value in found}
+    found = run_all(paths)
+    rows = {key: BacktestRow(**result["row"]) for key, result in found.items()}
+    quick = {key: result["quick"] for key, result in found.items()}
     text = Path(__file__).with_name("backtest_doc.md").read_text()
     for mark, table in (
         ("MAIN", main_table(names, rows)), ("QUICK", quick_table(names, rows, quick)), ("SIZES", size_table(names, rows)), ("HARD", hard_table(paths, rows)), ("REFEREE", referee_table(names, rows)),
+        ("STATE", state_table(names, rows, found)), ("LEVELS", level_table(names, rows)),
     ):  # fmt: skip
         text = text.replace(f"<!-- {mark} -->", "\n".join(table))
     sys.stdout.write(text)

@@ -255,7 +255,7 @@ def test_recorded_workflow_on_real_logs(vgrads, write, shared):
         slot = next(s for s in plan["slots"] if s["id"] == "kth-default-1")
         within = f"{slot['start_s'] - slot['submit_s']}s"
         known = vgrads("probability", swf / "KTH-SP2-1996-2.1-cln.swf.gz", "--at", at, "--procs", slot["procs"],
-                       "--walltime", "24h", "--within", within, "--json").json  # fmt: skip
+                       "--walltime", "24h", "--within", within, "--method", "qbets", "--json").json  # fmt: skip
         assert slot["probability"] == pytest.approx(known["probability"], abs=0.02)
     run = vgrads("run", path, "--at", 8_000_000, "--json")
     assert run.json["outcome"]["needed"] == 1

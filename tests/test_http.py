@@ -9,6 +9,7 @@ from portal.config import embedded_data
 from portal.http import make_app
 from portal.store import Store
 from tests.serving import LEAD, SMALL
+from tests.waiting import until
 from vgrid.catalog import load_catalog
 
 
@@ -153,7 +154,18 @@ def test_queues_answer_over_http_as_on_the_command_line(client, vgrads):
     log = embedded_data() / "histories" / "mayhem.swf.gz"
     base, same = "/v1/sites/mayhem/queues/default", ("--procs", 8, "--walltime", "1h", "--json")
     query = {"procs": 8, "walltime_s": 3600}
-    assert client.get(f"{base}/bound", params=query).json() == vgrads("bound", log, *same).json
+
+    def asked() -> dict:
+        return client.get(f"{base}/bound", params=query).json()
+
+    assert asked()["method"] == "qbets"  # nobody waits for the state to be learned
+    until(lambda: asked()["method"] == "state", "an answer by the state", 120.0)
+    assert asked() == vgrads("bound", log, *same).json
+    past = client.get(f"{base}/bound", params={**query, "method": "bmbp"})
+    assert past.json() == vgrads("bound", log, "--method", "bmbp", *same).json
+    told = client.get(f"{base}/bound", params={**query, "explain": True}).json()["explanation"]
+    assert told == vgrads("bound", log, "--explain", *same).json["explanation"]
+    assert told["moved"][0]["told"] is None or "usually" in told["moved"][0]["told"]
     within = client.get(f"{base}/probability", params={**query, "within_s": 1800})
     assert within.json() == vgrads("probability", log, "--within", "30m", *same).json
     path = client.get(f"{base}/trajectory", params={**query, "start_by_s": 3600})
