@@ -27,7 +27,10 @@ class Options:
 
 
 STANDARD = Options()
-_OTHERS = (Options(probability="paper"), Options(policy="no-replication"), Options(policy="heft"))
+_OTHERS = (
+    Options(probability="paper"),
+    *(Options(policy=name) for name in ("no-replication", "heft", "cloud-first", "cloud-only")),
+)
 _MOST_TRIED = 1_500  # tasks up to which other policies are tried as well
 
 

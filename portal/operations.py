@@ -23,6 +23,7 @@ from vgrid.binding import Acquisition, Binding, learn_binding
 from vgrid.catalog import Catalog
 from vgrid.offers import Knowledge, OfferRequest, offer_slots
 from vgrid.slot import Slot
+from vgrid.varq import WaitOracle
 from workflows.sets import WorkflowSet
 
 Instant = float | datetime | None
@@ -38,7 +39,7 @@ class Grid:
     bindings: Mapping[str, Binding]
     logs: Mapping[QueueKey, JobLog]
     instants: Mapping[QueueKey, float]
-    forecasts: Mapping[QueueKey, QueueForecast]
+    forecasts: Mapping[QueueKey, WaitOracle]
 
     @property
     def known(self) -> Knowledge:

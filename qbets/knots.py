@@ -7,7 +7,7 @@ the first it goes to 0, beyond the last it rises on.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from qbets.conditional import LEVELS
 from qbets.conformal import HIGHEST
@@ -33,15 +33,15 @@ def wait_at(knots: Floats, score: float) -> float:
     return float(np.interp(score, scores, roots)) ** 3
 
 
-def score_within(knots: Floats, wait_s: float) -> float:
-    """The highest score whose wait is at most this: the inverse of :func:`wait_at`."""
+def score_within(knots: Floats, waits_s: ArrayLike) -> Floats:
+    """The highest scores whose waits are at most these: the inverse of :func:`wait_at`. Same shape."""
     scores, roots = extended(knots)
-    root = wait_s ** (1 / 3) * (1 + _ROUNDING)
-    spot = int(np.searchsorted(roots, root, side="right"))
-    if spot == len(roots):
-        return HIGHEST
-    share = (root - roots[spot - 1]) / (roots[spot] - roots[spot - 1])
-    return float(scores[spot - 1] + share * (scores[spot] - scores[spot - 1]))
+    root = np.cbrt(np.asarray(waits_s, dtype=np.float64)) * (1 + _ROUNDING)
+    spot = np.clip(np.searchsorted(roots, root, side="right"), 1, len(roots) - 1)
+    width = roots[spot] - roots[spot - 1]
+    share = np.where(width > 0, (root - roots[spot - 1]) / np.where(width > 0, width, 1.0), 1.0)
+    found = scores[spot - 1] + np.clip(share, 0.0, 1.0) * (scores[spot] - scores[spot - 1])
+    return np.asarray(found, dtype=np.float64)
 
 
 def score_of(knots: Floats, wait_s: float) -> float:

@@ -12,7 +12,7 @@ from qbets.predictor import Arrival, QueuePredictor, Settings
 from qbets.state_predictor import StatePredictor
 from traces.records import JobLog
 
-_SUBMIT, _END, _LEAVE, _END_AT_ONCE = range(4)
+SUBMIT, END, LEAVE, END_AT_ONCE = range(4)
 Learner = QueuePredictor | StatePredictor
 NEWEST, FEWEST = 10_000, 1_000  # submissions that one answer is learned from
 
@@ -26,13 +26,13 @@ def queue_events(
     that yet. Then, where asked for, ends, then starts, which may need what the ends set free.
     """
     count = len(log)
-    rows, kinds = np.tile(np.arange(count), 2), np.repeat([_SUBMIT, _LEAVE], count)
+    rows, kinds = np.tile(np.arange(count), 2), np.repeat([SUBMIT, LEAVE], count)
     times = np.concatenate([log.submit_s, log.start_s])
     if ends:
         started, run_s = np.flatnonzero(log.started), run_times(log)
         rows = np.concatenate([rows, started])
         times = np.concatenate([times, (log.start_s + run_s)[started]])
-        kinds = np.concatenate([kinds, np.where(run_s[started] > 0, _END, _END_AT_ONCE)])
+        kinds = np.concatenate([kinds, np.where(run_s[started] > 0, END, END_AT_ONCE)])
     order = np.lexsort((rows, kinds, times))
     order = order[times[order] <= until_s]
     return zip(times[order].tolist(), kinds[order].tolist(), rows[order].tolist(), strict=True)
@@ -54,13 +54,13 @@ def replay(log: JobLog, predictor: Learner, until_s: float = np.inf) -> NDArray[
     issued = np.full(len(log), np.nan)
     started, arrivals = log.started.tolist(), arrivals_of(log)
     for at_s, kind, row in queue_events(log, until_s, predictor.follows_ends):
-        if kind == _SUBMIT:
+        if kind == SUBMIT:
             if predictor.due:
                 predictor.train()
             bound = predictor.submit(row, at_s, arrivals[row])
             if bound is not None:
                 issued[row] = bound
-        elif kind != _LEAVE:
+        elif kind != LEAVE:
             predictor.end(row, at_s)
         elif started[row]:
             predictor.start(row, at_s)

@@ -42,10 +42,11 @@ class LevelCurve:
         rank = min(count - 1, int(np.ceil(probability * (count + 1))) - 1)
         return float(self.scores[rank]) * self.factor
 
-    def probability(self, score: float) -> float:
-        """The largest probability whose score is at most this."""
-        known = np.searchsorted(self.scores * self.factor, score * (1 + _ROUNDING), side="right")
-        return float(known) / (len(self.scores) + 1)
+    def probability(self, score: ArrayLike) -> Floats:
+        """The largest probabilities whose scores are at most these. Same shape."""
+        asked = np.asarray(score, dtype=np.float64) * (1 + _ROUNDING)
+        known = np.searchsorted(self.scores * self.factor, asked, side="right")
+        return np.asarray(known / (len(self.scores) + 1), dtype=np.float64)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +74,10 @@ class StateForecast:
     @property
     def downtime(self) -> Downtime | None:
         return self.floor.downtime
+
+    def group(self, procs: int, walltime_s: float, ahead: int = 0) -> int:
+        """Every shape has answers of its own."""
+        return hash((procs, walltime_s, ahead))
 
     def features(self, procs: int, walltime_s: float, ahead: int = 0) -> Floats:
         """What a job of an unknown user finds, who has so many like it waiting."""
@@ -143,9 +148,20 @@ class StateForecast:
             self.model.knots(self.features(procs, walltime_s, ahead))[0],
             self.curve(ahead),
         )
-        own = [curve.probability(score_within(knots, float(time_s))) for time_s in times.ravel()]
-        found = np.array(own).reshape(times.shape)
+        found = curve.probability(score_within(knots, times))
         return np.minimum(found, floor) if whose == "both" else found
+
+
+def freeze_state(
+    predictor: StatePredictor, at_s: float, first_s: float
+) -> StateForecast | QueueForecast:
+    """What a predictor knows now, apart from it: it may be fed on. ``first_s``: beginning of its history."""
+    floor = freeze(predictor.floor, first_s)
+    if predictor.model is None:
+        return floor
+    return StateForecast(
+        floor=floor, predictor=predictor.frozen(), model=predictor.model, at_s=at_s
+    )
 
 
 def forecast_state(log: JobLog, at_s: float, settings: Settings) -> StateForecast | QueueForecast:
@@ -154,9 +170,4 @@ def forecast_state(log: JobLog, at_s: float, settings: Settings) -> StateForecas
     first_s = float(log.submit_s[0])
     if predictor is None or predictor.model is None:
         return freeze(learn(log, replace(settings, method="qbets"), at_s), first_s)
-    return StateForecast(
-        floor=freeze(predictor.floor, first_s),
-        predictor=predictor,
-        model=predictor.model,
-        at_s=at_s,
-    )
+    return freeze_state(predictor, at_s, first_s)

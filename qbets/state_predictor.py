@@ -19,6 +19,7 @@ import heapq
 import math
 from collections import Counter
 from collections.abc import Callable
+from copy import copy, deepcopy
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -49,9 +50,9 @@ def rolling(count: int) -> int:
 class Rows:
     """Features of the newest submissions and what became of them, in the order of submission."""
 
-    def __init__(self) -> None:
-        self.features = np.empty((2 * WINDOW, len(FEATURES)), dtype=np.float32)
-        self.submit_s, self.wait_s, self.sure_s = (np.full(2 * WINDOW, np.nan) for _ in range(3))
+    def __init__(self, window: int = WINDOW) -> None:
+        self.features = np.empty((2 * window, len(FEATURES)), dtype=np.float32)
+        self.submit_s, self.wait_s, self.sure_s = (np.full(2 * window, np.nan) for _ in range(3))
         self.first, self.count = 0, 0  # number of the first row kept; how many ever
 
     def add(self, features: Floats, at_s: float, sure_s: float) -> int:
@@ -236,6 +237,13 @@ class StatePredictor:
         waiting.judged = True
         self.judged += 1
         self.calibration.judge(waiting.group, issued, missed)
+
+    def frozen(self) -> StatePredictor:
+        """The same knowledge for answers only: without what it would learn from."""
+        same = copy(self)
+        same.state, same.calibration = deepcopy(self.state), deepcopy(self.calibration)
+        same.rows, same._waiting, same._expiries = Rows(0), {}, []
+        return same
 
     # learning
 

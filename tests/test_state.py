@@ -25,7 +25,7 @@ from qbets.outlook import outlooks
 from qbets.predictor import Arrival, Settings
 from qbets.queue_state import FEATURES, QueueState
 from qbets.replay import replay
-from qbets.state_forecast import StateForecast, forecast_state
+from qbets.state_forecast import StateForecast, forecast_state, freeze_state
 from qbets.state_predictor import Rows, StatePredictor
 from simulator.backfill import Conservative, Job
 from simulator.replay import Workload, replay_starts
@@ -296,10 +296,14 @@ def test_bounds_and_probabilities_are_one_distribution():
 
 def test_a_forecast_is_the_bound_that_a_job_would_get():
     """At the tracked quantile: what a submission at this instant would be issued."""
-    known = foretold()
+    log = simulated(4000)
+    predictor = StatePredictor(STATE)
+    at_s = float(log.submit_s[3000])
+    replay(log, predictor, at_s)
+    known = freeze_state(predictor, at_s, 0.0)
     found = known.bound(8, 3600.0, 0.95)
-    issued = known.predictor.submit(-1, known.at_s, Arrival(8, 3600.0))
-    known.predictor.withdraw(-1, known.at_s)
+    issued = predictor.submit(-1, at_s, Arrival(8, 3600.0))
+    assert known.bound(8, 3600.0, 0.95) == found  # what is fed later changes nothing
     assert found.method == "state"
     assert found.bound_s == pytest.approx(issued, rel=1e-6)
 

@@ -1,0 +1,171 @@
+"""A recorded machine, another like it and a paid cloud: what every strategy of a study finds there.
+
+The second machine is the same log at another instant, so both are real and neither knows of the other.
+Whatever a strategy submits meets the jobs that were there and those that came (:mod:`simulator.load`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from kernel.streams import stream
+from portal.operations import Grid
+from qbets.forecast import QueueForecast, freeze
+from qbets.predictor import Settings
+from qbets.replay import (
+    LEAVE,
+    SUBMIT,
+    Learner,
+    arrivals_of,
+    make_predictor,
+    queue_events,
+    run_times,
+)
+from qbets.state_forecast import StateForecast, freeze_state
+from qbets.state_predictor import StatePredictor
+from simulator.cluster import BatchCluster
+from simulator.load import load_background
+from traces.records import JobLog
+from vgrid.binding import learn_binding
+from vgrid.catalog import Catalog, NodeType, Queue, Site
+from vgrid.varq import WaitOracle
+from workflows.dag import Workflow
+from workflows.sets import WorkflowSet
+
+Forecast = QueueForecast | StateForecast
+MACHINES = ("one", "two")
+CLOUD = "cloud"
+BOOT_S, CLOUD_PROCS, CORES, USD_PER_HOUR = 480.0, 32, 8, 0.68
+GRANTED, LIVES = 0.95, 0.98
+"""Share of the cloud's slots that are granted, and that live to their end. It has room for two of LEAD."""
+_WARM = 0.2  # share of a history before the first instant
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One set, handed over at an instant of each machine."""
+
+    number: int
+    wanted: WorkflowSet
+    instants: tuple[float, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arena:
+    """A log with what was known of it at every instant that a case begins at."""
+
+    log: JobLog
+    procs: int
+    forecasts: Mapping[float, Forecast]
+    cloud_procs: int = CLOUD_PROCS
+
+    def catalog(self) -> Catalog:
+        """Both machines and the cloud; jobs as wide as a machine and as long as a week are taken."""
+        queue = Queue(
+            name="q", history=None, log_queue=None, max_procs=self.procs, max_walltime_s=7 * 86400.0, max_jobs=8
+        )  # fmt: skip
+        machines = tuple(
+            Site(name=name, kind="batch", procs=self.procs, queues=(queue,)) for name in MACHINES
+        )
+        node = NodeType(name="m", cores=CORES, price_usd_per_hour=USD_PER_HOUR)
+        cloud = Site(name=CLOUD, kind="cloud", procs=self.cloud_procs, nodes=(node,), boot_s=BOOT_S,
+            slot_acquire=GRANTED, slot_up=LIVES,
+        )  # fmt: skip
+        return Catalog(sites=(*machines, cloud), links={})
+
+    def grid(self, case: Case) -> Grid:
+        """What a planner knows at the case's instants."""
+        catalog = self.catalog()
+        keys = [(name, "q") for name in MACHINES]
+        return Grid(
+            catalog=catalog, bindings={site.name: learn_binding(site, ()) for site in catalog.sites},
+            logs={key: replace(self.log, name=key[0]) for key in keys},
+            instants=dict(zip(keys, case.instants, strict=True)),
+            forecasts={key: self.forecasts[at] for key, at in zip(keys, case.instants, strict=True)},
+        )  # fmt: skip
+
+    def oracle(self, case: Case, machine: int) -> WaitOracle:
+        """GETPROB of a machine at the case's instant."""
+        return self.forecasts[case.instants[machine]]
+
+    def cluster(self, case: Case, machine: int, until_s: float) -> BatchCluster:
+        """A machine under its load; zero is the case's instant."""
+        cluster = BatchCluster(self.procs)
+        load_background(cluster, self.log, case.instants[machine], until_s)
+        cluster.advance(0.0)
+        return cluster
+
+
+def most_busy(log: JobLog) -> int:
+    """Processors of the machine: what its header says, or the most that were ever busy at once."""
+    if log.max_procs > 0:
+        return int(log.max_procs)
+    started = log.started
+    times = np.concatenate([log.start_s[started], (log.start_s + run_times(log))[started]])
+    steps = np.concatenate([log.procs[started], -log.procs[started]])
+    return int(np.cumsum(steps[np.lexsort((steps, times))]).max())
+
+
+def draw_instants(
+    log: JobLog, count: int, seed: int, horizon_s: float
+) -> list[tuple[float, float]]:
+    """Pairs of instants, after the first fifth of the history and before its end by the horizon."""
+    first, last = float(log.submit_s[0]), float(log.submit_s[-1]) - horizon_s
+    begin = first + _WARM * (last - first)
+    drawn = stream(seed, "instants", log.name).uniform(begin, last, (count, 2)).round()
+    return [(float(one), float(two)) for one, two in drawn]
+
+
+def forecasts_at(
+    log: JobLog, instants: Sequence[float], settings: Settings | None = None
+) -> dict[float, Forecast]:
+    """What was known at each instant, in one pass over the history."""
+    predictor, found = make_predictor(settings or Settings(), log), dict[float, Forecast]()
+    left = sorted(set(instants), reverse=True)
+    arrivals, started = arrivals_of(log), log.started.tolist()
+    first_s = float(log.submit_s[0])
+    for at_s, kind, row in queue_events(log, ends=predictor.follows_ends):
+        while left and at_s > left[-1]:
+            found[left[-1]] = _known(predictor, left[-1], first_s)
+            left.pop()
+        if not left:
+            break
+        if kind == SUBMIT:
+            if predictor.due:
+                predictor.train()
+            predictor.submit(row, at_s, arrivals[row])
+        elif kind != LEAVE:
+            predictor.end(row, at_s)
+        elif started[row]:
+            predictor.start(row, at_s)
+        else:
+            predictor.withdraw(row, at_s)
+    for at_s in left:
+        found[at_s] = _known(predictor, at_s, first_s)
+    return found
+
+
+def _known(predictor: Learner, at_s: float, first_s: float) -> Forecast:
+    predictor.advance(max(at_s, predictor.now_s))
+    if isinstance(predictor, StatePredictor):
+        return freeze_state(predictor, at_s, first_s)
+    return freeze(predictor, first_s)
+
+
+def draw_case(
+    number: int, seed: int, instants: tuple[float, float], shapes: Sequence[Workflow]
+) -> Case:
+    """A set of one to eight like workflows; deadline and fraction vary."""
+    draws = stream(seed, "case", str(number))
+    shape = shapes[int(draws.integers(len(shapes)))]
+    count = int(draws.integers(1, 9))
+    share = float(draws.choice([0.25, 0.5, 0.75, 1.0]))
+    deadline_s = float(draws.choice([1.3, 1.7, 2.5, 4.0])) * max(shape.critical_path_s(), 1800.0)
+    wanted = WorkflowSet(
+        name=f"case-{number}", workflows=tuple(shape.renamed(f"w{n}") for n in range(count)),
+        deadline_s=deadline_s, needed=max(1, round(share * count)), probability=0.9,
+    )  # fmt: skip
+    return Case(number=number, wanted=wanted, instants=instants)

@@ -1,0 +1,279 @@
+"""Are promises kept, and what do people lose who have none?
+
+From each log, instants are drawn; at each, a set of one to eight like workflows (LEAD, or the recorded
+ones given with --workflow), a deadline of 1.3 to 4 times the critical path, a quarter to all of them
+needed. vgrads plans with what was known then and executes on simulated sites that replay what came; so do
+strategies without a planner. The arena: the log's machine at two independent instants, and a paid cloud
+with room for two of LEAD that refuses one slot in twenty.
+
+Printed: the share of sets that were kept by strategy, with cost, processor hours held and used; promised
+probability against share kept (reliability), Brier score and its decomposition (Murphy 1973,
+doi:10.1175/1520-0450(1973)012<0595:ANVPOT>2.0.CO;2).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.progress import track
+from statsmodels.stats.proportion import proportion_confint
+
+from qbets.predictor import Settings
+from studies.arena import Arena, Case, draw_case, draw_instants, forecasts_at, most_busy
+from studies.ours import POLICIES, play
+from studies.picture import diagrams
+from studies.replication import lead
+from studies.report import (
+    as_json,
+    html_table,
+    need_files,
+    paragraph,
+    picture,
+    study_parser,
+    text_table,
+    write_page,
+)
+from studies.rivals import RIVALS, Result
+from traces.history import history_name, read_history
+from workflows.dag import Workflow
+from workflows.load import load_workflow
+
+STATE = "vgrads, by state"
+EDGES = (0.0, 0.2, 0.4, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 1.0)
+HEAD = (
+    "strategy",
+    "sets",
+    "kept",
+    "95 % interval",
+    "workflows in time",
+    "held h",
+    "used h",
+    "USD",
+    "planning s",
+)
+_HORIZON_S = 3 * 86_400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One set by one strategy; ``promised`` None where nothing was."""
+
+    log: str
+    case: int
+    strategy: str
+    needed: int
+    result: Result
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """Some cases of one log, for one process."""
+
+    log: Path
+    count: int
+    seed: int
+    shapes: tuple[Workflow, ...]
+    state: bool
+    part: int
+    parts: int
+
+
+def cases_of(work: Work) -> Iterator[tuple[Arena, Arena | None, Case]]:
+    """The cases of one log with the arenas that they are played in (the second knows states)."""
+    log = read_history(work.log)
+    pairs = draw_instants(log, work.count, work.seed, _HORIZON_S)
+    mine = [(n, pair) for n, pair in enumerate(pairs) if n % work.parts == work.part]
+    instants = [at_s for _, pair in mine for at_s in pair]
+    procs = most_busy(log)
+    arena = Arena(log=log, procs=procs, forecasts=forecasts_at(log, instants))
+    known = forecasts_at(log, instants, Settings(method="state")) if work.state else None
+    other = Arena(log=log, procs=procs, forecasts=known) if known else None
+    for number, pair in mine:
+        yield arena, other, draw_case(number, work.seed, pair, work.shapes)
+
+
+def _rows(work: Work) -> list[Row]:
+    name, found = history_name(work.log), []
+    for arena, other, case in cases_of(work):
+        played = {key: strategy(arena, case) for key, strategy in RIVALS.items()}
+        played |= {policy: play(arena.grid(case), case, policy) for policy in POLICIES}
+        if other is not None:
+            played[STATE] = play(other.grid(case), case, "vgrads")
+        found += [
+            Row(log=name, case=case.number, strategy=key, needed=case.wanted.needed, result=result)
+            for key, result in played.items()
+        ]
+    return found
+
+
+def study(
+    logs: Sequence[Path], count: int, seed: int, shapes: Sequence[Workflow], state: bool = False
+) -> list[Row]:
+    """All logs, on all cores, with a progress bar."""
+    parts = 1 if state else 4  # a pass that learns states is the dear part of it
+    works = [
+        Work(log=p, count=count, seed=seed, shapes=tuple(shapes), state=state, part=n, parts=parts)
+        for p in logs for n in range(parts)
+    ]  # fmt: skip
+    with ProcessPoolExecutor() as pool:
+        done = pool.map(_rows, works)
+        bar = Console(stderr=True)
+        return [
+            row for rows in track(done, "playing", total=len(works), console=bar) for row in rows
+        ]
+
+
+def scoreboard(rows: Sequence[Row]) -> list[list[str]]:
+    """A line for each strategy: share kept with its interval, hours, dollars."""
+    lines = []
+    for strategy in dict.fromkeys(row.strategy for row in rows):
+        played = [row.result for row in rows if row.strategy == strategy]
+        kept = sum(r.kept for r in played)
+        low, high = proportion_confint(kept, len(played), method="wilson")
+        means = [np.mean([getattr(r, name) for r in played]) for name in ("in_time", "held_hours", "used_hours", "usd", "planning_s")]  # fmt: skip
+        lines.append([
+            strategy, str(len(played)), f"{kept / len(played):.3f}", f"{low:.3f}–{high:.3f}", f"{means[0]:.2f}",
+            f"{means[1]:.1f}", f"{means[2]:.1f}", f"{means[3]:.2f}", f"{means[4]:.3f}" if means[4] else "–",
+        ])  # fmt: skip
+    return lines
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bin:
+    """Promises alike: their mean, the share kept, its 95 % interval."""
+
+    promised: float
+    kept: float
+    low: float
+    high: float
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reliability:
+    """Brier = reliability − resolution + uncertainty; ``error``: mean |promised − kept| over bins."""
+
+    brier: float
+    reliability: float
+    resolution: float
+    uncertainty: float
+    error: float
+    bins: tuple[Bin, ...]
+
+
+def reliability(rows: Sequence[Row], strategy: str) -> Reliability | None:
+    """How promises compare with what was kept; None where nothing was promised."""
+    pairs = [
+        (r.result.promised, float(r.result.kept))
+        for r in rows
+        if r.strategy == strategy and r.result.promised is not None
+    ]
+    if not pairs:
+        return None
+    promised, kept = np.array(pairs).T
+    spots = np.clip(np.searchsorted(EDGES, promised, side="right") - 1, 0, len(EDGES) - 2)
+    bins = []
+    for spot in np.unique(spots):
+        part = spots == spot
+        low, high = proportion_confint(int(kept[part].sum()), int(part.sum()), method="wilson")
+        bins.append(
+            Bin(promised=float(promised[part].mean()), kept=float(kept[part].mean()), low=float(low), high=float(high), count=int(part.sum()))
+        )  # fmt: skip
+    weights = np.array([b.count for b in bins]) / len(pairs)
+    gaps = np.array([b.promised - b.kept for b in bins])
+    spread = np.array([b.kept - kept.mean() for b in bins])
+    return Reliability(
+        brier=float(np.mean((promised - kept) ** 2)), reliability=float(weights @ gaps**2),
+        resolution=float(weights @ spread**2), uncertainty=float(kept.mean() * (1 - kept.mean())),
+        error=float(weights @ np.abs(gaps)), bins=tuple(bins),
+    )  # fmt: skip
+
+
+def draw(rows: Sequence[Row], path: Path) -> None:
+    """The reliability diagram, and the share kept by strategy and log."""
+    logs = list(dict.fromkeys(row.log for row in rows))
+    strategies = list(dict.fromkeys(row.strategy for row in rows))
+    with diagrams(path, 2, (13, 4.6)) as axes:
+        axes[0].plot([0, 1], [0, 1], color="#999", linestyle=":")
+        for strategy in (s for s in strategies if reliability(rows, s)):
+            found = reliability(rows, strategy)
+            if found is None:
+                continue
+            middle = [b.promised for b in found.bins]
+            reach = np.array([[b.kept - b.low, b.high - b.kept] for b in found.bins]).T
+            axes[0].errorbar(middle, [b.kept for b in found.bins], yerr=np.maximum(reach, 0), fmt="o-", capsize=2, label=strategy)  # fmt: skip
+        axes[0].set(xlabel="promised probability", ylabel="share kept", xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))  # fmt: skip
+        axes[0].legend(frameon=False)
+        width = 0.8 / len(logs)
+        for n, log in enumerate(logs):
+            shares = [np.mean([r.result.kept for r in rows if (r.log, r.strategy) == (log, s)]) for s in strategies]  # fmt: skip
+            axes[1].barh(np.arange(len(strategies)) + n * width, shares, width, label=log[:12])
+        axes[1].set_yticks(np.arange(len(strategies)) + 0.4 - width / 2, strategies)
+        axes[1].invert_yaxis()
+        axes[1].set(xlabel="share of sets kept", xlim=(0, 1))
+        axes[1].legend(frameon=False, fontsize="small")
+
+
+def document(rows: Sequence[Row]) -> dict[str, Any]:
+    """Everything as JSON: each set by each strategy, and the reliabilities."""
+    strategies = dict.fromkeys(row.strategy for row in rows)
+    found = {s: reliability(rows, s) for s in strategies}
+    return {
+        "rows": as_json([asdict(row) for row in rows]),
+        "reliability": {s: asdict(r) for s, r in found.items() if r is not None},
+    }
+
+
+def sentences(rows: Sequence[Row]) -> list[str]:
+    """Brier scores and calibration errors in words."""
+    lines = []
+    for strategy in dict.fromkeys(row.strategy for row in rows):
+        found = reliability(rows, strategy)
+        if found:
+            lines.append(
+                f"{strategy}: Brier score {found.brier:.4f} = reliability {found.reliability:.4f} − resolution "
+                f"{found.resolution:.4f} + uncertainty {found.uncertainty:.4f}; mean |promised − kept| over bins {found.error:.3f}."
+            )
+    return lines
+
+
+def write_report(rows: Sequence[Row], path: Path) -> None:
+    """The page: picture, all logs, each log."""
+    parts = [picture(lambda file: draw(rows, file)), *map(paragraph, sentences(rows)), html_table(HEAD, scoreboard(rows))]  # fmt: skip
+    for log in dict.fromkeys(row.log for row in rows):
+        mine = [row for row in rows if row.log == log]
+        parts += [f"<h2>{log}</h2>", html_table(HEAD, scoreboard(mine)), *map(paragraph, sentences(mine))]  # fmt: skip
+    write_page(path, "Are promises kept?", parts)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = study_parser("promises", __doc__)
+    parser.add_argument("logs", nargs="+", type=Path)
+    parser.add_argument("--count", type=int, default=100, help="sets for each log")
+    parser.add_argument("--workflow", action="append", type=Path, default=[], help="recorded workflows; default: LEAD")  # fmt: skip
+    parser.add_argument("--state", action="store_true", help="also plan with bounds by the state of the queue (slower)")  # fmt: skip
+    chosen = parser.parse_args(arguments)
+    need_files([*chosen.logs, *chosen.workflow])
+    shapes = [load_workflow(path) for path in chosen.workflow] or [lead()]
+    rows = study(chosen.logs, chosen.count, chosen.seed, shapes, chosen.state)
+    if chosen.report:
+        write_report(rows, chosen.report)
+    if chosen.json:
+        sys.stdout.write(json.dumps(document(rows), allow_nan=False) + "\n")
+        return
+    for log in dict.fromkeys(row.log for row in rows):
+        mine = [row for row in rows if row.log == log]
+        sys.stdout.write(f"\n{log}\n{text_table(HEAD, scoreboard(mine))}\n" + "\n".join(sentences(mine)) + "\n")  # fmt: skip
+    sys.stdout.write(f"\nAll\n{text_table(HEAD, scoreboard(rows))}\n" + "\n".join(sentences(rows)) + "\n")  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
