@@ -166,8 +166,8 @@ def referee_table(names: list[str], rows: dict[tuple[str, str], BacktestRow]) ->
 def state_table(
     names: list[str], rows: dict[tuple[str, str], BacktestRow], found: Found
 ) -> Iterator[str]:
-    yield "| log | chosen on | coverage qbets / state | worst 500 qbets / state | pinball state ÷ qbets | quick jobs bounded qbets / state | median bound qbets → state | state / both / qbets answered | ms a job |"
-    yield "| --- | --- | --: | --: | --: | --: | --: | --: | --: |"
+    yield "| log | chosen on | coverage qbets / state | worst 500 qbets / state | pinball state ÷ qbets | quick jobs bounded qbets / state | median bound qbets → state | state / both / qbets answered |"
+    yield "| --- | --- | --: | --: | --: | --: | --: | --: |"
     for name in sorted(names, key=lambda n: (not n.startswith(CHOSEN_ON), n)):
         q, s = rows[name, "qbets"], rows[name, "state"]
         answered = found[name, "state"]["answered"]
@@ -179,7 +179,7 @@ def state_table(
         yield (
             f"| {name} | {'yes' if name.startswith(CHOSEN_ON) else 'no'} | {q.coverage:.4f} / **{s.coverage:.4f}** | "
             f"{q.worst_window_coverage:.3f} / **{s.worst_window_coverage:.3f}** | **{(s.pinball_s or 0) / (q.pinball_s or 1):.2f}** | "
-            f"{share(q.quick_bounded)} / **{share(s.quick_bounded)}** | {medians} | {shares} | {1000 / s.jobs_per_s:.2f} |"
+            f"{share(q.quick_bounded)} / **{share(s.quick_bounded)}** | {medians} | {shares} |"
         )
 
 

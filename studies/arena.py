@@ -28,6 +28,7 @@ from qbets.state_forecast import StateForecast, freeze_state
 from qbets.state_predictor import StatePredictor
 from simulator.cluster import BatchCluster
 from simulator.load import load_background
+from simulator.replay import Workload, replay_starts
 from traces.records import JobLog
 from vgrid.binding import learn_binding
 from vgrid.catalog import Catalog, NodeType, Queue, Site
@@ -107,6 +108,25 @@ def most_busy(log: JobLog) -> int:
     times = np.concatenate([log.start_s[started], (log.start_s + run_times(log))[started]])
     steps = np.concatenate([log.procs[started], -log.procs[started]])
     return int(np.cumsum(steps[np.lexsort((steps, times))]).max())
+
+
+def rescheduled(log: JobLog) -> JobLog:
+    """The same jobs as EASY would have started them: history and future from one scheduler.
+
+    Sites ran by rules of their own (priorities, fair shares, partitions) that no log tells. A history made
+    by one rule says little about a future that is played by another.
+    """
+    procs = most_busy(log)
+    kept = log.select(log.started)
+    run_s = run_times(kept)
+    load = Workload(
+        submit_s=kept.submit_s, procs=np.maximum(1, np.minimum(kept.procs, procs)), run_s=run_s,
+        request_s=np.where(kept.request_s > 0, kept.request_s, run_s),
+    )  # fmt: skip
+    start_s = replay_starts(load, procs)
+    return replace(
+        kept, wait_s=np.maximum(0.0, start_s - kept.submit_s), procs=load.procs, run_s=run_s, max_procs=procs
+    )  # fmt: skip
 
 
 def draw_instants(

@@ -77,14 +77,15 @@ def play(grid: Grid, case: Case, policy: str, replan: bool = True) -> Result:
 
 
 def holdings(outcome: Outcome) -> tuple[float, float]:
-    """Processor hours held from grant to end, and what the paid ones cost."""
+    """Processor hours held from grant (or readiness, where that is told first) to end, and what the paid ones cost."""
     held, usd = 0.0, 0.0
     for name, record in outcome.state.slots.items():
         slot = outcome.book.uses[name].slot
-        if record.granted_s is None:
+        begun_s = record.granted_s if record.granted_s is not None else record.ready_s
+        if begun_s is None:
             continue
         end_s = record.ended_s if record.ended_s is not None else slot.end_s
-        length_s = max(0.0, end_s - record.granted_s)
+        length_s = max(0.0, end_s - begun_s)
         held += slot.procs * length_s / 3600.0
         if slot.paid:
             periods = max(1, math.ceil(length_s / slot.billing_s))

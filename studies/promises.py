@@ -27,7 +27,15 @@ from rich.progress import track
 from statsmodels.stats.proportion import proportion_confint
 
 from qbets.predictor import Settings
-from studies.arena import Arena, Case, draw_case, draw_instants, forecasts_at, most_busy
+from studies.arena import (
+    Arena,
+    Case,
+    draw_case,
+    draw_instants,
+    forecasts_at,
+    most_busy,
+    rescheduled,
+)
 from studies.ours import POLICIES, play
 from studies.picture import diagrams
 from studies.replication import lead
@@ -48,6 +56,7 @@ from workflows.load import load_workflow
 
 STATE = "vgrads, by state"
 EDGES = (0.0, 0.2, 0.4, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 1.0)
+BIN_HEAD = ("planner", "mean promise", "kept", "95 % interval", "sets")
 HEAD = (
     "strategy",
     "sets",
@@ -88,7 +97,7 @@ class Work:
 
 def cases_of(work: Work) -> Iterator[tuple[Arena, Arena | None, Case]]:
     """The cases of one log with the arenas that they are played in (the second knows states)."""
-    log = read_history(work.log)
+    log = rescheduled(read_history(work.log))
     pairs = draw_instants(log, work.count, work.seed, _HORIZON_S)
     mine = [(n, pair) for n, pair in enumerate(pairs) if n % work.parts == work.part]
     instants = [at_s for _, pair in mine for at_s in pair]
@@ -245,9 +254,20 @@ def sentences(rows: Sequence[Row]) -> list[str]:
     return lines
 
 
+def bin_rows(rows: Sequence[Row]) -> list[list[str]]:
+    """The reliability diagram as a table."""
+    strategies = dict.fromkeys(row.strategy for row in rows)
+    found = {strategy: reliability(rows, strategy) for strategy in strategies}
+    return [
+        [strategy, f"{b.promised:.3f}", f"{b.kept:.3f}", f"{b.low:.3f}–{b.high:.3f}", str(b.count)]
+        for strategy, known in found.items()
+        for b in (known.bins if known else ())
+    ]
+
+
 def write_report(rows: Sequence[Row], path: Path) -> None:
     """The page: picture, all logs, each log."""
-    parts = [picture(lambda file: draw(rows, file)), *map(paragraph, sentences(rows)), html_table(HEAD, scoreboard(rows))]  # fmt: skip
+    parts = [picture(lambda file: draw(rows, file)), *map(paragraph, sentences(rows)), html_table(HEAD, scoreboard(rows)), html_table(BIN_HEAD, bin_rows(rows))]  # fmt: skip
     for log in dict.fromkeys(row.log for row in rows):
         mine = [row for row in rows if row.log == log]
         parts += [f"<h2>{log}</h2>", html_table(HEAD, scoreboard(mine)), *map(paragraph, sentences(mine))]  # fmt: skip
@@ -273,6 +293,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         mine = [row for row in rows if row.log == log]
         sys.stdout.write(f"\n{log}\n{text_table(HEAD, scoreboard(mine))}\n" + "\n".join(sentences(mine)) + "\n")  # fmt: skip
     sys.stdout.write(f"\nAll\n{text_table(HEAD, scoreboard(rows))}\n" + "\n".join(sentences(rows)) + "\n")  # fmt: skip
+    sys.stdout.write(f"\n{text_table(BIN_HEAD, bin_rows(rows))}\n")
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.progress import track
 
 from kernel.units import format_duration
-from studies.arena import Arena, Case, draw_instants, forecasts_at, most_busy
+from studies.arena import Arena, Case, draw_instants, forecasts_at, most_busy, rescheduled
 from studies.ours import play
 from studies.picture import diagrams
 from studies.replication import lead
@@ -94,7 +94,7 @@ def study(logs: Sequence[Path], count: int, seed: int) -> list[Line]:
     found: list[Line] = []
     with ProcessPoolExecutor() as pool:
         for path in logs:
-            log = read_history(path)
+            log = rescheduled(read_history(path))
             pairs = draw_instants(log, count, seed, _HORIZON_S)
             known = forecasts_at(log, [at_s for pair in pairs for at_s in pair])
             procs = most_busy(log)

@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.progress import track
 
 from kernel.units import format_duration
-from studies.arena import Arena, Case, draw_instants, forecasts_at, most_busy
+from studies.arena import Arena, Case, draw_instants, forecasts_at, most_busy, rescheduled
 from studies.ours import plan_case
 from studies.picture import diagrams
 from studies.replication import lead
@@ -94,7 +94,7 @@ def study(
     log_path: Path, shape: Workflow, count: int, budgets: Sequence[float], probability: float, seed: int
 ) -> list[Cell]:  # fmt: skip
     """Every combination, on all cores, with a progress bar."""
-    log = replace(read_history(log_path), name=history_name(log_path))
+    log = replace(rescheduled(read_history(log_path)), name=history_name(log_path))
     pairs = tuple(draw_instants(log, count, seed, _HORIZON_S))
     arena = Arena(
         log=log, procs=most_busy(log), forecasts=forecasts_at(log, [at_s for pair in pairs for at_s in pair])

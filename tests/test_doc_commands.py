@@ -1,0 +1,132 @@
+"""Every command that a document shows is run, made smaller where it would take long."""
+
+import re
+import shlex
+import shutil
+
+import pytest
+
+from portal.config import embedded_data
+from tests.conftest import ROOT
+from traces.history import read_history
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+ELSEWHERE = {
+    "vgrads serve": "tests/test_portal.py begins and kills services",
+    "vgrads sites sweep": "tests/test_services.py, on a real batch system",
+    "vgrads sites queue cluster": "tests/test_services.py",
+    "vgrads sites collect": "tests/test_services.py",
+    "vgrads sites check SITES.toml": "tests/test_services.py, where there is a site to check",
+    "vgrads bound cluster/batch": "tests/test_services.py, after collecting",
+    "vgrads bound SITE/QUEUE": "tests/test_services.py, on a queue with jobs in it",
+    "vgrads sites open": "tests/test_access.py: only real sites can be opened",
+    "vgrads run … --webhook": "tests/test_live.py, with a listener",
+    "vgrads plan … --json": "test_a_plan_is_explained, below",
+    "vgrads explain": "test_a_plan_is_explained, below",
+    "vgrads run data/local/local.yaml": "tests/test_commands.py, in its folder",
+    "vgrads plan SET --optimise": "tests/test_plan_options.py",
+    "vgrads study varq": "tests/test_studies.py",
+    "vgrads study bags": "tests/test_bags.py",
+    "vgrads db upgrade 0001": "tests/test_database.py, up and down",
+}
+SMALLER = (
+    (r"#.*", ""),
+    (r"LOGS/\{[^}]*\}\*\.swf\.gz|LOGS/\*\.swf\.gz|LOG\.swf\.gz…|LOG\.swf\.gz", "jobs.swf.gz"),
+    (r"--trials 300", "--trials 1"),
+    (r"--count (200|400)", "--count 2"),
+    (r"--count 20\b", "--count 1"),
+    (r"docs/(\w+\.svg)", r"\1"),
+    (r"WORKFLOWS", "data/lead.json"),
+    (r"\[SITES\.toml\]|SITES\.toml", "data/sites.toml"),
+    (r"run-0123456789|\bRUN\b", "{run}"),
+    (r"tok-0123456789", "{token}"),
+    (r"--procs 3500 -o bags\.swf", "--procs 64 --days .05 -o bags.swf"),
+    (r"\bFILE\b", "kept.db"),
+    (r"(?<!-)\bset\.yaml", "data/lead.yaml"),
+)
+
+
+def commands() -> list[str]:
+    """Commands in backticks and in blocks, each once."""
+    found = {}
+    for page in PAGES:
+        text = page.read_text()
+        shown = re.findall(r"`(vgrads [^`]+)`", text)
+        for block in re.findall(r"^```\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+            shown += [line.strip() for line in block.splitlines() if line.startswith("vgrads ")]
+        found |= {command: page.name for command in shown}
+    return sorted(found)
+
+
+def elsewhere(command: str) -> bool:
+    return any(command.startswith(known) for known in ELSEWHERE)
+
+
+def as_run(command: str) -> str:
+    for pattern, smaller in SMALLER:
+        command = re.sub(pattern, smaller, command)
+    return command.strip()
+
+
+@pytest.fixture
+def desk(tmp_path, monkeypatch):
+    """A folder as a reader would have it: the data, a log, a request, the files of the tutorial."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(ROOT / "data", "data")
+    shutil.copy(embedded_data() / "histories" / "mayhem.swf.gz", "jobs.swf.gz")
+    tutorial = (ROOT / "docs" / "tutorial.md").read_text()
+    (tmp_path / "sites.toml").write_text(re.search(r"```toml\n(.*?)```", tutorial, re.DOTALL)[1])
+    (tmp_path / "forecast.yaml").write_text(re.search(r"```yaml\n(.*?)```", tutorial, re.DOTALL)[1])
+    request = (ROOT / "docs" / "requests.md").read_text()
+    (tmp_path / "storm.grid").write_text(re.search(r"```\n(.*?)```", request, re.DOTALL)[1])
+    (tmp_path / "jobs.txt").write_text(as_sacct(tmp_path / "jobs.swf.gz"))
+    return tmp_path
+
+
+def as_sacct(path) -> str:
+    """A log as the tutorial's call of sacct prints it."""
+    log = read_history(path)
+    lines = ["JobID|User|Partition|Submit|Start|End|State|NCPUS|Timelimit"]
+    for n in range(len(log)):
+        at = log.submit_s[n] + 1_700_000_000
+        start = at + log.wait_s[n]
+        minutes = max(1, int(log.request_s[n] // 60))
+        lines.append(
+            f"{n}|u{log.user[n]}|batch|{at:.0f}|{start:.0f}|{start + log.run_s[n]:.0f}|COMPLETED|{log.procs[n]}|{minutes // 60}:{minutes % 60:02}:00"
+        )
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("command", [c for c in commands() if not elsewhere(c)])
+def test_a_command_of_the_documents_runs(vgrads, desk, command):
+    line = as_run(command)
+    if "{run}" in line:
+        assert vgrads("run", "data/lead.yaml").code == 0
+        line = line.replace("{run}", re.search(r"run-[0-9a-f]{10}", vgrads("status").out)[0])
+    if "{token}" in line:
+        made = vgrads("token", "create", "bob", "--json").json
+        line = line.replace("{token}", made["id"])
+    if line.startswith("vgrads db"):
+        assert vgrads("token", "create", "bob").code == 0  # there is a database
+    if line.startswith("vgrads bags fit jobs"):  # a log that has bags
+        made = ("--model", "average", "--load", ".6", "--procs", 64, "--days", 1, "-o", "bags.swf")
+        assert vgrads("bags", "generate", *made).code == 0
+        line = line.replace("jobs.swf.gz", "bags.swf")
+    words = shlex.split(line)[1:]
+    bare = {("resume",), ("cancel",), ("bags", "fit"), ("db", "backup"), ("token", "create")}
+    answer = vgrads(*words, *(["--help"] if tuple(words) in bare else []))
+    ended = line.startswith(("vgrads resume", "vgrads cancel"))  # of a run that has ended
+    assert answer.code in ((0, 2) if ended else (0,)), answer.err
+    assert "Traceback" not in answer.err
+
+
+def test_what_is_run_elsewhere_is_shown_somewhere():
+    """No excuse outlives its command."""
+    for known in ELSEWHERE:
+        assert any(command.startswith(known) for command in commands()), known
+
+
+def test_a_plan_is_explained(vgrads, desk):
+    plan = vgrads("plan", "data/lead-storm.yaml", "--json")
+    (desk / "plan.json").write_text(plan.out)
+    assert vgrads("explain", "plan.json", "lead-1/wrf").code == 0
