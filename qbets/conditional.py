@@ -107,14 +107,18 @@ def fit(features: Floats, waits_s: Floats) -> ConditionalModel:
 def _grow(rows: Floats, target: Floats) -> Trees:
     # imported here: who never asks for the state does not wait for the library
     from sklearn.ensemble import HistGradientBoostingRegressor  # noqa: PLC0415
+    from threadpoolctl import threadpool_limits  # noqa: PLC0415
 
     forests = []
-    for level in LEVELS:
-        model = HistGradientBoostingRegressor(
-            loss="quantile", quantile=level, max_iter=_TREES, max_leaf_nodes=_LEAVES,
-            learning_rate=_RATE, min_samples_leaf=_PER_LEAF, early_stopping=False,
-        )  # fmt: skip
-        forests.append(model.fit(rows, target))
+    # one thread: threads that wait for each other busily, in several processes on a few cores, took a
+    # hundred times as long; histories are learned in parallel instead
+    with threadpool_limits(limits=1, user_api="openmp"):
+        for level in LEVELS:
+            model = HistGradientBoostingRegressor(
+                loss="quantile", quantile=level, max_iter=_TREES, max_leaf_nodes=_LEAVES,
+                learning_rate=_RATE, min_samples_leaf=_PER_LEAF, early_stopping=False,
+            )  # fmt: skip
+            forests.append(model.fit(rows, target))
     return flatten(forests)
 
 
