@@ -92,6 +92,8 @@ class WorkflowOutcome:
         snapshot = self._scenarios.snapshot
         bits = self._scenarios.none
         for placement, done in self.copies.get(parent, ()):
+            if placement.end_s > start_s + 1e-9:  # too late even without a transfer
+                continue
             source = snapshot.slot_by_id[placement.slot].site
             arrival_s = placement.end_s + snapshot.transfer_s(
                 self.workflow, parent, task_id, (source, site)

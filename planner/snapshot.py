@@ -20,6 +20,9 @@ CopyKey = tuple[str, str, int]
 """(workflow, task, copy); copy 0 is the first."""
 
 
+_LINK = Link()  # where none is written down
+
+
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
     """Frozen input of a plan; same snapshot, same plan."""
@@ -73,5 +76,5 @@ class Snapshot:
         """Seconds to move what ``child`` reads of ``parent`` between two sites; 0 within one."""
         if sites[0] == sites[1]:
             return 0.0
-        link = self.links.get(frozenset(sites), Link())
+        link = self.links.get(frozenset(sites), _LINK)
         return link.latency_s + workflow.transfer_mib(parent, child) / link.bandwidth_mib_s

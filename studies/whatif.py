@@ -133,12 +133,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("log", type=Path)
     parser.add_argument("--workflow", type=Path, help="a recorded workflow; default: LEAD")
     parser.add_argument("--count", type=int, default=20, help="instants")
-    parser.add_argument("--budget", action="append", type=float, help="USD, as often as wanted; default: 0 and 10")  # fmt: skip
+    parser.add_argument("--budget", action="append", type=float, help="USD, as often as wanted; default: 0, 10 and 30")  # fmt: skip
     parser.add_argument("--probability", type=float, default=0.9, help="how sure a promise must be")
     chosen = parser.parse_args(arguments)
     need_files([chosen.log, *([chosen.workflow] if chosen.workflow else [])])
     shape = load_workflow(chosen.workflow) if chosen.workflow else lead()
-    cells = study(chosen.log, shape, chosen.count, chosen.budget or [0.0, 10.0], chosen.probability, chosen.seed)  # fmt: skip
+    cells = study(chosen.log, shape, chosen.count, chosen.budget or [0.0, 10.0, 30.0], chosen.probability, chosen.seed)  # fmt: skip
     head = ("deadline", "needed", "budget (USD)", "could be promised", "mean cost (USD)")
     rows = [
         [format_duration(c.deadline_s), f"{c.needed} of {COUNT}", f"{c.budget_usd:g}", f"{c.promised:.0%}", "–" if c.cost_usd is None else f"{c.cost_usd:.2f}"]

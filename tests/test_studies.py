@@ -71,9 +71,16 @@ def test_studies_run_by_name_and_draw(vgrads, tmp_path):
     assert "mean probability" in (tmp_path / "q.svg").read_text()
     cells = vgrads("study", "replication", "--trials", 1, "--json").json["rows"]
     assert {cell["increment"] for cell in cells} == {0.1, 0.2, 0.3, 0.4, 0.5}
-    assert "bags, bounds, promises, quality, replication, table1, timeline, varq, whatif" in vgrads("study").out
+    assert (
+        "bags, bounds, promises, quality, replication, table1, timeline, varq, whatif"
+        in vgrads("study").out
+    )
     wrong = vgrads("study", "luck")
-    assert (wrong.code, "one of bags, bounds, promises, quality, replication, table1, timeline, varq, whatif" in wrong.err) == (2, True)
+    assert (
+        wrong.code,
+        "one of bags, bounds, promises, quality, replication, table1, timeline, varq, whatif"
+        in wrong.err,
+    ) == (2, True)
 
 
 def test_the_table_of_plan_quality_has_a_line_for_each_policy():

@@ -1,0 +1,53 @@
+"""Where the time goes on the three slowest paths: ``python scripts/profile_slowest.py [LOG]``."""
+
+from __future__ import annotations
+
+import cProfile
+import pstats
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # benchmarks are no package that is installed
+
+from benchmarks.bench_execution import virtual
+from benchmarks.bench_planner import large_set
+from planner.make import make_plan
+from portal.config import embedded_data
+from qbets.predictor import Settings
+from qbets.state_forecast import forecast_state
+from traces.history import read_history
+
+SHOWN = 6
+
+
+def profile(name: str, work: Callable[[], object]) -> None:
+    """Run it twice, the second time watched; own time by function."""
+    work()
+    watched = cProfile.Profile()
+    watched.runcall(work)
+    stats = pstats.Stats(watched)
+    total = sum(entry[2] for entry in stats.stats.values())
+    print(f"\n{name}: {total:.1f} s under the profiler")
+    by_own = sorted(stats.stats.items(), key=lambda item: -item[1][2])
+    for (file, _, function), (_, calls, own, _, _) in by_own[:SHOWN]:
+        place = Path(file).stem if file != "~" else "built in"
+        print(f"  {own / total:5.0%}  {calls:>9,} × {place}.{function}")
+
+
+def main() -> None:
+    path = (
+        Path(sys.argv[1]) if len(sys.argv) > 1 else embedded_data() / "histories" / "mercury.swf.gz"
+    )
+    log = read_history(path)
+    learn = Settings(method="state")
+    profile("one answer by the state", lambda: forecast_state(log, log.end_s, learn))
+    snapshot = large_set(100, 100, 100)
+    profile("a plan of 10,000 tasks over 100 slots", lambda: make_plan(snapshot))
+    with tempfile.TemporaryDirectory():
+        profile("a run of 10,000 tasks in virtual time", lambda: virtual(10_000))
+
+
+if __name__ == "__main__":
+    main()
