@@ -1,0 +1,142 @@
+"""Bounds by the state of a queue: against statsmodels' quantile regression and the library's own answers.
+
+    python benchmarks/bench_state.py [LOG...]      # default: a shipped history
+
+Each log is split: its first two thirds (at most 20,000 jobs) teach, the next sixth is foretold; no correction, no
+QBETS, the models alone.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import statsmodels.api as sm
+from sklearn.ensemble import HistGradientBoostingRegressor
+
+from portal.config import embedded_data
+from qbets.backtest import pinball
+from qbets.conditional import LEVELS, base_columns, clean, fit
+from qbets.predictor import Settings
+from qbets.queue_state import QueueState
+from qbets.replay import LEAVE, SUBMIT, arrivals_of, queue_events
+from qbets.state_forecast import forecast_state
+from traces.history import history_name, read_history
+from traces.records import JobLog
+
+_SURE = LEVELS.index(0.95)
+_MOST = 20_000
+
+
+def states(log: JobLog) -> tuple[np.ndarray, float]:
+    """Features of every submission, and microseconds a job."""
+    state, found = QueueState(), []
+    arrivals, started = arrivals_of(log), log.started.tolist()
+    state.features(arrivals[0], 0.0)  # compiled before the clock runs
+    begin = time.perf_counter()
+    for at_s, kind, row in queue_events(log, ends=True):
+        if kind == SUBMIT:
+            found.append(state.features(arrivals[row], at_s, log.unix_start_s))
+            state.submit(row, at_s, arrivals[row])
+        elif kind != LEAVE:
+            state.end(row, at_s)
+        elif started[row]:
+            state.start(row, at_s)
+        else:
+            state.withdraw(row)
+    return np.array(found), (time.perf_counter() - begin) / len(log) * 1e6
+
+
+def bench_model(name: str, log: JobLog) -> None:
+    """Pinball loss at .95 and seconds of learning, trees on a base against linear quantiles."""
+    features, each_us = states(log)
+    known = log.started
+    rows, waits = features[known], log.wait_s[known]
+    split = len(rows) * 2 // 3
+    teach = slice(max(0, split - _MOST), split)
+    ask = slice(split, split + len(rows) // 6)
+    begin = time.perf_counter()
+    model = fit(rows[teach], waits[teach])
+    ours_s = time.perf_counter() - begin
+    ours = model.knots(rows[ask])[:, _SURE] ** 3
+    begin = time.perf_counter()
+    columns = base_columns(clean(rows))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it may stop before it has converged, and says so
+        linear = sm.QuantReg(np.cbrt(waits[teach]), columns[teach]).fit(q=0.95, max_iter=500)
+    linear_s = time.perf_counter() - begin
+    theirs = np.maximum(0.0, linear.predict(columns[ask])) ** 3
+    losses = [pinball(waits[ask], bound, 0.95) for bound in (ours, theirs)]
+    covered = [float((waits[ask] <= bound).mean()) for bound in (ours, theirs)]
+    print(
+        f"| {name} | {each_us:.0f} | {losses[0] / losses[1]:.2f} | {covered[0]:.3f} / {covered[1]:.3f} | "
+        f"{ours_s:.1f} (five levels) / {linear_s:.1f} (one) |"
+    )
+
+
+def bench_answer(log: JobLog) -> None:
+    """One question: five quantiles by compiled trees, and by the library that grew them."""
+    draws = np.random.default_rng(0)
+    rows, target = draws.normal(size=(5000, 44)), draws.normal(size=5000)
+    forests = [
+        HistGradientBoostingRegressor(
+            loss="quantile", quantile=q, max_iter=50, max_leaf_nodes=15, early_stopping=False
+        ).fit(rows, target)
+        for q in LEVELS
+    ]
+    model = fit(np.abs(rows), np.abs(target))
+    model.knots(rows[0])
+    compiled = _each(lambda: model.knots(rows[0]))
+    library = _each(lambda: [forest.predict(rows[:1]) for forest in forests])
+    print(
+        f"\nFive quantiles of one job: {compiled * 1e6:.0f} µs compiled, {library * 1e3:.2f} ms by scikit-learn's own predict: {library / compiled:.0f} times as long."
+    )
+    known = forecast_state(log, log.end_s, Settings(method="state"))
+    known.bound(8, 7200.0, 0.95)
+    whole = _each(lambda: known.bound(8, 7200.0, 0.95))
+    print(f"A whole answer, state and simulated starts included: {whole * 1e3:.2f} ms.")
+
+
+def _each(work: object, count: int = 200) -> float:
+    begin = time.perf_counter()
+    for _ in range(count):
+        work()  # type: ignore[operator]
+    return (time.perf_counter() - begin) / count
+
+
+def bench_growth() -> None:
+    """Ten times the queue: how long the features take, and the exponent."""
+    from qbets.predictor import Arrival  # noqa: PLC0415
+
+    sizes, seconds = (30, 300, 3000), []
+    for waiting in sizes:
+        state = QueueState()
+        for n in range(waiting + 20):
+            state.submit(n, float(n), Arrival(1 + n % 16, 3600.0, n % 9))
+            if n < 20:
+                state.start(n, float(n))
+        job = Arrival(8, 3600.0, 3)
+        state.features(job, 1e4)
+        seconds.append(_each(lambda state=state, job=job: state.features(job, 1e4), 20))
+    exponent = np.polyfit(np.log(sizes), np.log(seconds), 1)[0]
+    told = ", ".join(f"{n:,}: {s * 1e3:.2f} ms" for n, s in zip(sizes, seconds, strict=True))
+    print(f"State of a queue with so many waiting jobs: {told}; exponent {exponent:.2f}.")
+
+
+def main() -> None:
+    paths = [Path(p) for p in sys.argv[1:]] or [embedded_data() / "histories" / "mercury.swf.gz"]
+    print(
+        "| log | state (µs a job) | pinball ÷ QuantReg | covered ours / QuantReg | learning (s) ours / QuantReg |"
+    )
+    print("|---|--:|--:|--:|--:|")
+    for path in paths:
+        bench_model(history_name(path), read_history(path))
+    bench_answer(read_history(paths[0]))
+    bench_growth()
+
+
+if __name__ == "__main__":
+    main()
