@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from os import cpu_count
@@ -16,7 +16,7 @@ from rich.table import Table
 from kernel.errors import InputError
 from kernel.units import format_duration, format_instant
 from portal.operations import Instant, cached_forecast, open_history
-from portal.progress import console, share_text, time_text
+from portal.progress import console, progress_bar, share_text, time_text
 from portal.sites import resolve_history
 from qbets.backtest import BacktestRow, Trial, backtest
 from qbets.explain import Reason, explain
@@ -222,7 +222,8 @@ def backtest_all(works: Sequence[Work]) -> Iterator[list[Trial]]:
             raise InputError(f"'{work.by}' is not one of {', '.join(WAYS)}", where="--by")
     bar = console(stderr=True)
     if len(works) == 1:
-        yield from track(map(_trials, works), "backtest", total=1, console=bar, transient=True)
+        with progress_bar("backtest") as told:
+            yield _trials(works[0], told)
         return
     with ProcessPoolExecutor(min(len(works), cpu_count() or 1)) as pool:
         yield from track(
@@ -230,13 +231,15 @@ def backtest_all(works: Sequence[Work]) -> Iterator[list[Trial]]:
         )
 
 
-def _trials(work: Work) -> list[Trial]:
+def _trials(work: Work, told: Callable[[float, float], None] | None = None) -> list[Trial]:
     log = open_history(work.path, work.format_name)
     name = history_name(work.path)
     if work.by != "queue":
-        return [backtest(log, name, "*", work.settings)]
+        return [backtest(log, name, "*", work.settings, told)]
     return [
-        backtest(log.only_queue(code), name, log.queue_names.get(code, str(code)), work.settings)
+        backtest(
+            log.only_queue(code), name, log.queue_names.get(code, str(code)), work.settings, told
+        )
         for code in _queues(log)
     ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -11,11 +12,12 @@ from numpy.typing import NDArray
 
 from qbets.clusters import SIZES, bin_of
 from qbets.predictor import Settings
-from qbets.replay import Learner, make_predictor, replay
+from qbets.replay import Learner, Replay, make_predictor
 from traces.records import JobLog
 
 WINDOW = 500  # consecutive scored jobs over which the worst coverage is looked for
 QUICK_S = 3600.0
+_STEP = 2000  # jobs between two words of progress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,15 +99,29 @@ class Trial:
 
 
 def backtest(
-    log: JobLog, history: str, queue: str = "*", settings: Settings | None = None
+    log: JobLog,
+    history: str,
+    queue: str = "*",
+    settings: Settings | None = None,
+    told: Callable[[float, float], None] | None = None,
 ) -> Trial:
-    """Replay ``log`` with nothing known before its time."""
+    """Replay ``log`` with nothing known before its time; ``told`` hears of jobs done, and of how many."""
     begin = time.perf_counter()
     predictor = make_predictor(settings or Settings(), log)
-    issued = replay(log, predictor)
+    passing = Replay(log, predictor)
+    if told is not None:
+        for row in range(_STEP, len(log), _STEP):
+            passing.to(float(log.submit_s[row]))
+            told(row, len(log))
+    passing.to()
     seconds = time.perf_counter() - begin
     return Trial(
-        history=history, queue=queue, log=log, issued_s=issued, predictor=predictor, seconds=seconds
+        history=history,
+        queue=queue,
+        log=log,
+        issued_s=passing.issued,
+        predictor=predictor,
+        seconds=seconds,
     )
 
 

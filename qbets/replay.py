@@ -17,9 +17,7 @@ Learner = QueuePredictor | StatePredictor
 NEWEST, FEWEST = 10_000, 1_000  # submissions that one answer is learned from
 
 
-def queue_events(
-    log: JobLog, until_s: float = np.inf, ends: bool = False
-) -> Iterator[tuple[float, int, int]]:
+def queue_events(log: JobLog, ends: bool = False) -> Iterator[tuple[float, int, int]]:
     """``(time, kind, row)`` in time order, submissions first among simultaneous ones.
 
     Submissions first: whoever submits at the very second in which another job starts does not know
@@ -34,7 +32,6 @@ def queue_events(
         times = np.concatenate([times, (log.start_s + run_s)[started]])
         kinds = np.concatenate([kinds, np.where(run_s[started] > 0, END, END_AT_ONCE)])
     order = np.lexsort((rows, kinds, times))
-    order = order[times[order] <= until_s]
     return zip(times[order].tolist(), kinds[order].tolist(), rows[order].tolist(), strict=True)
 
 
@@ -49,26 +46,47 @@ def arrivals_of(log: JobLog) -> list[Arrival]:
     return [Arrival(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
 
 
+class Replay:
+    """A history on its way into a predictor. ``issued``: the bound that each job was given, NaN for none."""
+
+    def __init__(self, log: JobLog, predictor: Learner) -> None:
+        self.predictor = predictor
+        self.issued = np.full(len(log), np.nan)
+        self._started, self._arrivals = log.started.tolist(), arrivals_of(log)
+        self._events = queue_events(log, ends=predictor.follows_ends)
+        self._next = next(self._events, None)
+
+    def to(self, until_s: float = np.inf) -> None:
+        """Feed everything up to an instant, this included."""
+        predictor, event = self.predictor, self._next
+        while event is not None and event[0] <= until_s:
+            at_s, kind, row = event
+            if kind == SUBMIT:
+                self._submit(row, at_s)
+            elif kind != LEAVE:
+                predictor.end(row, at_s)
+            elif self._started[row]:
+                predictor.start(row, at_s)
+            else:
+                predictor.withdraw(row, at_s)
+            event = next(self._events, None)
+        self._next = event
+        if np.isfinite(until_s):
+            predictor.advance(max(until_s, predictor.now_s))
+
+    def _submit(self, row: int, at_s: float) -> None:
+        if self.predictor.due:
+            self.predictor.train()
+        bound = self.predictor.submit(row, at_s, self._arrivals[row])
+        if bound is not None:
+            self.issued[row] = bound
+
+
 def replay(log: JobLog, predictor: Learner, until_s: float = np.inf) -> NDArray[np.float64]:
     """Feed a history up to an instant; the bound issued to each job, NaN where there was none."""
-    issued = np.full(len(log), np.nan)
-    started, arrivals = log.started.tolist(), arrivals_of(log)
-    for at_s, kind, row in queue_events(log, until_s, predictor.follows_ends):
-        if kind == SUBMIT:
-            if predictor.due:
-                predictor.train()
-            bound = predictor.submit(row, at_s, arrivals[row])
-            if bound is not None:
-                issued[row] = bound
-        elif kind != LEAVE:
-            predictor.end(row, at_s)
-        elif started[row]:
-            predictor.start(row, at_s)
-        else:
-            predictor.withdraw(row, at_s)
-    if np.isfinite(until_s):
-        predictor.advance(max(until_s, predictor.now_s))
-    return issued
+    passing = Replay(log, predictor)
+    passing.to(until_s)
+    return passing.issued
 
 
 def make_predictor(settings: Settings, log: JobLog) -> Learner:

@@ -16,12 +16,9 @@ from portal.operations import Grid
 from qbets.forecast import QueueForecast, freeze
 from qbets.predictor import Settings
 from qbets.replay import (
-    LEAVE,
-    SUBMIT,
     Learner,
-    arrivals_of,
+    Replay,
     make_predictor,
-    queue_events,
     run_times,
 )
 from qbets.state_forecast import StateForecast, freeze_state
@@ -143,33 +140,15 @@ def forecasts_at(
     log: JobLog, instants: Sequence[float], settings: Settings | None = None
 ) -> dict[float, Forecast]:
     """What was known at each instant, in one pass over the history."""
-    predictor, found = make_predictor(settings or Settings(), log), dict[float, Forecast]()
-    left = sorted(set(instants), reverse=True)
-    arrivals, started = arrivals_of(log), log.started.tolist()
-    first_s = float(log.submit_s[0])
-    for at_s, kind, row in queue_events(log, ends=predictor.follows_ends):
-        while left and at_s > left[-1]:
-            found[left[-1]] = _known(predictor, left[-1], first_s)
-            left.pop()
-        if not left:
-            break
-        if kind == SUBMIT:
-            if predictor.due:
-                predictor.train()
-            predictor.submit(row, at_s, arrivals[row])
-        elif kind != LEAVE:
-            predictor.end(row, at_s)
-        elif started[row]:
-            predictor.start(row, at_s)
-        else:
-            predictor.withdraw(row, at_s)
-    for at_s in left:
-        found[at_s] = _known(predictor, at_s, first_s)
+    passing = Replay(log, make_predictor(settings or Settings(), log))
+    found, first_s = dict[float, Forecast](), float(log.submit_s[0])
+    for at_s in sorted(set(instants)):
+        passing.to(at_s)
+        found[at_s] = _known(passing.predictor, at_s, first_s)
     return found
 
 
 def _known(predictor: Learner, at_s: float, first_s: float) -> Forecast:
-    predictor.advance(max(at_s, predictor.now_s))
     if isinstance(predictor, StatePredictor):
         return freeze_state(predictor, at_s, first_s)
     return freeze(predictor, first_s)

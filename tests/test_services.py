@@ -1,11 +1,13 @@
 """Drivers at real Slurm and real Grid Engine: the conformance suite, a login node, accounting, a dead controller."""
 
 import json
+import re
 import signal
 import subprocess
 import threading
 import time
 import uuid
+from dataclasses import replace
 
 import pytest
 
@@ -19,6 +21,8 @@ from kernel.clock import WallClock
 from kernel.errors import SiteError
 from tests.services import slurm, ssh
 from tests.services.fixtures import there
+from tests.test_state import simulated
+from traces.swf import write_swf
 
 pytestmark = pytest.mark.services
 
@@ -225,6 +229,45 @@ def test_histories_are_collected_and_answer_questions(slurm_site, vgrads, tmp_pa
     assert 0 <= bound["bound_s"] < 600
     listed = vgrads("sites", "list", "--json").json["sites"][0]["queues"]
     assert [q["history"]["jobs"] for q in listed] == [more["queues"][0]["jobs"], 5]
+
+
+def test_a_live_queue_moves_the_bound(slurm_site, vgrads, tmp_path):
+    """A history of 1,500 jobs, and the queue as Slurm tells it at this moment."""
+    log = simulated(1500)
+    past = replace(log, unix_start_s=round(time.time() - 2 * log.end_s))
+    (tmp_path / "past.swf").write_text(write_swf(past))
+    sites = tmp_path / "sites.toml"
+    sites.write_text(
+        '[[site]]\nname = "toy"\nkind = "batch"\nprocs = 32\ncores_per_node = 8\ndriver = "slurm"\n'
+        '[site.access]\ntimeout = "10s"\n[[site.queue]]\nname = "batch"\nhistory = "past.swf"\n'
+    )
+    assert vgrads("sites", "add", sites).code == 0
+    question = (
+        "bound",
+        "toy/batch",
+        "--procs",
+        8,
+        "--walltime",
+        "1h",
+        "--live",
+        "--explain",
+        "--json",
+    )
+    quiet = vgrads(*question).json
+    jobs = [
+        run(
+            "sbatch", "--parsable", "-p", "batch", "-n", "32", "-t", "60", "--wrap", "sleep 300"
+        ).strip()
+        for _ in range(6)
+    ]
+    try:
+        busy = vgrads(*question).json
+    finally:
+        run("scancel", *jobs)
+    assert (quiet["method"], busy["method"]) == ("state", "state")
+    assert busy["bound_s"] > 2 * quiet["bound_s"]
+    told = {side["side"]: side["told"] for side in busy["explanation"]["moved"]}
+    assert re.match(r"[56] jobs wait", told["who and how much waits already"])
 
 
 def run(*command):
