@@ -11,6 +11,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from pathlib import Path
 
 from portal.operations import open_history
+from portal.worker import be_a_child
 from qbets.forecast import QueueForecast
 from qbets.predictor import Settings
 from qbets.state_forecast import StateForecast, forecast_state
@@ -52,7 +53,7 @@ class StateShelf:
     def _begin(self, key: _Key) -> None:
         if self._pool is None:
             context = multiprocessing.get_context("forkserver")
-            self._pool = ProcessPoolExecutor(1, mp_context=context)
+            self._pool = ProcessPoolExecutor(1, mp_context=context, initializer=be_a_child)
         for old in [k for k in self._learning if k[0] == key[0] and k[2] == key[2]]:
             del self._learning[old]
         while len(self._learning) >= _MOST:
