@@ -27,10 +27,8 @@ class Options:
 
 
 STANDARD = Options()
-_OTHERS = (
-    Options(probability="paper"),
-    *(Options(policy=name) for name in ("no-replication", "heft", "cloud-first", "cloud-only")),
-)
+_OTHERS = (Options(probability="paper"), Options(policy="no-replication"), Options(policy="heft"))
+_CLOUD = (Options(policy="cloud-first"), Options(policy="cloud-only"))
 _MOST_TRIED = 1_500  # tasks up to which other policies are tried as well
 
 
@@ -38,13 +36,15 @@ def make_plan(snapshot: Snapshot, options: Options = STANDARD) -> Plan:
     """The plan of a policy; ``feasible`` is False, with what is lacking, where F cannot be met.
 
     The standard policy, where it falls short of what was asked, also tries the others that cost no
-    more planning, and takes what is surest when played through, the cheapest among equals.
+    more planning, and the cloud first where these fall short too, and takes what is surest when played through, the cheapest among equals.
     """
     plan = _plan(snapshot, options)
     tasks = sum(len(workflow.tasks) for workflow in snapshot.wanted.workflows)
     if options != STANDARD or plan.kept_as_asked or tasks > _MOST_TRIED:
         return plan
     tried = [plan, *(_plan(snapshot, other, judged=True) for other in _OTHERS)]
+    if not any(t.kept_as_asked for t in tried):
+        tried += [_plan(snapshot, other, judged=True) for other in _CLOUD]
     tried = [t for t in tried if not t.problems(snapshot)]
     best = max(tried, key=lambda t: (t.feasible, t.promise.probability, -t.cost_usd))
     gain = best.promise.probability - plan.promise.probability
