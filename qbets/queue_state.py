@@ -84,15 +84,12 @@ class _Rows:
 class QueueState:
     """Who waits and who runs now, and what the newest starts were like."""
 
-    def __init__(self, procs: int = 0) -> None:
-        """``procs``: size of the machine if known; the most ever seen busy is taken otherwise."""
-        self.most = max(1, procs)
+    def __init__(self) -> None:
+        self.most = 1  # processors of the machine: the most ever seen busy
         self.busy = 0
         self.waiting = _Rows(6)  # submitted, processors, request, expected run, user, queue
         self.running = _Rows(5)  # processors, started, request, expected run, user
-        self.recent = np.full(
-            (_RECENT, 4), np.nan
-        )  # started, log wait, log product, log processors
+        self.recent = np.full((_RECENT, 3), np.nan)  # started, log wait, log product
         self.started = 0
         self.users: dict[int, _Memory] = defaultdict(_Memory)
         self.queues: dict[int, _Memory] = defaultdict(_Memory)
@@ -115,9 +112,7 @@ class QueueState:
         """A waiting job starts."""
         submit_s, procs, request_s, expected_s, user, queue = self.waiting.take(key).tolist()
         log_wait = math.log1p(at_s - submit_s)
-        self.recent[self.started % _RECENT] = (
-            at_s, log_wait, math.log(procs * request_s), math.log(procs),
-        )  # fmt: skip
+        self.recent[self.started % _RECENT] = at_s, log_wait, math.log(procs * request_s)
         self.started += 1
         self.queues[int(queue)].waited(log_wait)
         if user >= 0:
@@ -244,7 +239,7 @@ def _of_recent(found: Any, log_product: float, now: float, recent: Any, started:
         return
     ten, hundred, longest, weight, alike, worst, lately = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0
     for back in range(kept):
-        at, wait, size, _ = recent[(started - 1 - back) % len(recent)]
+        at, wait, size = recent[(started - 1 - back) % len(recent)]
         ten += wait if back < 10 else 0.0
         hundred += wait if back < 100 else 0.0
         longest = max(longest, wait) if back < 30 else longest
