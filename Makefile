@@ -1,8 +1,9 @@
 # make demo: the main job. make test: everything that a fresh clone can prove. make check: lint, types, layers, tests.
+# make docs: the documents as a site. make wheel: what is installed elsewhere.
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check lint bench clean data
+.PHONY: demo test check lint bench docs wheel clean data
 
 demo: .venv/installed
 	$(BIN)/vgrads demo
@@ -21,6 +22,14 @@ lint: .venv/developed
 bench: .venv/developed
 	$(BIN)/python scripts/bench.py
 
+docs: .venv/documented
+	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/site
+	@echo "docs/site/index.html"
+
+wheel: .venv/developed
+	rm -rf dist
+	$(BIN)/python -m build --wheel
+
 data: .venv/installed
 	$(BIN)/python scripts/make_data.py
 
@@ -35,5 +44,9 @@ data: .venv/installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $@
 
+.venv/documented: .venv/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	touch $@
+
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv dist docs/site docs/api .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -28,12 +28,12 @@ _CLOSE_S = 1e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Algorithm:
-    """A selection and a scheduling policy, by name. ``told_s``: run times as the manager is told; None: the real ones."""
+    """A selection and a scheduling policy, by name. ``estimate_s``: run times as the manager is told; None: the real ones."""
 
     selection: str = "S-T"
     scheduling: str = "FPLT"
     architecture: str = "csp"
-    told_s: Floats | None = None
+    estimate_s: Floats | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,9 +92,9 @@ def central(
 ) -> Any:
     """One manager with a global queue above all clusters (csp)."""
     place = (system.procs, system.speed)
-    told = bags.runtime_s if how.told_s is None else how.told_s
+    told = bags.runtime_s if how.estimate_s is None else how.estimate_s
     if scheduling.place == EARLIEST:
-        if how.told_s is None and not scheduling.predicts:
+        if how.estimate_s is None and not scheduling.predicts:
             return run_gantt(_columns(bags), bags.runtime_s, place)
         return run_guessing(_columns(bags), (bags.runtime_s, told), place, scheduling.predicts)
     policy = (selection.choose, selection.portion, scheduling.place, scheduling.copies)
@@ -113,8 +113,8 @@ def separate(
         mine = home_of == c
         if not mine.any():
             continue
-        told = None if how.told_s is None else how.told_s[mine]
-        part = Algorithm(selection=how.selection, scheduling=how.scheduling, told_s=told)
+        told = None if how.estimate_s is None else how.estimate_s[mine]
+        part = Algorithm(selection=how.selection, scheduling=how.scheduling, estimate_s=told)
         began, ended, _, start, took, extra = central(
             bags.only(bags.home == c), system.only(c), part, scheduling, selection
         )
@@ -136,7 +136,7 @@ def flocking(
             f"is not simulated with '{how.selection}' and '{how.scheduling}'", where="fcondor",
             fix="S-T with FPLT, DFPLT or FPF",
         )  # fmt: skip
-    told = bags.runtime_s if how.told_s is None else how.told_s
+    told = bags.runtime_s if how.estimate_s is None else how.estimate_s
     return run_flock(
         _columns(bags), (bags.runtime_s, scheduling.rank(told)), (system.procs, system.speed)
     )

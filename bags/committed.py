@@ -88,13 +88,13 @@ def _expect(q: Queues, speed: Any, procs: Any, now: float, idle_s: Any) -> None:
 
 
 @njit(cache=True)
-def _queues(procs: Any, told_s: Any) -> Queues:
-    clusters, count, all_procs = len(procs), len(told_s), procs.sum()
+def _queues(procs: Any, estimate_s: Any) -> Queues:
+    clusters, count, all_procs = len(procs), len(estimate_s), procs.sum()
     return Queues(
         procs.copy(), np.zeros(clusters, np.int64), np.zeros(clusters), np.zeros(clusters),
         np.full(clusters, -1, np.int64), np.full(clusters, -1, np.int64), np.full(count, -1, np.int64),
         np.empty(all_procs + 1), np.empty(all_procs + 1, np.int64), np.zeros(1, np.int64), np.full(count, np.nan),
-        told_s.copy(),
+        estimate_s.copy(),
     )  # fmt: skip
 
 
@@ -106,11 +106,11 @@ def run_guessing(bags: Any, tasks: Any, system: Any, by_user: bool) -> Any:
     through its processors; what is known of it (which are free) is not guessed.
     """
     submit_s, user_of, first = bags
-    runtime_s, told_s = tasks
+    runtime_s, estimate_s = tasks
     procs, speed = system
     count, arrived, spent, total, known = len(submit_s), 0, 0.0, 0.0, 0
     ended, where = np.full(len(runtime_s), np.nan), np.full(len(runtime_s), -1, np.int64)
-    q, idle_s = _queues(procs, told_s), np.zeros(len(procs))
+    q, idle_s = _queues(procs, estimate_s), np.zeros(len(procs))
     owner, seen = np.repeat(user_of, np.diff(first)), np.full(user_of.max() + 1, np.nan)
     while arrived < count or q.size[0] > 0:
         now = q.keys[0] if q.size[0] > 0 else np.inf

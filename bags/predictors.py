@@ -162,7 +162,7 @@ def series_of(bags: Bags, by: str) -> Iterator[Floats]:
 
 
 def inaccuracies(bags: Bags, name: str, by: str) -> Floats:
-    """|predicted − real| ∕ real in per cent, of every task for which something could be said."""
+    """abs(predicted − real) ∕ real in per cent, of every task for which something could be said."""
     predict = predictor_named(name)
     found = []
     for series in series_of(bags, by):

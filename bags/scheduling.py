@@ -21,19 +21,19 @@ Floats = NDArray[np.float64]
 FASTEST, TURNS, MEASURED, EARLIEST = range(4)
 
 
-def in_order(told_s: Floats) -> Floats:
+def in_order(estimate_s: Floats) -> Floats:
     """The order of the eligible set."""
-    return np.zeros(len(told_s))
+    return np.zeros(len(estimate_s))
 
 
-def largest_first(told_s: Floats) -> Floats:
+def largest_first(estimate_s: Floats) -> Floats:
     """The longest task first."""
-    return -told_s
+    return -estimate_s
 
 
-def shortest_first(told_s: Floats) -> Floats:
+def shortest_first(estimate_s: Floats) -> Floats:
     """The shortest task first."""
-    return told_s
+    return estimate_s
 
 
 @njit(cache=True, inline="always")
@@ -68,11 +68,11 @@ def best_measured(free: Any, measured: Any, speed: Any) -> int:
 
 
 @njit(cache=True, inline="always")
-def earliest_end(now_s: float, told_s: float, idle_s: Any, speed: Any) -> int:
+def earliest_end(now_s: float, estimate_s: float, idle_s: Any, speed: Any) -> int:
     """The cluster where a task would end first; ``idle_s``: when a processor of each will be free for it."""
     best, end = 0, np.inf
     for c in range(len(speed)):
-        at = max(now_s, idle_s[c]) + told_s / speed[c]
+        at = max(now_s, idle_s[c]) + estimate_s / speed[c]
         if at < end:
             best, end = c, at
     return best

@@ -21,6 +21,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from desk.execution import RunOptions, run_plan
+from desk.planning import open_grid, plan_set
 from drivers.simulated import SimulatedCloud, SiteBehaviour
 from execmgr.book import make_book
 from execmgr.engine import TaskOrder
@@ -32,10 +34,8 @@ from execmgr.task_folder import TaskFolder
 from kernel.clock import SimClock, WallClock
 from planner.make import make_plan
 from planner.snapshot import Snapshot
-from portal.execution import RunOptions, run_plan
-from portal.operations import open_grid, plan_set
-from portal.run_record import RunRecord
-from portal.store import Store
+from portal.records.run_record import RunRecord
+from portal.records.store import Store
 from simulator.cloud import CloudRegion
 from vgrid.catalog import Catalog, NodeType, Site
 from vgrid.slot import Slot, certain_from

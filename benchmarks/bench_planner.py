@@ -17,6 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
+from desk.config import embedded_data
+from desk.planning import open_grid, take_snapshot
 from kernel.streams import stream
 from planner.draft import Draft
 from planner.heft import place_heft
@@ -24,8 +26,6 @@ from planner.make import make_plan
 from planner.plan import Placement
 from planner.probability import Scenarios, WorkflowOutcome
 from planner.snapshot import Snapshot
-from portal.config import embedded_data
-from portal.operations import open_grid, take_snapshot
 from vgrid.catalog import Link, load_catalog
 from vgrid.slot import Slot, StartCurve, certain_from
 from workflows.dag import Task, Workflow, make_workflow

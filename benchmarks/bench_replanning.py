@@ -14,12 +14,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from desk.config import embedded_data
+from desk.execution import Outcome, RunOptions, run_plan
+from desk.planning import Planned, open_grid, plan_set
 from execmgr.book import Book
 from execmgr.journal import MemoryJournal
 from execmgr.states import RunState
-from portal.config import embedded_data
-from portal.execution import Outcome, RunOptions, run_plan
-from portal.operations import Planned, open_grid, plan_set
 from vgrid.catalog import load_catalog
 from workflows.sets import load_set
 

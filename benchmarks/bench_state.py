@@ -17,7 +17,7 @@ import numpy as np
 import statsmodels.api as sm
 from sklearn.ensemble import HistGradientBoostingRegressor
 
-from portal.config import embedded_data
+from desk.config import embedded_data
 from qbets.backtest import pinball
 from qbets.conditional import LEVELS, base_columns, clean, fit
 from qbets.predictor import Settings

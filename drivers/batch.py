@@ -205,7 +205,7 @@ class BatchDriver(LedgerDriver):
             found[who[0] if who else ""] = (who[1] if who else "", line)
         return found
 
-    def forecast_s(self, spec: SlotSpec) -> float | None:
+    def start_estimate_s(self, spec: SlotSpec) -> float | None:
         """Seconds until the site itself expects such a slot to start; None where it does not say."""
         command = self.dialect.forecast(self._order(spec), self.access)
         return self.dialect.forecast_in_s(self._call(command).out) if command else None

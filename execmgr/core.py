@@ -36,7 +36,7 @@ from execmgr.states import (
     SlotRecord,
     StartCopy,
 )
-from execmgr.trouble import overdue, shortfall
+from execmgr.triggers import overdue, shortfall
 from planner.snapshot import CopyKey, TaskKey
 
 _ATTEMPTS = 2  # of one copy, where no other copy of its task is left

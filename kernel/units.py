@@ -62,12 +62,14 @@ def _finite(value: float, text: object, where: str) -> float:
     return value
 
 
-def format_duration(seconds: float) -> str:
-    """A duration as people read it: two leading units.
+def format_duration(seconds: float | None) -> str:
+    """A duration as people read it: two leading units; a dash where there is none.
 
-    >>> format_duration(5224), format_duration(42), format_duration(90061)
-    ('1h 27m', '42s', '1d 1h')
+    >>> format_duration(5224), format_duration(42), format_duration(90061), format_duration(None)
+    ('1h 27m', '42s', '1d 1h', '–')
     """
+    if seconds is None:
+        return "–"
     if not math.isfinite(seconds):
         return "never"
     sign, rest = ("-" if seconds < 0 else ""), round(abs(seconds))
@@ -133,3 +135,8 @@ def format_instant(unix_s: float) -> str:
 def format_usd(amount: float) -> str:
     """Money, to the cent."""
     return f"${amount:,.2f}"
+
+
+def format_share(value: float | None) -> str:
+    """A share to three digits; a dash where there is none."""
+    return "–" if value is None else f"{value:.3f}"

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from planner.draft import Draft
-from planner.outlook import LARGEST, outlook
 from planner.phases import run_phases
 from planner.plan import Plan, Promise, SlotUse
 from planner.policies import make_draft, make_pipeline
 from planner.probability import standard_error
+from planner.rollout import LARGEST, rollout
 from planner.snapshot import Snapshot
 from vgrid.binding import latest_submission
 from workflows.dag import Workflow
@@ -86,7 +86,7 @@ def _promise(draft: Draft, uses: Sequence[SlotUse]) -> Promise:
     if not 0 < draft.mark() <= LARGEST:
         return _reckoned(draft)
     submits = {use.slot.id: use.submit_s for use in uses}
-    played = outlook(draft.snapshot, draft.placements, submits)
+    played = rollout(draft.snapshot, draft.placements, submits)
     probability = float((sum(played.values()) >= np.int64(draft.snapshot.wanted.needed)).mean())
     return Promise(
         probability=probability, standard_error=standard_error(probability, draft.scenarios.count),

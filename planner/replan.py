@@ -1,8 +1,8 @@
-"""Planning anew in the middle of a run: what is done stays done, what runs goes on, the rest is planned.
+"""Planning anew in the middle of a run: what is done stays done, what runs goes on, the remainder is planned.
 
-The rest becomes a set of its own on a clock that starts now: tasks that are not done, with what they still
+The remainder becomes a set of its own on a clock that starts now: tasks that are not done, with what they still
 need; slots that are open, with how surely they are ready by when, given that they are not yet; and fresh
-offers. The old plan and the new one are then played through in the same futures (:mod:`planner.outlook`),
+offers. The old plan and the new one are then played through in the same futures (:mod:`planner.rollout`),
 and the new one is taken where it keeps the promise more surely.
 """
 
@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from planner.make import STANDARD, Options, make_plan
-from planner.outlook import outlook
 from planner.plan import Placement, Plan, SlotUse
+from planner.rollout import rollout
 from planner.snapshot import CopyKey, Snapshot, TaskKey
 from vgrid.slot import Slot, StartCurve, certain_from
 from workflows.dag import Workflow, make_workflow
@@ -62,34 +62,36 @@ class Amended:
 def replan(
     plan: Plan, snapshot: Snapshot, progress: Progress, offers: Offers, options: Options = STANDARD
 ) -> tuple[Amended | None, str]:
-    """A better plan for the rest, or None; and the numbers that decided."""
-    rest = rest_of(plan, snapshot, progress, offers)
-    if rest is None:
+    """A better plan for the remainder, or None; and the numbers that decided."""
+    remainder = remainder_of(plan, snapshot, progress, offers)
+    if remainder is None:
         return None, "nothing is left to be planned"
-    staying = _staying(plan, rest, progress)
-    fresh = make_plan(rest, options)
+    staying = _staying(plan, remainder, progress)
+    fresh = make_plan(remainder, options)
     if not fresh.feasible:
-        return None, f"no plan for the rest: {fresh.lacking}; going on promises {staying:.3f}"
+        return None, f"no plan for the remainder: {fresh.lacking}; going on promises {staying:.3f}"
     gain = fresh.promise.probability - staying
     told = f"going on promises {staying:.3f}, planned anew {fresh.promise.probability:.3f} for {fresh.cost_usd:.2f} USD more"
     if gain < _GAIN:
         return None, f"{told}: going on"
     return Amended(
-        plan=_merged(plan, fresh, progress), snapshot=_joined(snapshot, rest, progress), reason=told
+        plan=_merged(plan, fresh, progress), snapshot=_joined(snapshot, remainder, progress), reason=told
     ), told  # fmt: skip
 
 
-def standing(plan: Plan, snapshot: Snapshot, progress: Progress) -> float:
+def promise_now(plan: Plan, snapshot: Snapshot, progress: Progress) -> float:
     """P(the promise is kept), given how the run stands, if everything goes on as planned."""
-    rest = rest_of(plan, snapshot, progress, lambda _: ())
-    if rest is not None:
-        return _staying(plan, rest, progress)
+    remainder = remainder_of(plan, snapshot, progress, lambda _: ())
+    if remainder is not None:
+        return _staying(plan, remainder, progress)
     wanted = snapshot.wanted
     names = (w.name for w in wanted.workflows if all((w.name, t) in progress.done for t in w.tasks))
     return float(sum(1 for _ in names) >= wanted.needed)
 
 
-def rest_of(plan: Plan, snapshot: Snapshot, progress: Progress, offers: Offers) -> Snapshot | None:
+def remainder_of(
+    plan: Plan, snapshot: Snapshot, progress: Progress, offers: Offers
+) -> Snapshot | None:
     """What is left, as the input of a plan on a clock that starts now; None where nothing is."""
     wanted = snapshot.wanted
     workflows = tuple(
@@ -102,15 +104,18 @@ def rest_of(plan: Plan, snapshot: Snapshot, progress: Progress, offers: Offers) 
     if not workflows or needed <= 0 or deadline_s <= 0:
         return None
     budget = wanted.budget_usd
-    rest = replace(
+    remainder = replace(
         wanted, workflows=workflows, needed=needed, deadline_s=deadline_s,
         budget_usd=None if budget is None else max(0.0, budget - progress.spent_usd),
     )  # fmt: skip
     held = tuple(_held(slot, progress.now_s) for slot in progress.open_slots)
     suffix = f"~{progress.version + 1}"
-    free = tuple(_renamed(slot, suffix) for slot in offers(rest))
+    free = tuple(_renamed(slot, suffix) for slot in offers(remainder))
     return replace(
-        snapshot, wanted=rest, slots=(*held, *free), scenarios=min(_SCENARIOS, snapshot.scenarios)
+        snapshot,
+        wanted=remainder,
+        slots=(*held, *free),
+        scenarios=min(_SCENARIOS, snapshot.scenarios),
     )
 
 
@@ -169,14 +174,14 @@ def _renamed(slot: Slot, suffix: str) -> Slot:
     return replace(slot, id=f"{slot.id}{suffix}", shared=shared)
 
 
-def _staying(plan: Plan, rest: Snapshot, progress: Progress) -> float:
+def _staying(plan: Plan, remainder: Snapshot, progress: Progress) -> float:
     """P(the promise is kept) if everything goes on as planned."""
-    known = rest.workflow_by_name
+    known = remainder.workflow_by_name
     later = {use.slot.id: max(0.0, use.submit_s - progress.now_s) for use in progress.coming}
-    rest = replace(
-        rest, slots=(*rest.slots, *(_coming(u, progress.now_s) for u in progress.coming))
+    remainder = replace(
+        remainder, slots=(*remainder.slots, *(_coming(u, progress.now_s) for u in progress.coming))
     )
-    open_ids = {slot.id for slot in rest.slots}
+    open_ids = {slot.id for slot in remainder.slots}
     shifted = []
     for p in plan.placements:
         live = p.key in progress.running or p.key in progress.waiting
@@ -187,15 +192,15 @@ def _staying(plan: Plan, rest: Snapshot, progress: Progress) -> float:
             or p.workflow not in known
         ):
             continue
-        length_s = rest.duration_s(rest.task(p.task_key), rest.slot_by_id[p.slot])
+        length_s = remainder.duration_s(remainder.task(p.task_key), remainder.slot_by_id[p.slot])
         begin_s = 0.0 if p.key in progress.running else max(0.0, p.start_s - progress.now_s)
         shifted.append(replace(p, start_s=begin_s, end_s=begin_s + length_s))
-    done = outlook(rest, shifted, dict.fromkeys(open_ids, 0.0) | later)
+    done = rollout(remainder, shifted, dict.fromkeys(open_ids, 0.0) | later)
     kept = sum(
         (np.asarray(flags, dtype=np.int64) for flags in done.values()),
-        np.zeros(rest.scenarios, dtype=np.int64),
+        np.zeros(remainder.scenarios, dtype=np.int64),
     )
-    return float((kept >= rest.wanted.needed).mean())
+    return float((kept >= remainder.wanted.needed).mean())
 
 
 def _merged(plan: Plan, fresh: Plan, progress: Progress) -> Plan:
@@ -229,8 +234,8 @@ def _shifted(use: SlotUse, by_s: float) -> SlotUse:
     )
 
 
-def _joined(snapshot: Snapshot, rest: Snapshot, progress: Progress) -> Snapshot:
+def _joined(snapshot: Snapshot, remainder: Snapshot, progress: Progress) -> Snapshot:
     """The old snapshot with the new slots, on the run's clock."""
     known = snapshot.slot_by_id
-    new = (replace(s, end_s=s.end_s + progress.now_s) for s in rest.slots if s.id not in known)
+    new = (replace(s, end_s=s.end_s + progress.now_s) for s in remainder.slots if s.id not in known)
     return replace(snapshot, slots=(*snapshot.slots, *new))

@@ -1,1 +1,1 @@
-"""Let people and programs ask: commands, HTTP, database, pages."""
+"""Let people and programs ask: records, charts, background jobs, the web, the command line."""

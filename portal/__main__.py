@@ -1,5 +1,5 @@
 """``python -m portal`` is ``vgrads``."""
 
-from portal.commands import main
+from portal.main import main
 
 main()

@@ -51,6 +51,20 @@ class Client:
         """A set as it was handed over, its state, its runs."""
         return self._ask("GET", f"/v1/workflow-sets/{set_id}")
 
+    def list_sets(self) -> list[dict[str, Any]]:
+        """The newest sets, with their runs."""
+        rows: Any = self._ask("GET", "/v1/workflow-sets")
+        return list(rows)
+
+    def newest_run(self, set_id: str) -> RunHandle | None:
+        """The run of a set that began last; None where there is none."""
+        runs = self.read(set_id)["runs"]
+        return RunHandle(set_id, str(runs[0]["id"])) if runs else None
+
+    def promise(self, set_id: str) -> dict[str, Any]:
+        """How sure the promise of the newest run was, as it went."""
+        return self._ask("GET", f"/v1/workflow-sets/{set_id}/promise")
+
     def plan(self, set_id: str) -> dict[str, Any]:
         """The plan of a set."""
         return self._ask("GET", f"/v1/workflow-sets/{set_id}/plan")

@@ -15,8 +15,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from qbets.outlook import outlooks, room_at
 from qbets.predictor import Arrival
+from qbets.start_estimates import room_at, start_estimates
 
 Floats = NDArray[np.float64]
 _RECENT = 256  # starts that are remembered one by one
@@ -183,7 +183,9 @@ def _features(told: Any, now: float, waiting: Any, running: Any, past: Any) -> A
     found[21] = np.log1p((rest[:, 0] * rest[:, 2]).sum() / most)
     found[22] = np.log1p(room_at(rest, most, min(procs, most), 1))
     found[23] = np.log1p(room_at(rest, most, min(procs, most), 2))
-    found[24:28] = np.log1p(outlooks(waiting[:, 1:4], rest, most, (int(procs), request, expected)))
+    found[24:28] = np.log1p(
+        start_estimates(waiting[:, 1:4], rest, most, (int(procs), request, expected))
+    )
     _of_recent(found, np.log(product), now, recent, started)
     found[37], found[38], found[39], found[40] = last, mean, queue_mean, queue
     found[43] = arrivals

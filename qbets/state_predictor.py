@@ -52,18 +52,20 @@ class Rows:
 
     def __init__(self, window: int = WINDOW) -> None:
         self.features = np.empty((2 * window, len(FEATURES)), dtype=np.float32)
-        self.submit_s, self.wait_s, self.sure_s = (np.full(2 * window, np.nan) for _ in range(3))
+        self.submit_s, self.wait_s, self.raw_bound_s = (
+            np.full(2 * window, np.nan) for _ in range(3)
+        )
         self.first, self.count = 0, 0  # number of the first row kept; how many ever
 
-    def add(self, features: Floats, at_s: float, sure_s: float) -> int:
-        """A submission; ``sure_s`` is the model's raw bound, NaN without a model. Its number."""
+    def add(self, features: Floats, at_s: float, raw_bound_s: float) -> int:
+        """A submission; ``raw_bound_s`` is the model's raw bound, NaN without a model. Its number."""
         if self.count - self.first == 2 * WINDOW:
-            for column in (self.features, self.submit_s, self.wait_s, self.sure_s):
+            for column in (self.features, self.submit_s, self.wait_s, self.raw_bound_s):
                 column[:WINDOW] = column[WINDOW:]
             self.first += WINDOW
         spot = self.count - self.first
         self.features[spot], self.submit_s[spot] = features, at_s
-        self.wait_s[spot], self.sure_s[spot] = np.nan, sure_s
+        self.wait_s[spot], self.raw_bound_s[spot] = np.nan, raw_bound_s
         self.count += 1
         return self.count - 1
 
@@ -81,7 +83,7 @@ class Rows:
         size = self.count - self.first
         part = slice(max(0, size - WINDOW), size)
         wait_s, age_s = self.wait_s[part], now_s - self.submit_s[part]
-        late = np.isnan(wait_s) & (age_s > self.sure_s[part])
+        late = np.isnan(wait_s) & (age_s > self.raw_bound_s[part])
         use = (wait_s >= 0) | late
         return self.features[part][use], np.where(late, age_s, wait_s)[use]
 
@@ -171,8 +173,8 @@ class StatePredictor:
         features = self.features(arrival, at_s)
         self.state.submit(job, at_s, arrival)
         knots = None if self.model is None else self.model.knots(features)[0]
-        sure_s = np.nan if knots is None else float(knots[_SURE]) ** 3
-        number = self.rows.add(features, at_s, sure_s)
+        raw_bound_s = np.nan if knots is None else float(knots[_SURE]) ** 3
+        number = self.rows.add(features, at_s, raw_bound_s)
         group = self.calibration.group_of(features[OWN])
         waiting = _Waiting(at_s, number, group, floor_s, knots)
         self._waiting[job] = waiting

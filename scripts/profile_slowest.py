@@ -13,8 +13,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # benchmarks are no package 
 
 from benchmarks.bench_execution import virtual
 from benchmarks.bench_planner import large_set
+from desk.config import embedded_data
 from planner.make import make_plan
-from portal.config import embedded_data
 from qbets.predictor import Settings
 from qbets.state_forecast import forecast_state
 from traces.history import read_history

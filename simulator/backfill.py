@@ -26,7 +26,7 @@ class Job:
     run_s: float
 
     @property
-    def told_s(self) -> float:
+    def limit_s(self) -> float:
         """For how long the system believes that it runs; one that runs over was allowed to."""
         return max(self.request_s, self.run_s)
 
@@ -54,7 +54,7 @@ def easy(queue: Sequence[Job], free: int, running: Running, now_s: float) -> lis
     free -= sum(job.procs for job in chosen)
     if free <= 0:
         return chosen
-    ends = sorted([*running, *((now_s + job.told_s, job.procs) for job in chosen)])
+    ends = sorted([*running, *((now_s + job.limit_s, job.procs) for job in chosen)])
     shadow_s, extra = reservation(queue[len(chosen)].procs, free, ends)
     for job in queue[len(chosen) + 1 :]:
         if job.procs > free:
@@ -111,7 +111,7 @@ class Conservative:
             if job.id not in kept or not unchanged or kept[job.id] <= now_s:
                 self._place(job, profile, now_s)
         chosen = [job for job in queue if self._starts[job.id] <= now_s]
-        ends = ((now_s + job.told_s, job.procs) for job in chosen)
+        ends = ((now_s + job.limit_s, job.procs) for job in chosen)
         self._running = sorted([*running, *ends])
         return chosen
 

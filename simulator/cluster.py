@@ -156,7 +156,7 @@ class BatchCluster:
 
     def _start(self, job: Job, at_s: float) -> None:
         ticket = self._events.push(at_s + job.run_s, job, priority=_END)
-        expected = at_s + job.told_s
+        expected = at_s + job.limit_s
         self._running[job.id] = _Run(job, expected, ticket)
         insort(self._ends, (expected, job.procs))
         self._used += job.procs
@@ -175,7 +175,7 @@ class BatchCluster:
     def running(self) -> Sequence[tuple[Job, float]]:
         """Running jobs, oldest first, with the instants of their starts; outages are none."""
         return tuple(
-            (run.job, run.expected_s - run.job.told_s)
+            (run.job, run.expected_s - run.job.limit_s)
             for run in self._running.values()
             if not run.job.id.startswith(_DOWN)
         )

@@ -29,7 +29,7 @@ def _none() -> Any:
 class Workload:
     """Jobs in the order of their submission, and what runs already (``placed``).
 
-    Columns of equal length: seconds and processors. ``placed_ends_s`` are real ends, ``placed_told_s``
+    Columns of equal length: seconds and processors. ``placed_ends_s`` are real ends, ``placed_limits_s``
     those that the requested times make the scheduler believe.
     """
 
@@ -38,7 +38,7 @@ class Workload:
     request_s: Floats
     run_s: Floats
     placed_ends_s: Floats = field(default_factory=_none)
-    placed_told_s: Floats = field(default_factory=_none)
+    placed_limits_s: Floats = field(default_factory=_none)
     placed_procs: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
 
@@ -48,8 +48,8 @@ def replay_starts(load: Workload, procs: int, policy: str = "easy") -> Floats:
         raise InputError(f"no compiled policy '{policy}'", fix=f"one of {', '.join(_POLICIES)}")
     width = np.minimum(load.procs, procs).astype(np.int64)
     told = np.maximum(load.request_s, load.run_s)
-    order = np.argsort(load.placed_told_s, kind="stable")
-    placed = (load.placed_ends_s[order], load.placed_told_s[order], load.placed_procs[order])
+    order = np.argsort(load.placed_limits_s, kind="stable")
+    placed = (load.placed_ends_s[order], load.placed_limits_s[order], load.placed_procs[order])
     jobs = (load.submit_s, width, load.request_s, load.run_s, told)
     return np.asarray(replay_compiled(jobs, placed, procs, policy == "easy", (-1, np.inf)))
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from desk.planning import Grid
 from kernel.streams import stream
-from portal.operations import Grid
 from qbets.forecast import QueueForecast, freeze
 from qbets.predictor import Settings
 from qbets.replay import (

@@ -127,7 +127,7 @@ def _row(job: Job, question: Question, bags: Bags) -> dict[str, Any]:
         draws = stream(job.seed, "wrong", str(question.wrong))
         off = draws.uniform(-question.wrong, question.wrong, len(bags.runtime_s)) / 100.0
         told = np.maximum(bags.runtime_s * (1.0 + off), 1.0)
-        how = Algorithm(selection=how.selection, scheduling=how.scheduling, told_s=told)
+        how = Algorithm(selection=how.selection, scheduling=how.scheduling, estimate_s=told)
     found = figures(simulate(bags, _system(), how))
     return {
         "experiment": question.experiment, "x": question.x, "series": question.series, "seed": job.seed,

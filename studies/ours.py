@@ -7,11 +7,11 @@ import tempfile
 import time
 from pathlib import Path
 
+from desk.execution import Outcome, RunOptions, Setup, run_plan
+from desk.planning import Grid, Planned, plan_set
 from execmgr.book import Book
 from execmgr.journal import MemoryJournal
 from planner.make import Options
-from portal.execution import Outcome, RunOptions, Setup, run_plan
-from portal.operations import Grid, Planned, plan_set
 from studies.arena import Case
 from studies.rivals import Result
 

@@ -168,7 +168,7 @@ class Bin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reliability:
-    """Brier = reliability − resolution + uncertainty; ``error``: mean |promised − kept| over bins."""
+    """Brier = reliability − resolution + uncertainty; ``error``: mean abs(promised − kept) over bins."""
 
     brier: float
     reliability: float

@@ -25,8 +25,8 @@ from rich.progress import track
 
 from kernel.streams import stream
 from planner.make import Options, make_plan
-from planner.outlook import outlook
 from planner.plan import Plan
+from planner.rollout import rollout
 from planner.snapshot import Snapshot
 from studies.picture import diagrams
 from studies.replication import lead
@@ -122,7 +122,7 @@ def judge(plan: Plan, snapshot: Snapshot) -> float:
     if not plan.placements:
         return 0.0
     fresh = replace(snapshot, seed=snapshot.seed + 1_000_003, scenarios=_JUDGES)
-    done = outlook(fresh, plan.placements, {use.slot.id: use.submit_s for use in plan.uses})
+    done = rollout(fresh, plan.placements, {use.slot.id: use.submit_s for use in plan.uses})
     return float((sum(done.values()) >= np.int64(plan.needed)).mean())
 
 

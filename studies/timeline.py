@@ -18,10 +18,10 @@ import numpy as np
 from rich.console import Console
 from rich.progress import track
 
+from desk.config import embedded_data
+from desk.execution import Outcome
+from desk.planning import Planned, open_grid, plan_set
 from kernel.streams import stream
-from portal.config import embedded_data
-from portal.execution import Outcome
-from portal.operations import Planned, open_grid, plan_set
 from studies.arena import Case
 from studies.ours import run_case
 from studies.picture import diagrams

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from portal.commands import main
+from portal.main import main
 from tests.services.fixtures import gridengine_site, slurm_site
 
 __all__ = ["gridengine_site", "slurm_site"]  # fixtures

@@ -12,10 +12,10 @@ from sqlmodel import SQLModel
 
 from execmgr.states import Tick
 from kernel.errors import VgradsError
-from portal.migrate import HEAD, current, move
-from portal.run_record import RunRecord
-from portal.sets import Sets
-from portal.store import Store, open_engine
+from portal.records.migrate import HEAD, current, move
+from portal.records.run_record import RunRecord
+from portal.records.sets import Sets
+from portal.records.store import Store, open_engine
 
 _PLAN = '{"feasible": true, "lacking": null, "deadline_s": 60, "needed": 1, "scheduled": 1, "promise": {"probability": 0.9}, "cost_usd": 0}'
 _OLD = [

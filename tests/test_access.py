@@ -14,15 +14,15 @@ from joserfc import jwt
 from joserfc.jwk import RSAKey
 
 from kernel.errors import InputError
-from portal.access import Access
-from portal.dispatch import Places
-from portal.guard import COOKIE, Limits
-from portal.http import make_app
-from portal.oidc import Provider
-from portal.service import Bounds
-from portal.serving import make_service
-from portal.settings import OidcSettings, load_settings
-from portal.store import Store
+from portal.jobs.supervisor import Places
+from portal.records.access import Access
+from portal.records.store import Store
+from portal.web.app import make_app
+from portal.web.guard import COOKIE, Limits
+from portal.web.oidc import Provider
+from portal.web.service import Bounds
+from portal.web.serving import make_service
+from portal.web.settings import OidcSettings, load_settings
 from tests.conftest import DATA
 from tests.serving import SMALL
 from tests.waiting import until

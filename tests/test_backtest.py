@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from portal.backtest_view import write_report
+from portal.charts.backtest import write_report
 from qbets.backtest import backtest, pinball, worst_window
 from qbets.predictor import Settings
 from tests.logs import make_log

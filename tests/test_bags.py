@@ -350,9 +350,9 @@ def test_flocking_users_wander_when_they_must_wait():
 def test_told_run_times_matter_to_policies_that_use_them():
     bags = workload([(0, 0, [1, 9, 5])])
     system = System(procs=np.array([1]), speed=np.array([1.0]))
-    told = simulate(bags, system, Algorithm(told_s=np.array([9.0, 1.0, 5.0])))
+    told = simulate(bags, system, Algorithm(estimate_s=np.array([9.0, 1.0, 5.0])))
     assert np.argsort(told.began_s).tolist() == [0, 2, 1]
-    same = simulate(bags, SMALL, Algorithm(scheduling="ECT", told_s=bags.runtime_s))
+    same = simulate(bags, SMALL, Algorithm(scheduling="ECT", estimate_s=bags.runtime_s))
     same.check()
 
 

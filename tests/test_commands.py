@@ -38,7 +38,7 @@ def test_help_answers_for_every_command(vgrads):
 
 
 def test_help_imports_nothing_heavy():
-    code = "import sys; sys.argv = ['vgrads', '--help']\ntry:\n import portal.commands as c; c.main()\nexcept SystemExit: pass\nprint([m for m in ('numpy', 'scipy', 'pandas', 'fastapi', 'sqlmodel', 'networkx') if m in sys.modules])"
+    code = "import sys; sys.argv = ['vgrads', '--help']\ntry:\n import portal.main as c; c.main()\nexcept SystemExit: pass\nprint([m for m in ('numpy', 'scipy', 'pandas', 'fastapi', 'sqlmodel', 'networkx') if m in sys.modules])"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
     )

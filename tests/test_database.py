@@ -9,11 +9,11 @@ import pytest
 from sqlalchemy import text
 
 from kernel.errors import InputError
-from portal.migrate import HEAD, current
-from portal.retention import prune
-from portal.sets import Sets
-from portal.store import Store, open_engine
-from portal.tables import HistoryRow
+from portal.records.migrate import HEAD, current
+from portal.records.retention import prune
+from portal.records.sets import Sets
+from portal.records.store import Store, open_engine
+from portal.records.tables import HistoryRow
 from tests.conftest import DATA
 from tests.migrating import check_many_at_once, check_shape, check_up_and_down, fill_old
 from traces.history import read_history

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from portal.config import embedded_data
+from desk.config import embedded_data
 from tests.conftest import ROOT
 from traces.history import read_history
 

@@ -1,11 +1,14 @@
 """What the documentation shows is what the program takes."""
 
+import pydoc
 import re
 
+import pytest
 import yaml
 
 from kernel.documents import validate
 from tests.conftest import ROOT
+from tests.test_house import PACKAGES
 from vgrid.catalog import load_catalog
 from vgrid.request import request_from
 from vgrid.request_text import parse_request
@@ -66,6 +69,32 @@ def test_links_between_documents_lead_somewhere():
     for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+TOP = "|".join(p.name for p in sorted(ROOT.iterdir()) if p.is_dir() and p.name[0] not in "._")
+BUILT = ("docs/site", "docs/api")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_every_path_that_a_document_names_exists(page):
+    """Files and folders of this repository; decisions are dated, and exempt."""
+    found = re.findall(rf"(?<![\w/.-])(?:{TOP})/[\w./-]*", page.read_text())
+    planned = re.findall(r"\*`(\w+/)`\*", page.read_text())  # rooms that are decided, not built
+    for name in {n.rstrip(".") for n in found} - set(planned):
+        assert name.startswith(BUILT) or (ROOT / name).exists(), f"{page.name} names {name}"
+    for name in planned:
+        assert not (ROOT / name).exists(), f"{page.name}: {name} is built by now"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_every_module_that_a_document_names_exists(page):
+    """As ``planner.make.make_plan``: a module, or something in one."""
+    text = re.sub(r"`[^`]*[/ ][^`]*`", "", page.read_text())
+    for name in re.findall(rf"`((?:{'|'.join(PACKAGES)})\.[\w.]+)`", text):
+        if name.endswith((".md", ".svg", ".html", ".swf", ".toml", ".yaml")):
+            continue
+        assert pydoc.locate(name) is not None, f"{page.name} names {name}"
 
 
 def test_every_command_of_the_readme_exists(vgrads):

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from portal.access import Access
-from portal.store import Store
+from portal.records.access import Access
+from portal.records.store import Store
 from tests.serving import LEAD, serving
 
 _CHECKS = (

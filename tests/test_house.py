@@ -21,6 +21,7 @@ PACKAGES = (
     "planner",
     "bags",
     "execmgr",
+    "desk",
     "portal",
     "studies",
 )

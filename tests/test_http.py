@@ -5,9 +5,9 @@ import time
 import pytest
 from fastapi.testclient import TestClient
 
-from portal.config import embedded_data
-from portal.http import make_app
-from portal.store import Store
+from desk.config import embedded_data
+from portal.records.store import Store
+from portal.web.app import make_app
 from tests.serving import LEAD, SMALL
 from tests.waiting import until
 from vgrid.catalog import load_catalog

@@ -19,9 +19,9 @@ from execmgr.states import CopyEnded, RunState, Tick
 from kernel.clock import SimClock
 from kernel.errors import InputError, SiteError
 from portal.client import Client, RunHandle
-from portal.http import make_app
-from portal.store import Store
-from portal.webhook import SIGNATURE, Webhook, sign
+from portal.jobs.webhook import SIGNATURE, Webhook, sign
+from portal.records.store import Store
+from portal.web.app import make_app
 from tests.conftest import DATA
 from tests.serving import LEAD
 from tests.waiting import until

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from portal.access import Access
-from portal.exports import export
-from portal.store import Store
+from portal.charts.exports import export
+from portal.records.access import Access
+from portal.records.store import Store
 from tests.services.fixtures import there
 from tests.serving import LEAD, Served
 from tests.waiting import until

@@ -16,17 +16,17 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlmodel import Session
 
+from desk.config import embedded_data
 from kernel.errors import InputError
 from portal.client import Client
-from portal.config import embedded_data
-from portal.guard import Limits
-from portal.http import make_app
-from portal.lease import new_owner
-from portal.service import Bounds
-from portal.sets import Sets
-from portal.store import Store
-from portal.tables import LeaseRow
-from portal.work import PLAN, RUN, Works
+from portal.records.lease import new_owner
+from portal.records.sets import Sets
+from portal.records.store import Store
+from portal.records.tables import LeaseRow
+from portal.records.work import PLAN, RUN, Works
+from portal.web.app import make_app
+from portal.web.guard import Limits
+from portal.web.service import Bounds
 from tests.conftest import DATA
 from tests.serving import LEAD, SMALL, serving
 from tests.waiting import until

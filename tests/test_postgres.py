@@ -7,8 +7,8 @@ from sqlalchemy import make_url, text
 
 from execmgr.states import Cancelled, CopyEnded
 from kernel.errors import InputError
-from portal.run_record import RunRecord
-from portal.store import Store, open_engine
+from portal.records.run_record import RunRecord
+from portal.records.store import Store, open_engine
 from tests.conftest import DATA
 from tests.migrating import check_many_at_once, check_shape, check_up_and_down
 from tests.services import postgres

@@ -36,7 +36,7 @@ def columns(rows, placed):
     held = np.array(placed, dtype=float).reshape(-1, 3)
     return Workload(
         submit_s=table[:, 0], procs=table[:, 1].astype(np.int64), request_s=table[:, 2], run_s=table[:, 3],
-        placed_ends_s=held[:, 0], placed_told_s=held[:, 0] + held[:, 1], placed_procs=held[:, 2].astype(np.int64),
+        placed_ends_s=held[:, 0], placed_limits_s=held[:, 0] + held[:, 1], placed_procs=held[:, 2].astype(np.int64),
     )  # fmt: skip
 
 

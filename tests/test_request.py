@@ -14,7 +14,8 @@ from vgrid.catalog import Catalog, NodeType, Queue, Site, load_catalog
 from vgrid.offers import Knowledge
 from vgrid.procure import procure
 from vgrid.programme import Limits, greedy, penalty, solve
-from vgrid.request import GridRequest, Group, load_request, request_from
+from vgrid.request import GridRequest, Group, request_from
+from vgrid.request_file import load_request
 from vgrid.request_text import parse_request, request_text
 from vgrid.shapes import Choice, group_choices
 from vgrid.slot import Slot, certain_from
@@ -307,15 +308,15 @@ def test_a_queue_that_cannot_hold_the_request_says_why():
 
 
 def test_surplus_is_cancelled_once_enough_was_granted():
-    def standing(*granted):
+    def requests(*granted):
         rows = (("a1", "a", 2), ("a2", "a", 2), ("b1", "b", 4))
         return [Request(id=i, cluster=c, nodes=n, granted=i in granted) for i, c, n in rows]
 
-    assert surplus(standing("a1"), 4, tight=True) == ()
-    assert surplus(standing("b1"), 4, tight=True) == ("a1", "a2")
-    assert surplus(standing("a1", "b1"), 4, tight=True) == ("a1", "a2")
-    assert surplus(standing("a1", "a2"), 4, tight=False) == ("b1",)
-    assert surplus(standing("a1", "a2", "b1"), 4, tight=False) == ("b1",)
+    assert surplus(requests("a1"), 4, tight=True) == ()
+    assert surplus(requests("b1"), 4, tight=True) == ("a1", "a2")
+    assert surplus(requests("a1", "b1"), 4, tight=True) == ("a1", "a2")
+    assert surplus(requests("a1", "a2"), 4, tight=False) == ("b1",)
+    assert surplus(requests("a1", "a2", "b1"), 4, tight=False) == ("b1",)
 
 
 def test_document_fields_are_checked():

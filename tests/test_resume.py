@@ -4,15 +4,10 @@ import os
 import signal
 import subprocess
 import sys
-import zlib
-from pathlib import Path
 
 import pytest
 
-from drivers.api import Access
-from kernel.errors import InputError
-from portal.archive import pack, unpack
-from portal.store import Store
+from portal.records.store import Store
 from tests.conftest import DATA, ROOT
 from tests.waiting import runs
 
@@ -117,29 +112,6 @@ def test_a_simulated_run_is_played_again(vgrads, write):
     assert vgrads("resume", row.id, "--json").code == 0
     with Store() as store:
         assert store.events(row.id) == before
-
-
-def test_an_archive_holds_our_values_only_and_knows_its_age():
-    good = pack(Access(host="x"))
-    assert unpack(good, "x") == Access(host="x")
-    with pytest.raises(InputError, match="newer vgrads"):
-        unpack(b"\xff\xff" + good[2:], "x")
-    for harmful in (os.system, subprocess.Popen, eval):
-        with pytest.raises(InputError, match="no place in an archive"):
-            unpack(pack(harmful), "x")
-    with pytest.raises(InputError, match="cannot be read"):
-        unpack(good[:-5], "x")
-
-
-@pytest.mark.parametrize("module", ["pathlib", "pathlib._local"])
-def test_an_archive_can_be_read_by_another_python(module):
-    """Paths live in another module in Python 3.13 than before and after it."""
-    text = f"c{module}\nPosixPath\n(V/a/b\ntR.".encode()
-    assert unpack(good_head() + zlib.compress(text), "x") == Path("/a/b")
-
-
-def good_head():
-    return pack(None)[:2]
 
 
 def test_an_interrupted_run_leaves_no_process_behind(write, tmp_path):

@@ -199,7 +199,7 @@ def test_what_waits_and_what_runs(kind, request, tmp_path):
         assert (job.waited_s or 0.0) < 60.0
         assert 1700.0 < (job.left_s or 1800.0) <= 1860.0
     if kind == "slurm":
-        forecast = site.forecast_s(specs[0])
+        forecast = site.start_estimate_s(specs[0])
         assert forecast is not None
         assert 1500.0 < forecast < 2 * 1860.0
     site.close()
@@ -256,7 +256,18 @@ def test_a_live_queue_moves_the_bound(slurm_site, vgrads, tmp_path):
     quiet = vgrads(*question).json
     jobs = [
         run(
-            "sbatch", "--parsable", "-p", "batch", "-n", "32", "-t", "60", "--wrap", "sleep 300"
+            "sbatch",
+            "--parsable",
+            "-o",
+            "/dev/null",
+            "-p",
+            "batch",
+            "-n",
+            "32",
+            "-t",
+            "60",
+            "--wrap",
+            "sleep 300",
         ).strip()
         for _ in range(6)
     ]

@@ -11,20 +11,20 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.ensemble import HistGradientBoostingRegressor
 
+from desk.live_queue import with_live
 from drivers.api import QueuedJob
 from kernel.streams import stream
-from portal.live_queue import with_live
-from portal.state_shelf import StateShelf
+from portal.jobs.learned_states import LearnedStates
 from qbets.backtest import backtest, rolling_coverage
 from qbets.conditional import LEVELS, base_columns, fit, flatten
 from qbets.conformal import HIGHEST, Calibration
 from qbets.explain import SIDES, explain
 from qbets.forecast import QueueForecast
 from qbets.knots import SCORES, score_of, score_within, wait_at
-from qbets.outlook import outlooks
 from qbets.predictor import Arrival, Settings
 from qbets.queue_state import FEATURES, QueueState
 from qbets.replay import replay
+from qbets.start_estimates import start_estimates
 from qbets.state_forecast import StateForecast, forecast_state, freeze_state
 from qbets.state_predictor import Rows, StatePredictor
 from simulator.backfill import Conservative, Job
@@ -85,7 +85,7 @@ def test_a_state_tells_who_waits_and_who_runs():
 
 @settings(max_examples=60, deadline=None)
 @given(st.data())
-def test_outlooks_are_those_of_the_simulator(data):
+def test_start_estimates_are_those_of_the_simulator(data):
     job = st.tuples(st.integers(1, 8), st.integers(1, 50).map(float))
     running = data.draw(st.lists(job, max_size=4))
     while sum(procs for procs, _ in running) > 8:
@@ -95,12 +95,12 @@ def test_outlooks_are_those_of_the_simulator(data):
     rows = [(procs, left, left) for procs, left in waiting]
     table = np.array(rows, dtype=float).reshape(-1, 3)
     held = np.array([(p, left, left) for p, left in running], dtype=float).reshape(-1, 3)
-    fcfs, easy, conservative, likely = outlooks(table, held, 8, (*ours, ours[1]))
+    fcfs, easy, conservative, likely = start_estimates(table, held, 8, (*ours, ours[1]))
     queue = [*waiting, ours]
     ends = np.array([left for _, left in running])
     load = Workload(
         submit_s=np.zeros(len(queue)), procs=np.array([p for p, _ in queue]), request_s=np.array([r for _, r in queue]),
-        run_s=np.array([r for _, r in queue]), placed_ends_s=ends, placed_told_s=ends,
+        run_s=np.array([r for _, r in queue]), placed_ends_s=ends, placed_limits_s=ends,
         placed_procs=np.array([p for p, _ in running], dtype=np.int64),
     )  # fmt: skip
     assert fcfs == replay_starts(load, 8, "fcfs")[-1]
@@ -342,16 +342,16 @@ def test_a_live_queue_is_the_state_that_a_job_finds():
 def test_a_shelf_learns_aside(tmp_path):
     file = tmp_path / "batch.swf"
     file.write_text(write_swf(simulated(1500)))
-    shelf = StateShelf()
+    learned = LearnedStates()
     try:
-        assert shelf.find(str(file), None) is None
-        until(lambda: shelf.settled(str(file), None), "what the shelf learns", 120.0)
-        found = shelf.find(str(file), None)
+        assert learned.find(str(file), None) is None
+        until(lambda: learned.settled(str(file), None), "what the learned learns", 120.0)
+        found = learned.find(str(file), None)
         assert isinstance(found, StateForecast)
         assert found.bound(1, 600.0, 0.95).bound_s >= 0
     finally:
-        shelf.close()
-    assert shelf.find(str(file), "other") is None
+        learned.close()
+    assert learned.find(str(file), "other") is None
 
 
 def test_the_first_jobs_of_a_real_log(shared):

@@ -14,7 +14,7 @@ from execmgr.book import make_book
 from execmgr.core import over, step, workflows_done
 from execmgr.engine import Reach
 from execmgr.journal import MemoryJournal, event_from_json, event_to_json, fold
-from execmgr.rest import plan_rest, progress_of
+from execmgr.remainder import plan_remainder, progress_of
 from execmgr.runner import Runner, Surroundings
 from execmgr.simulated_engine import Luck, SimulatedEngine
 from execmgr.sites import Sites
@@ -114,7 +114,7 @@ class World:
         )
 
     def replan(self, book, state):
-        found, reason = plan_rest(book, state, self.offers)
+        found, reason = plan_remainder(book, state, self.offers)
         if found is not None:
             self.books.append(found)
         return found, reason
@@ -267,7 +267,7 @@ def test_what_is_done_stays_done_and_what_runs_goes_on():
     assert progress.done == {("w", "t0")}
     assert progress.running == {("v", "t0", 0): 300.0}
     spare = replace(slot("spare", 4, certain_from(5.0), end_s=900.0), site="spare")
-    fresh, reason = plan_rest(book, state, lambda rest: (spare,))
+    fresh, reason = plan_remainder(book, state, lambda rest: (spare,))
     assert fresh is not None, reason
     new = [p for p in fresh.plan.placements if p.key not in book.placements]
     assert {p.task_key for p in new} == {("w", "t1")}

@@ -151,9 +151,9 @@ def surplus(requests: Iterable[Request], least: int, tight: bool) -> tuple[str, 
     A tight group is served by one cluster, the first whose grants are enough; a loose one by all
     together. Granted ones beyond what is needed are given back, the last first.
     """
-    standing = list(requests)
+    asked = list(requests)
     granted: dict[str, int] = {}
-    for request in standing:
+    for request in asked:
         if request.granted:
             place = request.cluster if tight else ""
             granted[place] = granted.get(place, 0) + request.nodes
@@ -161,8 +161,8 @@ def surplus(requests: Iterable[Request], least: int, tight: bool) -> tuple[str, 
     if served is None:
         return ()
     kept, needed = set(), least
-    for request in standing:
+    for request in asked:
         if request.granted and needed > 0 and (not tight or request.cluster == served):
             kept.add(request.id)
             needed -= request.nodes
-    return tuple(request.id for request in standing if request.id not in kept)
+    return tuple(request.id for request in asked if request.id not in kept)

@@ -1,20 +1,19 @@
 """What a caller wants, in the terms of virtual grids: groups of nodes, when, how surely, for how much.
 
 After the virtual grid description language of VGrADS (SC'09 §2.2): a tight group lies in one cluster,
-a loose one may be spread over sites. Documents are YAML or JSON; :mod:`vgrid.request_text` is the
-same as people read it.
+a loose one may be spread over sites. :mod:`vgrid.request_text` is the same as people read it,
+:mod:`vgrid.request_file` opens either.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
-from kernel.documents import Document, as_value_error, load_mapping, validate
+from kernel.documents import Document, as_value_error, validate
 from kernel.errors import InputError
 from kernel.units import parse_duration, parse_probability
 from vgrid.catalog import NodeType
@@ -131,16 +130,6 @@ def parse_memory(value: float | str) -> float:
         return float(found[1]) * _MIB[(found[2] or "MiB").lower()]  # type: ignore[index]
     except (TypeError, KeyError, ValueError) as error:
         raise InputError(f"'{value}' is no amount of memory", fix="write 16GiB") from error
-
-
-def load_request(path: Path) -> GridRequest:
-    """The request in a YAML or JSON file, or in readable form (any other ending)."""
-    if path.suffix.lower() in (".yaml", ".yml", ".json"):
-        return request_from(load_mapping(path), str(path))
-    from kernel.files import read_text  # noqa: PLC0415
-    from vgrid.request_text import parse_request  # noqa: PLC0415  # it needs this module
-
-    return parse_request(read_text(path), str(path))
 
 
 def request_from(given: Any, where: str) -> GridRequest:

@@ -1,0 +1,202 @@
+"""Values → the JSON of the contracts. Programs outside rely on these shapes."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from desk.execution import Outcome
+from desk.planning import Planned
+from desk.queries import AskedQueue
+from execmgr.book import Book
+from execmgr.states import CopyState, RunState
+from planner.plan import Placement, Plan, SlotUse
+from planner.snapshot import Snapshot
+from qbets.forecast import Bound
+from vgrid.slot import Slot
+from vgrid.varq import Trajectory
+
+Json = dict[str, Any]
+
+
+def plan_json(plan: Plan) -> Json:
+    """``vgrads plan --json`` and ``GET …/plan``."""
+    return {
+        "name": plan.set_name,
+        "feasible": plan.feasible,
+        "lacking": plan.lacking or None,
+        "deadline_s": plan.deadline_s,
+        "needed": plan.needed,
+        "scheduled": plan.scheduled,
+        "promise": {
+            "probability": plan.promise.probability,
+            "standard_error": plan.promise.standard_error,
+            "cautious": plan.promise.cautious,
+            "asked": plan.asked_probability,
+            "as_asked": plan.kept_as_asked,
+            "by_workflow": dict(plan.promise.by_workflow),
+        },
+        "cost_usd": plan.cost_usd,
+        "phases": [
+            {
+                "name": phase.name,
+                "placed": phase.placed,
+                "seconds": phase.seconds,
+                "probability_before": phase.probability_before,
+                "probability_after": phase.probability_after,
+                "steps": [dict(step) for step in phase.steps],
+            }
+            for phase in plan.phases
+        ],
+        "policy": plan.policy,
+        "relaxations": [asdict(r) for r in plan.relaxations],
+        "slots": [_use_json(use) for use in plan.uses],
+        "placements": [_placement_json(p) for p in plan.placements],
+        "reasons": [
+            {"workflow": key[0], "task": key[1], "copy": key[2], **why} for key, why in plan.reasons.items()
+        ],
+        "seconds": dict(plan.seconds),
+    }  # fmt: skip
+
+
+def _use_json(use: SlotUse) -> Json:
+    return {
+        "id": use.slot.id, "site": use.slot.site, "queue": use.slot.queue, "kind": use.slot.kind,
+        "procs": use.slot.procs, "start_s": use.start_s, "end_s": use.end_s, "submit_s": use.submit_s,
+        "probability": use.probability, "cost_usd": use.cost_usd,
+    }  # fmt: skip
+
+
+def _placement_json(p: Placement) -> Json:
+    return {
+        "workflow": p.workflow, "task": p.task, "copy": p.copy, "slot": p.slot, "start_s": p.start_s,
+        "end_s": p.end_s, "procs": p.procs, "probability": p.probability,
+    }  # fmt: skip
+
+
+def bound_json(bound: Bound, since: str) -> Json:
+    """``vgrads bound --json``."""
+    return {
+        "bound_s": bound.bound_s, "probability": bound.probability, "confidence": bound.confidence,
+        "method": bound.method, "jobs": bound.jobs, "since": since, "cluster": asdict(bound.cluster), "reason": bound.reason,
+    }  # fmt: skip
+
+
+def probability_json(
+    asked: AskedQueue, chance: float, within_s: float, jobs: int
+) -> dict[str, Any]:
+    """``vgrads probability --json``."""
+    settings = asked.forecast.settings
+    return {
+        "probability": chance, "within_s": within_s, "confidence": settings.confidence, "method": asked.forecast.method,
+        "jobs": jobs, "since": asked.since, "downtime": downtime_json(asked),
+    }  # fmt: skip
+
+
+def downtime_json(asked: AskedQueue) -> dict[str, Any] | None:
+    """The present stall of the queue, if there is one."""
+    stall = asked.forecast.downtime
+    return (
+        {"since": asked.instant(stall.since_s), "submissions": stall.submissions} if stall else None
+    )
+
+
+def trajectory_json(path: Trajectory) -> Json:
+    """``vgrads trajectory --json``."""
+    chosen, best = path.chosen, path.best
+    at = chosen if chosen is not None else best
+    return {
+        "submit_in_s": float(path.submit_s[chosen]) if chosen is not None else None,
+        "probability": float(path.probabilities[at]),
+        "walltime_s": float(path.walltimes_s[at]),
+        "best": {
+            "submit_in_s": float(path.submit_s[best]),
+            "probability": float(path.probabilities[best]),
+        },
+        "trajectory": np.column_stack([path.submit_s, path.probabilities]).round(6).tolist(),
+    }
+
+
+def outcome_json(outcome: Outcome) -> Json:
+    """How a run ended; ``vgrads run --json`` adds it to the plan."""
+    states = [record.state for record in outcome.state.copies.values()]
+    return {
+        "kept": outcome.kept,
+        "in_time": outcome.in_time,
+        "needed": outcome.book.plan.needed,
+        "finished_s": {name: at_s for name, at_s in sorted(outcome.done.items())},
+        "copies": {state.value: states.count(state) for state in CopyState},
+        "ended_s": outcome.state.now_s,
+    }
+
+
+def gantt_json(plan: Plan, snapshot: Snapshot, state: RunState | None = None) -> Json:
+    """The Gantt query: slots as lanes, placements as bars, planned and (in a run) actual."""
+    return {
+        "name": plan.set_name,
+        "deadline_s": plan.deadline_s,
+        "needed": plan.needed,
+        "now_s": state.now_s if state else None,
+        "promise": {
+            "probability": plan.promise.probability,
+            "standard_error": plan.promise.standard_error,
+        },
+        "cost_usd": plan.cost_usd,
+        "decisions": [{"at_s": at_s, "text": text} for at_s, text in state.notes] if state else [],
+        "workflows": [w.name for w in snapshot.wanted.workflows],
+        "slots": [
+            _use_json(use) | _start_range(use.slot, use) | _slot_actual(use, state)
+            for use in plan.uses
+        ],
+        "placements": [_placement_json(p) | _copy_actual(p, state) for p in plan.placements],
+    }
+
+
+def _start_range(slot: Slot, use: SlotUse) -> Json:
+    """When the slot may be ready: the 5th, 50th and 95th of a hundred equally likely starts; null: never."""
+    ready = slot.curve.ready_at(np.array([0.05, 0.5, 0.95])) + use.submit_s
+    names = ("ready_p5_s", "ready_p50_s", "ready_p95_s")
+    return {
+        name: float(t) if np.isfinite(t) else None for name, t in zip(names, ready, strict=True)
+    }
+
+
+def _slot_actual(use: SlotUse, state: RunState | None) -> Json:
+    if state is None:
+        return {"state": "planned", "actual": None}
+    record = state.slots[use.slot.id]
+    if record.state is None:
+        return {"state": "planned", "actual": None}
+    actual = {
+        "ready_s": record.ready_s,
+        "ended_s": record.ended_s,
+        "reason": record.reason,
+    }
+    return {"state": record.state.name.lower(), "actual": actual}
+
+
+def _copy_actual(placement: Placement, state: RunState | None) -> Json:
+    if state is None:
+        return {"state": "planned", "actual": None}
+    record = state.copies[placement.key]
+    if record.state in (CopyState.WAITING, CopyState.SKIPPED):
+        return {"state": record.state.value, "actual": None, "reason": record.reason}
+    end_s = record.end_s if record.state.settled else None
+    return {
+        "state": record.state.value,
+        "actual": {"start_s": record.start_s, "end_s": end_s},
+        "reason": record.reason,
+    }
+
+
+def run_gantt(outcome: Outcome) -> Json:
+    """The Gantt query of a finished run."""
+    book: Book = outcome.book
+    return gantt_json(book.plan, book.snapshot, outcome.state)
+
+
+def planned_gantt(planned: Planned) -> Json:
+    """The Gantt query of a plan."""
+    return gantt_json(planned.plan, planned.snapshot)

@@ -1,0 +1,205 @@
+"""Carrying plans out: started, resumed after the manager was killed, cancelled."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+from desk.histories import Instant
+from desk.planning import Grid, Planned, open_grid, take_slots
+from desk.wiring import (
+    Surrounding,
+    all_simulated,
+    make_clock,
+    make_drivers,
+    make_real_engine,
+    make_virtual_engine,
+)
+from execmgr.book import Book, make_book
+from execmgr.core import workflows_done
+from execmgr.engine import Engine, Reach
+from execmgr.journal import Journal
+from execmgr.outside_engine import OutsideEngine
+from execmgr.remainder import plan_remainder
+from execmgr.runner import Replanner, Runner, Surroundings, Watcher, no_replanner
+from execmgr.states import Event, RunState
+from kernel.errors import InputError
+from vgrid.catalog import Catalog
+from vgrid.slot import Slot
+from workflows.sets import WorkflowSet
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How a run ended: workflow → when it was done, and whether the promise held."""
+
+    book: Book
+    state: RunState
+    done: Mapping[str, float]
+
+    @property
+    def in_time(self) -> int:
+        """Workflows done by the deadline."""
+        deadline_s = self.book.plan.deadline_s
+        return sum(at_s <= deadline_s for at_s in self.done.values())
+
+    @property
+    def kept(self) -> bool:
+        return self.in_time >= self.book.plan.needed
+
+    @property
+    def verdict(self) -> str:
+        """kept, broken or cancelled."""
+        if self.kept:
+            return "kept"
+        return "cancelled" if self.state.cancelled else "broken"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """How to run: under which id, where files go, how fast virtual time passes, with which luck.
+
+    ``at``: the instant of the histories that the plan was made for; ``replan``: plan the rest anew where
+    too little is left.
+    """
+
+    run_id: str
+    folder: Path
+    speed: float | None = None
+    seed: int = 0
+    at: Instant = None
+    replan: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """What a run was started with: all that is needed to go on with it."""
+
+    options: RunOptions
+    catalog: Catalog
+    began_unix_s: float
+
+
+class Record(Journal, Protocol):
+    """A journal that keeps books as well, and hears of a wish to stop."""
+
+    def keep_setup(self, setup: Setup) -> None:
+        """Keep what the run was started with."""
+
+    def keep_book(self, version: int, book: Book) -> None:
+        """Keep a book."""
+
+    def stop_reason(self) -> str:
+        """Why the run is to stop; empty while it is not."""
+
+
+def run_plan(
+    planned: Planned, options: RunOptions, record: Record, watch: Watcher | None = None,
+    outside: OutsideEngine | None = None,
+) -> Outcome:  # fmt: skip
+    """Execute a plan to its end; ``outside``: somebody else runs the tasks, in real time."""
+    book = make_book(planned.plan, planned.snapshot)
+    setup = Setup(options=options, catalog=planned.grid.catalog, began_unix_s=time.time())
+    simulated = _simulated(book, setup.catalog)
+    if not simulated and outside is None:
+        _refuse_without_commands(book)
+    record.keep_setup(setup)
+    record.keep_book(0, book)
+    around = _surroundings(book, setup, planned.grid, record, 0.0, outside)
+    return _outcome(Runner(options.run_id, book, around, watch), lambda runner: runner.run())
+
+
+def resume_run(
+    setup: Setup,
+    books: list[Book],
+    events: list[Event],
+    record: Record,
+    watch: Watcher | None = None,
+    outside: OutsideEngine | None = None,
+) -> Outcome:
+    """Go on with a run whose manager is gone. Simulated sites went with it: those are played again."""
+    grid = open_grid(setup.catalog, setup.options.at)
+    if _simulated(books[0], setup.catalog):
+        around = _surroundings(books[0], setup, grid, record, 0.0, outside)
+        return _outcome(Runner(setup.options.run_id, books[0], around, watch), lambda r: r.run())
+    passed_s = passed_since(setup, events)
+    around = _surroundings(books[0], setup, grid, record, passed_s, outside)
+    runner = Runner(setup.options.run_id, books[0], around, watch)
+    return _outcome(runner, lambda r: r.resume(books, events))
+
+
+def passed_since(setup: Setup, events: list[Event]) -> float:
+    """How long ago a run on real sites began, in seconds of its clock."""
+    last_s = max((event.at_s for event in events), default=0.0)
+    return max(time.time() - setup.began_unix_s, last_s)
+
+
+def _outcome(runner: Runner, work: Callable[[Runner], RunState]) -> Outcome:
+    state = work(runner)
+    return Outcome(book=runner.book, state=state, done=workflows_done(runner.book, state))
+
+
+def _simulated(book: Book, catalog: Catalog) -> bool:
+    return all_simulated(catalog.site(name) for name in {u.slot.site for u in book.uses.values()})
+
+
+def _surroundings(
+    book: Book, setup: Setup, grid: Grid, record: Record, passed_s: float, outside: OutsideEngine | None = None
+) -> Surroundings:  # fmt: skip
+    """Drivers, engine, clock and planner of a run that began ``passed_s`` ago."""
+    catalog, options = setup.catalog, setup.options
+    simulated = _simulated(book, catalog)
+    clock = outside.clock if outside else make_clock(simulated, options.speed, passed_s)
+    around = Surrounding(
+        logs=grid.logs, instants=grid.instants, until_s=book.plan.deadline_s, seed=options.seed
+    )
+    needed = sorted({use.slot.site for use in book.uses.values()})
+    drivers = make_drivers(catalog, needed, clock, around, _same_world(catalog, simulated))
+    names = tuple(drivers)
+    folders = (options.folder, Path(book.snapshot.wanted.directory))
+    reach: dict[str, Reach] = {}
+    engine: Engine
+    if outside is not None:
+        engine = outside
+    elif simulated:
+        engine = make_virtual_engine(clock, book.snapshot, options.seed)
+    else:
+        engine, reach = make_real_engine(catalog, names, clock, folders)
+    return Surroundings(
+        drivers=drivers, clock=clock, journal=record, engine=engine, reach=reach,
+        replan=_replanner(grid, names, record) if options.replan else no_replanner, asked_to_stop=record.stop_reason,
+    )  # fmt: skip
+
+
+def _same_world(catalog: Catalog, simulated: bool) -> tuple[str, ...]:
+    """The sites that a run may turn to: all simulated ones, or all real ones."""
+    return tuple(s.name for s in catalog.sites if (s.driver == "simulated") == simulated)
+
+
+def _replanner(grid: Grid, names: tuple[str, ...], record: Record) -> Replanner:
+    """The planner for what is left, over fresh offers of the same sites; its books are kept before they rule."""
+    sites = tuple(site for site in grid.catalog.sites if site.name in names)
+    usable = replace(grid, catalog=replace(grid.catalog, sites=sites))
+
+    def offers(rest: WorkflowSet) -> tuple[Slot, ...]:
+        return take_slots(rest, usable)
+
+    def again(book: Book, state: RunState) -> tuple[Book | None, str]:
+        found, reason = plan_remainder(book, state, offers)
+        if found is not None:
+            record.keep_book(state.version + 1, found)
+        return found, reason
+
+    return again
+
+
+def _refuse_without_commands(book: Book) -> None:
+    for placement in book.plan.placements:
+        if not book.snapshot.task(placement.task_key).command:
+            raise InputError(
+                "has no command to run", where=f"task '{placement.task}' of {placement.workflow}",
+                fix="run it on simulated sites",
+            )  # fmt: skip

@@ -1,0 +1,43 @@
+"""Histories of queues: read once, learned from once, as long as their files do not change."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from functools import lru_cache
+from pathlib import Path
+
+from kernel.errors import InputError
+from qbets.forecast import QueueForecast, forecast
+from qbets.predictor import Settings
+from traces.history import read_history
+from traces.records import JobLog
+
+Instant = float | datetime | None
+
+
+@lru_cache(maxsize=64)
+def _cached_log(path: str, _changed_ns: int, format_name: str | None) -> JobLog:
+    return read_history(path, format_name)
+
+
+def open_history(path: str | Path, format_name: str | None = None) -> JobLog:
+    """A history, read once as long as its file does not change."""
+    file = Path(path)
+    if not file.is_file():
+        raise InputError("no such file", where=str(path))
+    return _cached_log(str(file), file.stat().st_mtime_ns, format_name)
+
+
+@lru_cache(maxsize=256)
+def _cached_forecast(
+    path: str, _changed_ns: int, queue: str | int | None, at_s: float, settings: Settings
+) -> QueueForecast:
+    return forecast(open_history(path).only_queue(queue), at_s, settings)
+
+
+def cached_forecast(
+    path: str, queue: str | int | None, at_s: float, settings: Settings | None = None
+) -> QueueForecast:
+    """What a history says at an instant, learned once as long as its file does not change."""
+    changed_ns = Path(path).stat().st_mtime_ns
+    return _cached_forecast(path, changed_ns, queue, at_s, settings or Settings())

@@ -1,0 +1,109 @@
+"""Plan a set: what the histories say, what the sites offer, what can be promised with it."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from desk.histories import Instant, cached_forecast, open_history
+from planner.make import STANDARD, Options, make_plan
+from planner.plan import Plan
+from planner.relax import relaxations
+from planner.snapshot import Snapshot
+from qbets.forecast import QueueForecast
+from traces.records import JobLog
+from vgrid.binding import Acquisition, Binding, learn_binding
+from vgrid.catalog import Catalog
+from vgrid.offers import Knowledge, OfferRequest, offer_slots
+from vgrid.slot import Slot
+from vgrid.varq import WaitOracle
+from workflows.sets import WorkflowSet
+
+QueueKey = tuple[str, str]
+Notify = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """The catalogue with what the histories of its queues say at one instant, and what was seen of its sites."""
+
+    catalog: Catalog
+    bindings: Mapping[str, Binding]
+    logs: Mapping[QueueKey, JobLog]
+    instants: Mapping[QueueKey, float]
+    forecasts: Mapping[QueueKey, WaitOracle]
+
+    @property
+    def known(self) -> Knowledge:
+        """What offers are made from."""
+        return Knowledge(oracles=self.forecasts, bindings=self.bindings)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planned:
+    """A plan with everything that it was made from."""
+
+    wanted: WorkflowSet
+    grid: Grid
+    snapshot: Snapshot
+    plan: Plan
+
+
+def open_grid(
+    catalog: Catalog,
+    at: Instant = None,
+    notify: Notify = lambda _: None,
+    seen: Sequence[Acquisition] = (),
+) -> Grid:
+    """Read the histories of all queues and learn from them what was known at ``at``; ``seen``: earlier slots."""
+    logs: dict[QueueKey, JobLog] = {}
+    instants: dict[QueueKey, float] = {}
+    forecasts: dict[QueueKey, QueueForecast] = {}
+    for site in catalog.sites:
+        for queue in site.queues:
+            if queue.history is None:
+                continue
+            key = (site.name, queue.name)
+            notify(f"reading the history of {site.name}/{queue.name}")
+            whole = open_history(queue.history)
+            logs[key], instants[key] = whole, whole.instant(at)
+            forecasts[key] = cached_forecast(queue.history, queue.log_queue, instants[key])
+    bindings = {site.name: learn_binding(site, seen) for site in catalog.sites}
+    return Grid(
+        catalog=catalog, logs=logs, instants=instants, forecasts=forecasts, bindings=bindings
+    )
+
+
+def plan_set(
+    wanted: WorkflowSet, grid: Grid, seed: int = 0, options: Options = STANDARD
+) -> Planned:
+    """Ask all sites for slots, then plan; where the minimum cannot be placed, find what would do."""
+    begin = time.perf_counter()
+    snapshot = take_snapshot(wanted, grid, seed)
+    procure_s = time.perf_counter() - begin
+    plan = make_plan(snapshot, options)
+    if not plan.feasible:
+        found = relaxations(snapshot, lambda changed: take_snapshot(changed, grid, seed), options)
+        plan = replace(plan, relaxations=found)
+    plan = replace(plan, seconds={"procure": procure_s, **plan.seconds})
+    return Planned(wanted=wanted, grid=grid, snapshot=snapshot, plan=plan)
+
+
+def take_snapshot(wanted: WorkflowSet, grid: Grid, seed: int) -> Snapshot:
+    """What the sites offer for a set, frozen."""
+    slots = take_slots(wanted, grid)
+    return Snapshot(wanted=wanted, slots=slots, links=grid.catalog.links, seed=seed)
+
+
+def take_slots(wanted: WorkflowSet, grid: Grid) -> tuple[Slot, ...]:
+    """What the sites offer for a set."""
+    return offer_slots(grid.catalog, grid.known, _request(wanted))
+
+
+def _request(wanted: WorkflowSet) -> OfferRequest:
+    """Slots wide enough for the widest task and for a whole workflow within the deadline."""
+    work = max(sum(t.procs * t.runtime_s for t in w.tasks.values()) for w in wanted.workflows)
+    procs = max(wanted.width, math.ceil(work / wanted.deadline_s))
+    return OfferRequest(procs=procs, count=2 * len(wanted.workflows), until_s=wanted.deadline_s)

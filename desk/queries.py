@@ -1,0 +1,116 @@
+"""Questions to one queue's history: bound, probability, trajectory, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from desk.histories import Instant, cached_forecast, open_history
+from kernel.errors import InputError
+from kernel.units import format_duration, format_instant
+from qbets.explain import Reason, explain
+from qbets.forecast import QueueForecast, forecast
+from qbets.predictor import Settings
+from qbets.state_forecast import StateForecast, forecast_state
+from traces.records import JobLog
+from vgrid.varq import STEP_S, Reservation, Trajectory, trajectory
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskedQueue:
+    """A history, the instant at which it is asked, and what it says."""
+
+    log: JobLog
+    at_s: float
+    forecast: QueueForecast | StateForecast
+
+    @property
+    def since(self) -> str:
+        """RFC 3339 of the oldest history that still applies."""
+        return self.instant(self.forecast.since_s)
+
+    def instant(self, log_s: float) -> str:
+        """RFC 3339 of an instant of the log's clock."""
+        return format_instant(self.log.unix_start_s + log_s)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """A history's file, which of its queues is meant (None: all jobs), in which format (None: found out)."""
+
+    file: Path
+    queue: str | int | None = None
+    format_name: str | None = None
+
+
+def ask_queue(source: Source, at: Instant, settings: Settings) -> AskedQueue:
+    """Open a history and learn from it what was known at an instant."""
+    settings.check()
+    log = open_history(source.file, source.format_name).only_queue(source.queue)
+    at_s = log.instant(at)
+    learn = forecast_state if settings.looks_at_state else forecast
+    return AskedQueue(log=log, at_s=at_s, forecast=learn(log, at_s, settings))
+
+
+def ask_log(
+    path: str,
+    log_queue: str | int | None,
+    settings: Settings,
+    learned: StateForecast | None = None,
+) -> AskedQueue:
+    """What the whole of a catalogue's history says; learned once as long as its file does not change."""
+    log = open_history(path).only_queue(log_queue)
+    if learned is not None:
+        return AskedQueue(log=log, at_s=log.end_s, forecast=learned)
+    known = cached_forecast(path, log_queue, log.end_s, settings)
+    return AskedQueue(log=log, at_s=log.end_s, forecast=known)
+
+
+def refuse_too_wide(asked: AskedQueue, procs: int) -> None:
+    """InputError where the machine behind a history has not that many processors."""
+    most = max(asked.log.max_procs or 0, int(asked.log.procs.max()))
+    if procs > most:
+        raise InputError(
+            f"{procs} processors are more than the machine of this history has, {most}",
+            where="--procs",
+        )
+
+
+def explanation_of(
+    asked: AskedQueue, procs: int, walltime_s: float, probability: float
+) -> dict[str, Any]:
+    """Whose bound it is and why, and what of the state moved it; nothing moved one by past waits."""
+    known = asked.forecast
+    if not isinstance(known, StateForecast):
+        return {
+            "method": known.method,
+            "why": "only past waits were asked, or too few are known to learn more",
+            "moved": [],
+        }
+    choice = known.choice()
+    reasons = [] if choice.whose == "qbets" else explain(known, procs, walltime_s, probability)
+    return {"method": known.method, "why": choice.why, "moved": [_reason_json(r) for r in reasons]}
+
+
+def _reason_json(reason: Reason) -> dict[str, Any]:
+    return {
+        "side": reason.side, "told": _reason_words(reason), "bound_s": reason.bound_s,
+        "usual_bound_s": reason.usual_bound_s, "moved_s": reason.moved_s,
+    }  # fmt: skip
+
+
+def _reason_words(reason: Reason) -> str | None:
+    """What is unusual, in words."""
+    if reason.seconds is None:
+        return reason.told
+    now, usual = (format_duration(s) for s in reason.seconds)
+    return f"{now}, usually {usual}"
+
+
+def walk(asked: AskedQueue, wanted: Reservation, step_s: float = STEP_S) -> Trajectory:
+    """VARQ over what is known: the state of the queue speaks of now, past waits of later instants."""
+    known = asked.forecast
+    if isinstance(known, StateForecast):
+        return trajectory(known.floor, wanted, step_s, at_once=known)
+    return trajectory(known, wanted, step_s)

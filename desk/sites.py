@@ -1,0 +1,116 @@
+"""What is known and can be found out about sites, as JSON rows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from desk.histories import open_history
+from desk.wiring import is_real, open_site
+from drivers.api import QueueLimits
+from kernel.errors import SiteError, VgradsError
+from kernel.units import format_duration, format_instant
+from vgrid.binding import Acquisition, learn_binding
+from vgrid.catalog import Catalog, NodeType, Queue, Site
+
+Json = dict[str, Any]
+
+
+def describe(catalog: Catalog, seen: Sequence[Acquisition]) -> list[Json]:
+    """A row for each site."""
+    return [_site_row(site, seen) for site in catalog.sites]
+
+
+def _site_row(site: Site, seen: Sequence[Acquisition]) -> Json:
+    binding = learn_binding(site, seen)
+    low, middle, high = (float(t) for t in binding.overhead.ready_at([0.05, 0.5, 0.95]))
+    return {
+        "name": site.name, "kind": site.kind, "driver": site.driver, "procs": site.procs,
+        "nodes": [_node_row(node) for node in site.nodes],
+        "queues": [_queue_row(queue) for queue in site.queues],
+        "binding": {"p5_s": low, "p50_s": middle, "p95_s": high, "acquire": binding.acquire, "up": binding.up,
+                    "observed": binding.observed, "stated_s": site.boot_s},
+    }  # fmt: skip
+
+
+def _node_row(node: NodeType) -> Json:
+    return {
+        "type": node.name or None, "cores": node.cores, "memory_mib": node.memory_mib, "speed": node.speed,
+        "price_usd_per_hour": node.price_usd_per_hour, "spot_price_usd_per_hour": node.spot_price_usd_per_hour,
+    }  # fmt: skip
+
+
+def _queue_row(queue: Queue) -> Json:
+    limit = None if queue.max_walltime_s == float("inf") else queue.max_walltime_s
+    row: Json = {
+        "name": queue.name, "max_procs": queue.max_procs, "max_walltime_s": limit, "max_jobs": queue.max_jobs,
+        "stated_probability": queue.stated_probability, "stated_wait_s": queue.stated_wait_s,
+        "history": None,
+    }  # fmt: skip
+    if queue.history is None:
+        return row
+    try:
+        log = open_history(queue.history).only_queue(queue.log_queue)
+    except VgradsError as error:
+        return row | {"problem": str(error)}
+    until = format_instant(log.unix_start_s + log.end_s)
+    return row | {"history": {"file": queue.history, "jobs": len(log), "until": until}}
+
+
+def check_all(catalog: Catalog) -> list[Json]:
+    """Each site: usable or not, and why."""
+    return [{"name": s.name, "driver": s.driver, **_check(s)} for s in catalog.sites]
+
+
+def _check(site: Site) -> Json:
+    """What can be found out without asking for a slot."""
+    if is_real(site):
+        return _check_real(site)
+    if site.driver == "local":
+        cores = os.cpu_count() or 1
+        can = [f"run processes here on {site.procs} of {cores} cores"]
+        over = f"{site.procs} processors are stated, this machine has {cores}"
+        return {"usable": site.procs <= cores, "can": can, "problem": over if site.procs > cores else None}  # fmt: skip
+    queues = [_queue_row(queue) for queue in site.queues]
+    problems = [f"{q['name']}: {q['problem']}" for q in queues if "problem" in q]
+    can = [f"simulate {site.procs} processors"]
+    can += [f"promise starts in {q['name']} from {q['history']['jobs']} jobs" for q in queues if q["history"]]  # fmt: skip
+    can += [f"nothing sure in {q['name']}: no history" for q in queues if q["history"] is None and "problem" not in q]  # fmt: skip
+    return {"usable": not problems, "can": can, "problem": "; ".join(problems) or None}
+
+
+def _check_real(site: Site) -> Json:
+    """Reach a real site; compare what it says of itself with what its file says."""
+    try:
+        survey = open_site(site).survey()
+    except SiteError as error:
+        return {"usable": False, "can": [], "problem": str(error), "transient": error.transient}
+    known = {queue.name: queue for queue in survey.queues}
+    wrong = [text for queue in site.queues if (text := _queue_problem(queue, known))]
+    wrong += [p for p in survey.problems if not p.startswith("no history")]
+    notes = [p for p in survey.problems if p.startswith("no history")]
+    queues = [{"name": q.name, "max_walltime_s": q.max_walltime_s, "max_procs": q.max_procs, "open": q.open} for q in survey.queues]  # fmt: skip
+    return {
+        "usable": not wrong, "can": [f"{survey.version}: reached", *survey.works, *notes], "problem": "; ".join(wrong) or None,
+        "version": survey.version, "queues": queues,
+    }  # fmt: skip
+
+
+def _queue_problem(queue: Queue, known: Mapping[str, QueueLimits]) -> str:
+    """How a queue of the site file differs from what the site says; empty where it does not."""
+    there = known.get(queue.name)
+    if there is None:
+        return f"no queue '{queue.name}' there; known: {', '.join(known)}"
+    if not there.open:
+        return f"queue '{queue.name}' is closed"
+    if there.max_walltime_s is not None and there.max_walltime_s < queue.max_walltime_s < float(
+        "inf"
+    ):
+        return (
+            f"queue '{queue.name}': max_walltime {format_duration(queue.max_walltime_s)} is stated, "
+            f"{format_duration(there.max_walltime_s)} is the limit there"
+        )
+    if there.max_procs is not None and there.max_procs < queue.max_procs:
+        return f"queue '{queue.name}': {queue.max_procs} processors are stated, {there.max_procs} are there"
+    return ""

@@ -1,0 +1,25 @@
+"""The documents as a site (``make docs``): these pages, and one for each package from its docstrings."""
+
+from importlib.metadata import version as installed
+
+project = "vgrads"
+author = "The vgrads developers"
+copyright = f"2026, {author}"
+version = release = installed("vgrads")
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.viewcode"]
+exclude_patterns = ["site", "pages_about_the_site.md"]
+templates_path = ["templates"]
+myst_heading_anchors = 3
+myst_links_external_new_tab = True
+suppress_warnings = ["myst.header", "misc.highlighting_failure", "ref.python"]
+
+autosummary_generate = True
+autodoc_typehints = "description"
+autodoc_member_order = "bysource"
+autodoc_default_options = {"members": True, "show-inheritance": True}
+default_role = None
+
+html_theme = "furo"
+html_title = f"vgrads {version}"
+html_static_path: list[str] = []

@@ -1,0 +1,58 @@
+"""How a run stands, as the planner needs it to plan the rest; and its answer as the next book."""
+
+from __future__ import annotations
+
+from drivers.api import SlotState
+from execmgr.book import Book, amend
+from execmgr.states import CopyState, RunState
+from planner.plan import SlotUse
+from planner.replan import Offers, OpenSlot, Progress, replan
+
+
+def progress_of(book: Book, state: RunState) -> Progress:
+    """What is done, what runs until when, what waits, which slots are open, what was spent."""
+    running = {
+        key: record.start_s + book.duration_s(key)
+        for key, record in state.copies.items() if record.state == CopyState.RUNNING
+    }  # fmt: skip
+    waiting = [key for key, record in state.copies.items() if record.state == CopyState.WAITING]
+    spent = sum(
+        book.uses[slot].cost_usd
+        for slot, record in state.slots.items()
+        if record.asked_s is not None
+    )
+    return Progress(
+        now_s=state.now_s, done=frozenset(state.done), running=running, waiting=frozenset(waiting),
+        open_slots=_open_slots(book, state), spent_usd=spent, version=state.version, coming=_coming(book, state),
+    )  # fmt: skip
+
+
+def _coming(book: Book, state: RunState) -> tuple[SlotUse, ...]:
+    """Slots of the plan that were not asked for yet and are still wanted."""
+    return tuple(
+        book.uses[slot]
+        for slot, record in sorted(state.slots.items())
+        if record.asked_s is None and record.state is None and not record.closing
+    )
+
+
+def _open_slots(book: Book, state: RunState) -> tuple[OpenSlot, ...]:
+    found = []
+    for slot, record in sorted(state.slots.items()):
+        if record.state is None or record.state.ended or record.closing:
+            continue
+        ready_s = state.now_s if record.ready_s is None else record.ready_s
+        ready = record.state == SlotState.READY
+        found.append(OpenSlot(use=book.uses[slot], ready=ready, end_s=ready_s + book.held_s(slot)))
+    return tuple(found)
+
+
+def plan_remainder(book: Book, state: RunState, offers: Offers) -> tuple[Book | None, str]:
+    """The book that does the rest better, or None; and the numbers that decided."""
+    amended, reason = replan(book.plan, book.snapshot, progress_of(book, state), offers)
+    if amended is None:
+        return None, reason
+    settled = frozenset(
+        key for key, record in state.copies.items() if record.state != CopyState.WAITING
+    )
+    return amend(book, amended.plan, amended.snapshot, settled), reason

@@ -1,0 +1,22 @@
+"""How the bounds of one queue have done over its whole history, as a picture."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+from desk.histories import open_history
+from portal.charts.backtest import history_picture
+from qbets.backtest import backtest
+from qbets.predictor import Settings
+
+
+def record_picture(history: str, log_queue: str | int | None) -> bytes | None:
+    """Bound against wait, and rolling coverage, as PNG; None where no bound could be given yet."""
+    return _picture(history, Path(history).stat().st_mtime_ns, log_queue)
+
+
+@lru_cache(maxsize=64)
+def _picture(history: str, _changed_ns: int, log_queue: str | int | None) -> bytes | None:
+    trial = backtest(open_history(history).only_queue(log_queue), history, "*", Settings())
+    return history_picture(trial) if trial.scored.any() else None

@@ -1,0 +1,1 @@
+"""People at a terminal: commands and what they print."""

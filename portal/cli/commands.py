@@ -1,0 +1,251 @@
+"""Commands that plan, run and look; questions to queues, sites and bags are beside this file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kernel.errors import InputError
+from portal.cli.options import (
+    AsJson,
+    AsStated,
+    At,
+    Gantt,
+    Policy,
+    Rule,
+    Seed,
+    SetFile,
+    Sites,
+    answer_with,
+    app,
+    instant_of,
+    make_console,
+)
+
+
+@app.command(epilog="Example: `vgrads plan lead.yaml --sites sites.toml --gantt plan.html`")
+def plan(
+    set_file: SetFile,
+    sites: Sites = None,
+    at: At = None,
+    seed: Seed = 0,
+    as_stated: AsStated = False,
+    policy: Policy = "vgrads",
+    probability: Rule = "joint",
+    optimise: Annotated[
+        bool, typer.Option("--optimise", help="Small sets: the best plan, by an integer programme.")
+    ] = False,
+    gantt: Gantt = None,
+    strict: Annotated[
+        bool,
+        typer.Option("--strict", help="Exit 3 also where the promise is less sure than asked."),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Plan a workflow set: which slots, which tasks where, and how sure it is."""
+    from desk.answers import plan_json
+    from portal.cli import planning
+    from portal.cli.terminal import print_plan
+
+    how = planning.how_to_plan(seed, as_stated, "optimal" if optimise else policy, probability)
+    planned = planning.plan_file(set_file, sites, instant_of(at), how)
+    if gantt:
+        planning.write_gantt(gantt, planned)
+    answer_with(as_json, plan_json(planned.plan), lambda: print_plan(make_console(), planned.plan))
+    if not planned.plan.feasible:
+        planning.refuse(planned, set_file)
+    if strict and not planned.plan.kept_as_asked:
+        raise typer.Exit(3)
+
+
+@app.command(epilog="Example: `vgrads run data/local/local.yaml --gantt run.html`")
+def run(
+    set_file: SetFile,
+    sites: Sites = None,
+    at: At = None,
+    seed: Seed = 0,
+    as_stated: AsStated = False,
+    policy: Policy = "vgrads",
+    probability: Rule = "joint",
+    gantt: Gantt = None,
+    speed: Annotated[
+        str, typer.Option("--speed", help="Virtual seconds a second at simulated sites, or 'max'.")
+    ] = "max",
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", help="Folder for the results of real tasks. Default: kept with the run."
+        ),
+    ] = None,
+    replan: Annotated[
+        bool, typer.Option(help="Plan the rest anew where too few workflows are left.")
+    ] = True,
+    keep: Annotated[
+        str,
+        typer.Option(
+            "--keep",
+            help="Files of finished workflows: all, results (no scratch), or final (no intermediate results).",
+        ),
+    ] = "all",
+    webhook: Annotated[
+        str,
+        typer.Option(
+            "--webhook",
+            metavar="URL",
+            help="Post what happens there, signed with VGRADS_WEBHOOK_SECRET.",
+        ),
+    ] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Plan a set, then execute it to the end."""
+    from portal.cli import planning, running
+
+    if keep not in ("all", "results", "final"):
+        raise InputError(f"'{keep}' is not all, results or final", where="--keep")
+    pace = planning.parse_speed(speed)
+    planned = planning.plan_file(
+        set_file, sites, instant_of(at), planning.how_to_plan(seed, as_stated, policy, probability)
+    )
+    if not planned.plan.feasible:
+        planning.refuse(planned, set_file)
+    how = running.HowToRun(
+        speed=pace, seed=seed, gantt=gantt, folder=out, as_json=as_json, at=instant_of(at), webhook=webhook, keep=keep, replan=replan
+    )  # fmt: skip
+    kept = running.run_here(planned, how)
+    raise typer.Exit(0 if kept else 1)
+
+
+@app.command(epilog="Example: `vgrads demo --seed 7`")
+def demo(
+    seed: Seed = 0,
+    speed: Annotated[
+        str, typer.Option("--speed", help="Virtual seconds a second, or 'max'.")
+    ] = "max",
+    gantt: Annotated[
+        Path, typer.Option("--gantt", metavar="FILE.html", help="Where the chart goes.")
+    ] = Path("gantt.html"),
+) -> None:
+    """The main job on embedded sites: storm forecasts promised for a deadline, and kept or not."""
+    from desk.config import embedded_data
+    from portal.cli import planning, running
+
+    pace = planning.parse_speed(speed)
+    for name in ("lead.yaml", "lead-storm.yaml"):
+        make_console().rule(name)
+        how = planning.how_to_plan(seed, as_stated=True)
+        planned = planning.plan_file(
+            embedded_data() / name, embedded_data() / "sites.toml", None, how
+        )
+        running.run_here(
+            planned,
+            running.HowToRun(speed=pace, seed=seed, gantt=gantt, folder=None, as_json=False),
+        )
+
+
+@app.command(
+    epilog="Example: `vgrads plan lead.yaml --json > p.json; vgrads explain p.json lead-1/wrf`"
+)
+def explain(
+    plan: Annotated[
+        str,
+        typer.Argument(
+            metavar="PLAN",
+            help="What `vgrads plan --json` wrote, or the id of a set or run.",
+            show_default=False,
+        ),
+    ],
+    task: Annotated[
+        str, typer.Argument(metavar="TASK", help="WORKFLOW/TASK, or TASK.", show_default=False)
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Why does a task stand where it does? The numbers that decided."""
+    from planner.explain import explain_text
+    from portal.cli import planning
+
+    told = planning.explain_task(plan, task)
+    answer_with(as_json, told, lambda: explain_text(told))
+
+
+@app.command(epilog="Example: `vgrads gantt run-0123456789 -o run.html`")
+def gantt(
+    run_id: Annotated[str, typer.Argument(metavar="RUN", show_default=False)],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="FILE",
+            help="FILE.html, .svg, .png, .pdf, or .json for Perfetto.",
+        ),
+    ] = Path("gantt.html"),
+) -> None:
+    """Draw a run that is kept in the database."""
+    from portal.cli import planning
+
+    planning.draw_run(run_id, out)
+    make_console().print(f"wrote {out}", highlight=False)
+
+
+@app.command(epilog="Example: `vgrads resume run-0123456789`")
+def resume(
+    run_id: Annotated[str, typer.Argument(metavar="RUN", show_default=False)],
+    gantt: Gantt = None,
+    as_json: AsJson = False,
+) -> None:
+    """Go on with a run that was interrupted or whose process was killed: what runs is found again."""
+    from portal.cli import running
+
+    how = running.HowToRun(speed=None, seed=0, gantt=gantt, folder=None, as_json=as_json)
+    if not running.resume_here(run_id, how):
+        raise typer.Exit(1)
+
+
+@app.command(epilog="Example: `vgrads cancel run-0123456789`")
+def cancel(
+    run_id: Annotated[str, typer.Argument(metavar="RUN", show_default=False)],
+    as_json: AsJson = False,
+) -> None:
+    """Stop a run and give back everything that it holds."""
+    from portal.cli import running
+
+    how = running.HowToRun(speed=None, seed=0, gantt=None, folder=None, as_json=False)
+    told = running.cancel_run(run_id, how)
+    answer_with(as_json, {"run": run_id, "told": told}, lambda: told)
+
+
+@app.command(epilog="Example: `vgrads status`")
+def status(
+    run_id: Annotated[str | None, typer.Argument(metavar="[RUN]", show_default=False)] = None,
+    as_json: AsJson = False,
+) -> None:
+    """How runs stand or ended."""
+    from portal.cli import planning
+
+    rows = planning.run_summaries(run_id)
+    answer_with(as_json, {"runs": rows}, lambda: planning.print_runs(make_console(), rows))
+
+
+@app.command(
+    epilog="Example: `vgrads study replication --trials 25 --json`; `vgrads study varq --help`",
+    context_settings={
+        "allow_extra_args": True,
+        "ignore_unknown_options": True,
+        "help_option_names": [],
+    },
+)
+def study(
+    context: typer.Context,
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME", help="Which study; its own options follow.", show_default=False
+        ),
+    ] = "--help",
+) -> None:
+    """Does it hold? Replays and experiments: bags, quality, replication, varq."""
+    from portal.cli import planning
+
+    planning.run_study(name, context.args)

@@ -1,0 +1,70 @@
+"""Offers of nodes at the terminal: asked for, as a tree, as a chart in a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Group as Lines
+from rich.tree import Tree
+
+from desk.histories import Instant
+from desk.offers import offer_gantt, offer_sentence
+from desk.planning import open_grid
+from kernel.files import write_text
+from kernel.units import format_duration, format_usd
+from portal.charts.gantt import render_html, render_svg, standalone_svg
+from portal.cli.terminal import console
+from portal.records.sites import choose_catalog, past_acquisitions
+from vgrid.procure import GridOffer, procure
+from vgrid.request_file import load_request
+from vgrid.tree import GridNode, grid_tree
+
+
+def ask(request: Path, sites: Path | None, at: Instant, seed: int, learned: bool) -> GridOffer:
+    """What the sites offer for the request in a file."""
+    wanted = load_request(request)
+    with console(stderr=True).status("asking all sites") as status:
+        seen = past_acquisitions() if learned else ()
+        grid = open_grid(choose_catalog(sites), at, notify=status.update, seen=seen)
+        return procure(grid.catalog, grid.known, wanted, seed)
+
+
+def offer_text(offer: GridOffer) -> Lines:
+    """The tree, what was left out, and one sentence."""
+    root = grid_tree(offer)
+    tree = Tree(f"[bold]{root.name}[/]")
+    for site in root.children:
+        branch = tree.add(f"{site.name}  [dim]{_sums(site)}[/]")
+        for cluster in site.children:
+            twig = branch.add(f"{cluster.name}  [dim]{_sums(cluster)}[/]")
+            for slot in cluster.children:
+                twig.add(_slot_text(slot))
+    left_out = [
+        f"  [dim]{g.group.name}: not {e.place}, {e.reason}[/]" for g in offer.groups for e in g.excluded
+    ]  # fmt: skip
+    return Lines(tree, *left_out, offer_sentence(offer))
+
+
+def _sums(node: GridNode) -> str:
+    cost = f", {format_usd(node.facts['cost_usd'])}" if node.facts["cost_usd"] else ""
+    return f"{_count(node.facts['nodes'], 'node')} in {_count(node.facts['slots'], 'slot')}{cost}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _slot_text(node: GridNode) -> str:
+    facts = node.facts
+    cost = f", {format_usd(facts['cost_usd'])}" if facts["cost_usd"] else ""
+    return (
+        f"{node.name}: {_count(facts['nodes'], 'node')} for {facts['group']}, ask in {format_duration(facts['submit_s'])}, "
+        f"there in time with {facts['probability']:.3f}{cost}"
+    )
+
+
+def draw(path: Path, offer: GridOffer) -> None:
+    """The offered slots as a Gantt chart: a page, or with the ending ``.svg`` the chart alone."""
+    gantt = offer_gantt(offer)
+    page = standalone_svg(render_svg(gantt)) if path.suffix == ".svg" else render_html(gantt, offer_sentence(offer))  # fmt: skip
+    write_text(path, page)

@@ -1,0 +1,172 @@
+"""Planning and looking from the command line: files in, charts and rows out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, NoReturn
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from desk.answers import plan_json, planned_gantt
+from desk.histories import Instant
+from desk.planning import Planned, open_grid, plan_set
+from kernel.documents import load_mapping
+from kernel.errors import InfeasibleError, InputError
+from kernel.files import write_bytes
+from kernel.units import parse_duration
+from planner.explain import explain
+from planner.make import STANDARD, Options
+from planner.policies import check_rule, make_pipeline
+from portal.charts.exports import export, format_of, reasons_of
+from portal.cli.terminal import console, print_warnings, relaxation_text
+from portal.records.sites import choose_catalog, past_acquisitions
+from portal.records.store import Store
+from workflows.sets import load_set
+
+
+@dataclass(frozen=True, kw_only=True)
+class HowToPlan:
+    """Options of a plan. ``learned``: let what earlier runs saw of the sites correct what their file states."""
+
+    seed: int = 0
+    learned: bool = True
+    options: Options = STANDARD
+
+
+def how_to_plan(
+    seed: int, as_stated: bool, policy: str = "vgrads", probability: str = "joint"
+) -> HowToPlan:
+    """The options of the command line as a value."""
+    options = Options(policy=policy, probability=probability)
+    return HowToPlan(seed=seed, learned=not as_stated, options=options)
+
+
+def plan_file(set_file: Path, sites: Path | None, at: Instant, how: HowToPlan) -> Planned:
+    """Plan the set in a file against the sites given, named by the set, of the database, or embedded.
+
+    InputError for an unknown policy or rule comes before anything is read.
+    """
+    make_pipeline(how.options.policy)
+    check_rule(how.options.probability)
+    wanted, named = load_set(set_file)
+    catalog = choose_catalog(sites or (Path(named) if named else None))
+    out = console(stderr=True)
+    with out.status("planning") as status:
+        seen = past_acquisitions() if how.learned else ()
+        grid = open_grid(catalog, at, notify=status.update, seen=seen)
+        status.update("planning")
+        planned = plan_set(wanted, grid, how.seed, how.options)
+    print_warnings(out, [w for log in grid.logs.values() for w in log.warnings])
+    return planned
+
+
+def refuse(planned: Planned, set_file: Path) -> NoReturn:
+    """Exit 3 with what is lacking and what would do."""
+    plan = planned.plan
+    would = "; ".join(map(relaxation_text, plan.relaxations))
+    raise InfeasibleError(
+        f"no plan finishes {plan.needed} workflows within {plan.deadline_s:.0f} s",
+        lacking=plan.lacking + (f"; any of these would do: {would}" if would else ""), where=str(set_file),
+    )  # fmt: skip
+
+
+def explain_task(plan: str, task: str) -> dict[str, Any]:
+    """Why a task stands where it does: in a plan's JSON file, or a set or run of the database."""
+    file = Path(plan)
+    if file.is_file():
+        document = load_mapping(file)
+    else:
+        with Store() as store:
+            set_id = store.get_run(plan).set_id if plan.startswith("run-") else plan
+            row = store.get_set(set_id)
+        if row is None:
+            raise InputError(f"no file and no set or run '{plan}'", where="PLAN")
+        document = json.loads(row.plan)
+    if "placements" not in document or "slots" not in document:
+        raise InputError("is no plan; write one with 'vgrads plan SET --json'", where=plan)
+    return explain(document, task)
+
+
+def run_study(name: str, arguments: Sequence[str]) -> None:
+    """Hand over to a study that is installed under a name; without one, or with a wrong one, list them."""
+    known = {point.name: point for point in entry_points(group="vgrads.studies")}
+    if name in ("--help", "-h"):
+        console().print(
+            f"vgrads study NAME [options]; studies: {', '.join(sorted(known))}. Each has --help.",
+            highlight=False,
+        )
+        return
+    if name not in known:
+        raise InputError(
+            f"no study '{name}'", where="NAME", fix=f"one of {', '.join(sorted(known))}"
+        )
+    known[name].load()(list(arguments))
+
+
+def parse_speed(text: str) -> float | None:
+    """``max`` → None, else virtual seconds a real second."""
+    if text == "max":
+        return None
+    speed = parse_duration(text, "--speed")
+    if speed <= 0:
+        raise InputError("must be above 0, or 'max'", where="--speed")
+    return speed
+
+
+def write_gantt(path: Path, planned: Planned) -> None:
+    """The chart of a plan."""
+    reasons = reasons_of(plan_json(planned.plan))
+    draw_gantt(path, planned_gantt(planned), "Planned, not run.", reasons)
+
+
+def draw_run(run_id: str, path: Path) -> None:
+    """The chart of a run in the database."""
+    with Store() as store:
+        row = store.get_run(run_id)
+        planned = store.get_set(row.set_id)
+    gantt = json.loads(row.gantt)
+    if not gantt:
+        raise InputError(f"'{run_id}' has no chart yet; it is {row.state}")
+    reasons = reasons_of(json.loads(planned.plan)) if planned else None
+    draw_gantt(path, gantt, f"The promise was {row.state}.", reasons)
+
+
+def draw_gantt(
+    path: Path, gantt: Mapping[str, Any], sentence: str, reasons: Mapping[str, str] | None = None
+) -> None:
+    """A page; with the ending ``.svg``, ``.png`` or ``.pdf`` the chart alone, with ``.json`` a trace."""
+    write_bytes(path, export(gantt, format_of(path.name), sentence, reasons))
+
+
+def run_summaries(run_id: str | None) -> list[dict[str, Any]]:
+    """One run, or the newest ones."""
+    with Store() as store:
+        rows = [store.get_run(run_id)] if run_id else store.list_runs()
+    return [
+        {
+            "run": r.id,
+            "set": r.set_id,
+            "state": r.state,
+            "started": r.started.isoformat(),
+            "outcome": json.loads(r.outcome),
+        }
+        for r in rows
+    ]
+
+
+def print_runs(out: Console, rows: list[dict[str, Any]]) -> None:
+    """Runs as a table."""
+    table = Table(box=SIMPLE_HEAD)
+    for name in ("run", "state", "started", "in time"):
+        table.add_column(name)
+    for row in rows:
+        outcome = row["outcome"]
+        done = f"{outcome['in_time']}, {outcome['needed']} needed" if "in_time" in outcome else "–"
+        table.add_row(row["run"], row["state"], row["started"][:19], done)
+    out.print(table)

@@ -1,0 +1,177 @@
+"""Commands about sites: list, check, add, remove; and what they would offer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from portal.cli.options import (
+    AsJson,
+    AsStated,
+    At,
+    Gantt,
+    Seed,
+    Sites,
+    answer_with,
+    app,
+    instant_of,
+    make_console,
+)
+
+sites_app = typer.Typer(
+    name="sites",
+    help="Which sites are known, what they can do, what was seen of them.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+)
+app.add_typer(sites_app)
+
+SitesFile = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="[SITES]",
+        help="Sites (TOML). Default: those of the database, else the embedded ones.",
+        show_default=False,
+    ),
+]
+
+
+@sites_app.command("list", epilog="Example: `vgrads sites list data/sites.toml`")
+def list_sites(sites: SitesFile = None, as_json: AsJson = False) -> None:
+    """Sites with their queues, histories and prices, and what earlier runs saw of them."""
+    from desk.sites import describe
+    from portal.cli.site_tables import sites_table
+    from portal.records.sites import choose_catalog, past_acquisitions
+
+    rows = describe(choose_catalog(sites), past_acquisitions())
+    answer_with(as_json, {"sites": rows}, lambda: sites_table(rows))
+
+
+@sites_app.command("check", epilog="Example: `vgrads sites check data/sites.toml`")
+def check_sites(sites: SitesFile = None, as_json: AsJson = False) -> None:
+    """Reach every site and say what each can do; exit 4 if one cannot be used."""
+    from desk.sites import check_all
+    from portal.cli.site_tables import checks_table
+    from portal.records.sites import choose_catalog
+
+    rows = check_all(choose_catalog(sites))
+    answer_with(as_json, {"sites": rows}, lambda: checks_table(rows))
+    if not all(row["usable"] for row in rows):
+        raise typer.Exit(4)
+
+
+@sites_app.command("add", epilog="Example: `vgrads sites add mysites.toml`")
+def add(
+    sites: Annotated[Path, typer.Argument(metavar="SITES", help="Sites (TOML).")],
+) -> None:
+    """Put the sites of a file into the database, with their histories; known names are replaced."""
+    from portal.records.sites import add_sites
+
+    names = add_sites(sites)
+    make_console().print(f"kept in the database: {', '.join(names)}", highlight=False)
+
+
+@sites_app.command("remove", epilog="Example: `vgrads sites remove kittyhawk`")
+def remove(name: Annotated[str, typer.Argument(metavar="SITE")]) -> None:
+    """Forget a site of the database."""
+    from portal.records.sites import remove_site
+
+    remove_site(name)
+    make_console().print(f"removed {name}", highlight=False)
+
+
+@sites_app.command("sweep", epilog="Example: `vgrads sites sweep sites.toml --yes`")
+def sweep(
+    sites: SitesFile = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Give them back; without it they are only listed.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Find jobs and instances of vgrads at real sites that no running run knows, and give them back."""
+    from portal.cli.site_tables import leftovers_table
+    from portal.jobs import site_care
+    from portal.records.sites import choose_catalog
+
+    catalog = choose_catalog(sites)
+    rows = site_care.find_leftovers(catalog)
+    swept = site_care.sweep(catalog, rows) if yes else 0
+    answer_with(as_json, {"found": rows, "swept": swept}, lambda: leftovers_table(rows))
+    if not as_json:
+        orphans = sum(row["orphan"] for row in rows)
+        hint = "" if yes or not orphans else "; --yes gives them back"
+        make_console().print(
+            f"{orphans} belong to no running run of this database{hint}; given back: {swept}",
+            highlight=False,
+        )
+
+
+@sites_app.command("queue", epilog="Example: `vgrads sites queue cluster --procs 16 --walltime 2h`")
+def queue(
+    site: Annotated[str, typer.Argument(metavar="SITE")],
+    sites: Sites = None,
+    procs: Annotated[
+        int | None, typer.Option("--procs", "-n", min=1, help="Ask for the site's own forecast.")
+    ] = None,
+    walltime: Annotated[str, typer.Option("--walltime", "-w")] = "1h",
+    as_json: AsJson = False,
+) -> None:
+    """What waits and what runs at a batch site, and when it would itself start a job."""
+    from desk.live_queue import look_into_queue
+    from kernel.units import parse_duration
+    from portal.cli.site_tables import queue_table
+    from portal.records.sites import choose_catalog
+
+    job = (procs, parse_duration(walltime, "--walltime")) if procs else None
+    answer = look_into_queue(choose_catalog(sites), site, job)
+    answer_with(as_json, answer, lambda: queue_table(answer))
+
+
+@sites_app.command("collect", epilog="Example: `vgrads sites collect cluster --since 90d`")
+def collect(
+    site: Annotated[str, typer.Argument(metavar="SITE", help="A batch site of the database.")],
+    since: Annotated[
+        str, typer.Option("--since", help="How far back the first collection goes.")
+    ] = "365d",
+    as_json: AsJson = False,
+) -> None:
+    """Bring a site's job accounting into the database; later calls fetch only what is new."""
+    from kernel.units import parse_duration
+    from portal.cli.site_tables import collected_text
+    from portal.cli.terminal import progress_bar
+    from portal.jobs import site_care
+
+    with progress_bar(f"collecting from {site}") as told:
+        found = site_care.collect(site, parse_duration(since, "--since"), told)
+    answer_with(as_json, found, lambda: collected_text(found))
+
+
+@app.command(epilog="Example: `vgrads offers storm.grid --gantt offers.html`")
+def offers(
+    request: Annotated[
+        Path,
+        typer.Argument(
+            metavar="REQUEST",
+            help="What nodes are wanted: YAML or JSON, or a text such as docs/requests.md shows.",
+            show_default=False,
+        ),
+    ],
+    sites: Sites = None,
+    at: At = None,
+    seed: Seed = 0,
+    as_stated: AsStated = False,
+    gantt: Gantt = None,
+    as_json: AsJson = False,
+) -> None:
+    """Which nodes can be had, when, how surely, at what cost? Exit 3 where not as surely as asked."""
+    from desk.offers import offer_json, refuse
+    from portal.cli import offer_text
+
+    offer = offer_text.ask(request, sites, instant_of(at), seed, learned=not as_stated)
+    if gantt:
+        offer_text.draw(gantt, offer)
+    answer_with(as_json, offer_json(offer), lambda: offer_text.offer_text(offer))
+    if not offer.enough:
+        refuse(offer, request)

@@ -1,0 +1,150 @@
+"""What a person sees on the terminal while vgrads works; everything of it goes to stderr or a console."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from desk.execution import Outcome
+from drivers.api import SlotState
+from execmgr.states import Cancelled, CopyEnded, Event, Replanned, RunState, SiteSilent, SlotNews
+from kernel.units import format_duration, format_usd
+from planner.plan import Plan, Relaxation
+from planner.snapshot import Snapshot
+
+_PIPED_WIDTH = 160
+
+
+def console(stderr: bool = False) -> Console:
+    """A console on stdout or stderr; into a pipe it does not break lines at 80 columns."""
+    stream = sys.stderr if stderr else sys.stdout
+    return Console(file=stream, width=None if stream.isatty() else _PIPED_WIDTH)
+
+
+@contextmanager
+def progress_bar(what: str) -> Iterator[Callable[[float, float], None]]:
+    """A bar on stderr while the block runs; call it with (done, total)."""
+    with Progress(console=console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def print_plan(out: Console, plan: Plan) -> None:
+    """The slots that a plan uses, what each phase gained, the promise."""
+    if plan.uses:
+        table = Table(title=f"Slots for '{plan.set_name}'", title_justify="left", box=SIMPLE_HEAD)
+        for name in ("slot", "procs", "ask at", "from", "until", "prob.", "cost", "tasks"):
+            table.add_column(name, justify="left" if name == "slot" else "right", no_wrap=True)
+        for use in plan.uses:
+            tasks = sum(p.slot == use.slot.id for p in plan.placements)
+            table.add_row(
+                use.slot.id, str(use.slot.procs), format_duration(use.submit_s),
+                format_duration(use.start_s), format_duration(use.end_s), f"{use.probability:.3f}",
+                format_usd(use.cost_usd) if use.slot.paid else "–", str(tasks),
+            )  # fmt: skip
+        out.print(table)
+    for phase in plan.phases:
+        out.print(
+            f"  phase {phase.name:<11} {phase.placed:>4} placed, promise "
+            f"{phase.probability_before:.3f} → {phase.probability_after:.3f}  ({phase.seconds * 1000:.0f} ms)"
+        )
+    out.print(promise_sentence(plan), style="bold" if plan.feasible else "bold red")
+
+
+def relaxation_text(found: Relaxation) -> str:
+    """A change that would do, in words."""
+    amount = (
+        format_duration(found.amount) if found.unit == "s" else f"{found.amount:g} {found.unit}"
+    )
+    return f"{found.change} (by {amount}; promise {found.probability:.3f}, {format_usd(found.cost_usd)})"
+
+
+def promise_sentence(plan: Plan) -> str:
+    """What is promised, or why nothing can be."""
+    goal = f"{plan.needed} or more of the workflows by {format_duration(plan.deadline_s)}"
+    if not plan.feasible:
+        return f"Cannot promise {goal}: {plan.lacking}."
+    promise = plan.promise
+    short = "" if plan.kept_as_asked else f" (less than the {plan.asked_probability} asked for)"
+    return (
+        f"Promise: {goal} with probability {promise.probability:.3f} ± {promise.standard_error:.3f}{short}, "
+        f"for {format_usd(plan.cost_usd)}."
+    )
+
+
+class RunReporter:
+    """Turns the steps of a run into lines: slots that come and go, workflows done, what went wrong."""
+
+    def __init__(self, out: Console, plan: Plan, snapshot: Snapshot) -> None:
+        self._console, self._plan, self._snapshot = out, plan, snapshot
+        self._done: set[str] = set()
+        self._version = 0
+        self._tasks = len({p.task_key for p in plan.placements})
+
+    def __call__(self, state: RunState, events: list[Event]) -> None:
+        for event in events:
+            if isinstance(event, SlotNews):
+                self._slot(event)
+            elif isinstance(event, CopyEnded):
+                self._copy(event, state)
+            elif isinstance(event, Replanned):
+                verb = "planned anew" if event.version > self._version else "the planner was asked"
+                self._version = event.version
+                self._line(event.at_s, f"{verb}: {event.reason}", "yellow")
+            elif isinstance(event, SiteSilent):
+                self._line(event.at_s, f"{event.reason}; asked again later", "yellow")
+            elif isinstance(event, Cancelled):
+                self._line(event.at_s, f"stopping: {event.reason}", "yellow")
+
+    def _slot(self, news: SlotNews) -> None:
+        if news.state == SlotState.READY:
+            self._line(news.at_s, f"slot {news.slot} is ready", "green")
+        elif news.state == SlotState.FAILED:
+            self._line(news.at_s, f"slot {news.slot} failed: {news.reason}", "red")
+
+    def _copy(self, event: CopyEnded, state: RunState) -> None:
+        workflow, task, copy = event.key
+        if not event.ok:
+            self._line(
+                event.at_s, f"{workflow}: {task} (copy {copy}) failed: {event.reason}", "red"
+            )
+        tasks = self._snapshot.workflow_by_name[workflow].tasks
+        if workflow not in self._done and all((workflow, name) in state.done for name in tasks):
+            self._done.add(workflow)
+            late = event.at_s > self._plan.deadline_s
+            share = f"{len(state.done)}/{self._tasks} tasks"
+            self._line(
+                event.at_s,
+                f"workflow {workflow} is done{' LATE' if late else ''}  [{share}]",
+                "cyan",
+            )
+
+    def _line(self, at_s: float, text: str, style: str) -> None:
+        self._console.print(
+            f"  {format_duration(at_s):>8}  {text}", style=style, highlight=False, markup=False
+        )
+
+
+def outcome_sentence(outcome: Outcome) -> str:
+    """What was promised, with which probability, and what happened: one sentence."""
+    plan = outcome.book.plan
+    total = len(outcome.book.snapshot.wanted.workflows)
+    last = sorted(t for t in outcome.done.values() if t <= plan.deadline_s)
+    when = f", the last of them after {format_duration(last[-1])}" if last else ""
+    return (
+        f"Promised {plan.needed} of {total} workflows within {format_duration(plan.deadline_s)} with probability "
+        f"{plan.promise.probability:.3f}; {outcome.in_time} were done in time{when}: "
+        f"the promise was {'KEPT' if outcome.kept else 'BROKEN'}."
+    )
+
+
+def print_warnings(out: Console, warnings: Iterable[str]) -> None:
+    """Things that were odd but bearable."""
+    for text in warnings:
+        out.print(f"warning: {text}", style="yellow", highlight=False, markup=False)

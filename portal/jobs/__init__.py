@@ -1,0 +1,1 @@
+"""Who does it in the background: planning, running, learning, caring for sites."""

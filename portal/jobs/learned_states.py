@@ -1,0 +1,73 @@
+"""What states of queues teach, learned in a process beside the service: no answer waits for it.
+
+Until a history's newest submissions are learned, its questions are answered from past waits.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import threading
+from concurrent.futures import Future, ProcessPoolExecutor
+from pathlib import Path
+
+from desk.histories import open_history
+from portal.jobs.worker import be_a_child
+from qbets.forecast import QueueForecast
+from qbets.predictor import Settings
+from qbets.state_forecast import StateForecast, forecast_state
+
+Learned = StateForecast | QueueForecast
+_Key = tuple[str, int, str | int | None]
+_MOST = 64  # queues that are kept; each takes some ten megabytes
+SETTINGS = Settings(method="state")
+
+
+class LearnedStates:
+    """Learned states by history; a changed file is learned anew. Safe between threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._learning: dict[_Key, Future[Learned]] = {}
+        self._pool: ProcessPoolExecutor | None = None
+        self._closed = False
+
+    def find(self, path: str, log_queue: str | int | None) -> StateForecast | None:
+        """What is known by now; begins to learn it where nothing is, and answers None."""
+        key = (path, Path(path).stat().st_mtime_ns, log_queue)
+        with self._lock:
+            found = self._learning.get(key)
+            if found is None and not self._closed:
+                self._begin(key)
+        if found is None or not found.done() or found.cancelled() or found.exception():
+            return None
+        learned = found.result()
+        return learned if isinstance(learned, StateForecast) else None
+
+    def settled(self, path: str, log_queue: str | int | None) -> bool:
+        """Learning is over, whatever came of it."""
+        key = (path, Path(path).stat().st_mtime_ns, log_queue)
+        with self._lock:
+            found = self._learning.get(key)
+        return found is not None and found.done()
+
+    def _begin(self, key: _Key) -> None:
+        if self._pool is None:
+            context = multiprocessing.get_context("forkserver")
+            self._pool = ProcessPoolExecutor(1, mp_context=context, initializer=be_a_child)
+        for old in [k for k in self._learning if k[0] == key[0] and k[2] == key[2]]:
+            del self._learning[old]
+        while len(self._learning) >= _MOST:
+            del self._learning[next(iter(self._learning))]
+        self._learning[key] = self._pool.submit(_learn, key[0], key[2])
+
+    def close(self) -> None:
+        """Learn nothing more."""
+        with self._lock:
+            self._closed, pool = True, self._pool
+        if pool is not None:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _learn(path: str, log_queue: str | int | None) -> Learned:
+    log = open_history(path).only_queue(log_queue)
+    return forecast_state(log, log.end_s, SETTINGS)

@@ -1,0 +1,76 @@
+"""The chart of a run as it stands: folded from its journal, a few events at a time."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Any
+
+from desk.answers import gantt_json
+from execmgr.book import Book
+from execmgr.core import begin
+from execmgr.journal import advance, event_from_json, ruling
+from execmgr.states import RunState
+from portal.records.run_record import RunRecord
+from portal.records.store import GOES_ON, Store
+from portal.records.tables import RunRow
+
+Json = dict[str, Any]
+_REMEMBERED = 32
+
+
+@dataclass
+class _Followed:
+    """A run as far as it has been read."""
+
+    books: list[Book] = field(default_factory=list)
+    state: RunState | None = None
+    position: int = 0
+
+
+class LiveGantt:
+    """Charts of runs that go on. What was read of a journal is not read again."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._followed: OrderedDict[str, _Followed] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def version(self, run: RunRow) -> str:
+        """Changes whenever the chart does."""
+        return f"{run.id}-{run.state}-{self._store.count_events(run.id)}"
+
+    def chart(self, run: RunRow) -> Json | None:
+        """The Gantt query of a run; None where it has not begun."""
+        if run.gantt != "{}" and run.state not in GOES_ON:
+            found: Json = json.loads(run.gantt)
+            return found
+        with self._lock:
+            followed = self._follow(run.id)
+        if followed.state is None:
+            return None
+        book = followed.books[followed.state.version]
+        return gantt_json(book.plan, book.snapshot, followed.state)
+
+    def _follow(self, run_id: str) -> _Followed:
+        followed = self._followed.setdefault(run_id, _Followed())
+        self._followed.move_to_end(run_id)
+        if len(self._followed) > _REMEMBERED:
+            self._followed.popitem(last=False)
+        if self._store.count_events(run_id) < followed.position:  # played again from its beginning
+            followed.books, followed.state, followed.position = [], None, 0
+        record = RunRecord(self._store.engine, run_id)
+        if followed.state is None:
+            followed.books = record.books()
+            if not followed.books:
+                return followed
+            followed.state = begin(followed.books[0])
+        for body in self._store.events(run_id, followed.position):
+            event = event_from_json(body)
+            if ruling(followed.state, event) >= len(followed.books):
+                followed.books = record.books()
+            followed.state = advance(followed.books, followed.state, event)
+            followed.position += 1
+        return followed

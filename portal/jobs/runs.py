@@ -1,0 +1,94 @@
+"""Carrying a run out under its lease: from the beginning, or taken over where its last manager left it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from desk.answers import outcome_json, run_gantt
+from desk.execution import Outcome, RunOptions, Setup, passed_since, resume_run
+from desk.wiring import any_real
+from execmgr.acquisitions import acquisitions
+from execmgr.book import Book
+from execmgr.outside_engine import OutsideEngine
+from execmgr.runner import Watcher
+from execmgr.states import Event
+from execmgr.task_folder import AWAY, TaskFolder, clean_up
+from kernel.clock import WallClock
+from kernel.errors import InputError
+from portal.records.run_record import RunRecord
+from portal.records.store import GOES_ON, Store
+from portal.records.tables import RunRow
+
+
+@dataclass(frozen=True, kw_only=True)
+class TakenOver:
+    """A run whose manager this process has become; ``replayed``: simulated sites ended with the last one."""
+
+    setup: Setup
+    books: list[Book]
+    events: list[Event]
+    replayed: bool
+
+
+def unended(store: Store, run_id: str) -> RunRow:
+    """A run that goes on, or can; InputError where it is over."""
+    row = store.get_run(run_id)
+    if row.state not in GOES_ON:
+        raise InputError(f"run '{run_id}' is over: {row.state}", fix="vgrads status lists runs")
+    return row
+
+
+def take_over(record: RunRecord) -> TakenOver:
+    """Become the manager of a run that was begun; InputError while another one is at work."""
+    setup = record.setup()
+    record.take()
+    books, events = record.books(), record.events()
+    replayed = not any_real(setup.catalog, books[0].plan)
+    if replayed:
+        record.begin_again()
+    return TakenOver(setup=setup, books=books, events=events, replayed=replayed)
+
+
+def go_on(
+    store: Store, record: RunRecord, taken: TakenOver, watch: Watcher | None = None,
+    outside: OutsideEngine | None = None,
+) -> Outcome:  # fmt: skip
+    """Work on a run that was taken over to its end."""
+    if outside is not None and not taken.replayed:
+        outside.clock = WallClock(passed_since(taken.setup, taken.events))
+    setup, books, events = taken.setup, taken.books, taken.events
+    gantt = store.gantt_of(record.run_id)
+    return carry_out(
+        store, record, gantt, lambda: resume_run(setup, books, events, record, watch, outside)
+    )
+
+
+def carry_out(
+    store: Store, record: RunRecord, gantt: dict[str, Any], work: Callable[[], Outcome]
+) -> Outcome:
+    """Do a run's work under its lease, and keep how it ended; on an error it stands as interrupted."""
+    run_id = record.run_id
+    record.take()
+    store.set_run_state(run_id, "running")
+    try:
+        outcome = work()
+    except BaseException:
+        store.end_run(run_id, "interrupted", {}, gantt)
+        raise
+    finally:
+        record.leave()
+    store.add_acquisitions(run_id, acquisitions(outcome.book, outcome.state))
+    store.end_run(run_id, outcome.verdict, outcome_json(outcome), run_gantt(outcome))
+    return outcome
+
+
+def tidy(outcome: Outcome, options: RunOptions, keep: str) -> None:
+    """Leave of the workflows that are done what is asked for: all, results (no scratch folders), or final ones."""
+    if keep == "all" or not options.folder.is_dir():
+        return
+    for kind in ("tasks", AWAY):
+        folder = TaskFolder(options.folder, options.folder, kind)
+        for name in outcome.done:
+            clean_up(folder, outcome.book.snapshot.workflow_by_name[name], keep == "final")

@@ -1,0 +1,220 @@
+"""The service's hands: takes queued work, has it done in processes of their own, sees to those that die."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+from execmgr.outside_engine import OutsideEngine
+from kernel.clock import WallClock
+from kernel.errors import SiteError
+from portal.jobs import worker
+from portal.records.lease import RENEW_S, new_owner
+from portal.records.sets import Sets
+from portal.records.store import Store
+from portal.records.work import MOST_TRIES, PLAN, RUN, Work, Works
+from vgrid.catalog import Catalog
+
+_LOOK_S = 0.5  # between looks for work that another service left behind
+_log = logging.getLogger("vgrads.work")
+_processes = get_context("forkserver")
+_processes.set_forkserver_preload(["portal.jobs.worker"])  # a new process is there in milliseconds
+
+
+class ProcessDied(Exception):
+    """A process of ours ended without having done its work."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Places:
+    """How much is done at once. ``planners=0``: in threads of the service itself, for tests and trials."""
+
+    planners: int = 2
+    runs: int = 16
+
+
+@dataclass
+class _Crew:
+    """Plans in a few processes that stay, whose caches are warm; each run in one that is its own."""
+
+    url: str
+    places: Places
+    pool: ProcessPoolExecutor | None = None
+    children: dict[str, BaseProcess] = field(default_factory=dict)
+    threads: ThreadPoolExecutor = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.threads = ThreadPoolExecutor(self.places.runs + 1)
+
+    def think(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        """Have something reckoned that takes a processor for a while."""
+        if not self.places.planners:
+            return self.threads.submit(function, *arguments)
+        try:
+            return self._ready_pool().submit(function, *arguments)
+        except BrokenProcessPool:  # one of its processes died since the last time
+            self.pool = None
+            return self._ready_pool().submit(function, *arguments)
+
+    def _ready_pool(self) -> ProcessPoolExecutor:
+        if self.pool is None:
+            self.pool = ProcessPoolExecutor(
+                self.places.planners, mp_context=_processes, initializer=worker.be_a_child
+            )
+        return self.pool
+
+    def run(self, catalog: Catalog, run_id: str) -> Future[None]:
+        if not self.places.planners:
+            return self.threads.submit(_run_in_thread, self.url, catalog, run_id)
+        return self.threads.submit(self._watch, catalog, run_id)
+
+    def _watch(self, catalog: Catalog, run_id: str) -> None:
+        child = _processes.Process(target=worker.run_in_child, args=(self.url, catalog, run_id))
+        child.start()
+        self.children[run_id] = child
+        child.join()
+        del self.children[run_id]
+        if child.exitcode:
+            raise ProcessDied(f"exit status {child.exitcode}")
+
+    def stop(self) -> None:
+        for child in list(self.children.values()):
+            child.terminate()
+        if self.pool is not None:
+            for process in list(self.pool._processes.values()):  # no public way ends them
+                process.terminate()
+            self.pool.shutdown(wait=True, cancel_futures=True)
+        self.threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _run_in_thread(url: str, catalog: Catalog, run_id: str) -> None:
+    with Store(url) as store:
+        worker.run_one(store, catalog, run_id)
+
+
+class Supervisor:
+    """Looks after the queue of work as long as the service lives. ``catalog``: the sites for a set's id."""
+
+    def __init__(self, store: Store, catalog: Callable[[str], Catalog], places: Places) -> None:
+        self._store, self._catalog, self._places = store, catalog, places
+        self.works, self.sets = Works(store.engine), Sets(store.engine)
+        self._owner, self._crew = new_owner(), _Crew(store.url, places)
+        self._busy: dict[int, tuple[Work, Future[None]]] = {}
+        self._news, self._stopped = threading.Event(), threading.Event()
+        self._outside: dict[str, OutsideEngine] = {}
+        self._thread = threading.Thread(target=self._look_after, daemon=True, name="supervisor")
+
+    def start(self) -> None:
+        """Begin to look after the queue."""
+        self._thread.start()
+
+    def poke(self) -> None:
+        """There may be something to do."""
+        self._news.set()
+
+    def outside(self, run_id: str) -> OutsideEngine | None:
+        """The engine through which somebody outside runs a run's tasks; None where nobody does."""
+        return self._outside.get(run_id)
+
+    async def think(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """What a function says, reckoned beside the service; SiteError where it cannot be just now."""
+        try:
+            return await asyncio.wrap_future(self._crew.think(function, *arguments))
+        except BrokenProcessPool as error:
+            raise SiteError(
+                "a process of the service died", site="service", transient=True, fix="ask again"
+            ) from error
+
+    @property
+    def alive(self) -> bool:
+        """True while the queue is looked after."""
+        return self._thread.is_alive()
+
+    def stop(self) -> None:
+        """End all processes and leave the work to whoever comes next; runs go on from their journals."""
+        self._stopped.set()
+        self.poke()
+        self._thread.join(5)
+        self._crew.stop()
+        for engine in list(self._outside.values()):
+            engine.abandon()
+        self.works.release(self._owner)
+
+    def _look_after(self) -> None:
+        renewed_s = time.monotonic()
+        while not self._stopped.is_set():
+            try:
+                while work := self.works.claim(self._owner, self._free()):
+                    self._hand_out(work)
+                if time.monotonic() - renewed_s > RENEW_S:
+                    self.works.renew(self._owner)
+                    renewed_s = time.monotonic()
+            except Exception:
+                _log.exception("the queue of work cannot be read; trying again")
+            self._news.wait(_LOOK_S)
+            self._news.clear()
+
+    def _free(self) -> list[str]:
+        kinds = [work.kind for work, _ in list(self._busy.values())]
+        plans = max(1, self._places.planners) * 2  # one waits while one is planned
+        return [k for k, most in ((PLAN, plans), (RUN, self._places.runs)) if kinds.count(k) < most]
+
+    def _hand_out(self, work: Work) -> None:
+        if work.tries >= MOST_TRIES:
+            self._give_up(work, f"its process died {MOST_TRIES} times")
+            return
+        future = self._begin(work)
+        self._busy[work.id] = (work, future)
+        future.add_done_callback(lambda done: self._ended(work, done))
+
+    def _begin(self, work: Work) -> Future[None]:
+        catalog = self._catalog(work.set_id)
+        if work.kind == PLAN:
+            return self._crew.think(worker.plan_in_child, self._store.url, catalog, work.set_id)
+        if self.sets.engine_of(work.run_id) == "outside":
+            self._outside[work.run_id] = OutsideEngine(WallClock())
+            return self._crew.threads.submit(self._run_outside, catalog, work.run_id)
+        return self._crew.run(catalog, work.run_id)
+
+    def _run_outside(self, catalog: Catalog, run_id: str) -> None:
+        try:
+            worker.run_one(self._store, catalog, run_id, self._outside[run_id])
+        finally:
+            self._outside.pop(run_id, None)
+
+    def _ended(self, work: Work, done: Future[Any]) -> None:
+        self._busy.pop(work.id, None)
+        if done.cancelled() or self._stopped.is_set():
+            return
+        error = done.exception()
+        with suppress(
+            Exception
+        ):  # a database that does not answer: the lease ends, the work is taken anew
+            if isinstance(error, ProcessDied | BrokenProcessPool):
+                _log.error("%s of %s: %s", work.kind, work.run_id or work.set_id, error)
+                self.works.release(self._owner, work)
+            elif error is not None:
+                _log.error("%s of %s failed", work.kind, work.set_id, exc_info=error)
+                self._give_up(work, "an internal error, which was logged")
+            else:
+                self.works.finish(work, True)
+        self.poke()
+
+    def _give_up(self, work: Work, reason: str) -> None:
+        self.works.finish(work, False)
+        if work.kind == PLAN:
+            self.sets.fail(work.set_id, reason)
+        else:
+            gantt = json.loads(self.sets.text(work.set_id, "gantt"))
+            self._store.end_run(work.run_id, "failed", {"reason": reason}, gantt)

@@ -1,0 +1,179 @@
+"""What a service does in the background, each in a process of its own: plan a set, carry a run out.
+
+Everything goes through the database, so that whoever takes the work after a crash finds what there was.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import threading
+import time
+from contextlib import suppress
+from dataclasses import replace
+from multiprocessing import connection, parent_process
+from typing import Any
+
+from desk.answers import plan_json
+from desk.config import embedded_data, home
+from desk.execution import Outcome, RunOptions, run_plan
+from desk.planning import Grid, Planned, open_grid, plan_set, take_snapshot
+from execmgr.outside_engine import OutsideEngine
+from kernel.errors import InputError, VgradsError
+from planner.make import make_plan
+from portal.jobs.runs import carry_out, go_on, take_over
+from portal.records.run_record import RunRecord
+from portal.records.sets import Head, Sets
+from portal.records.store import GOES_ON, Store, summary_of
+from vgrid.catalog import Catalog
+from workflows.dag import Workflow
+from workflows.load import load_workflow
+from workflows.runtimes import Runtimes
+from workflows.sets import SetDocument, WorkflowSet, build_set
+
+_log = logging.getLogger("vgrads.work")
+FRESH_S = 300.0
+"""A plan for real sites that is older than this is made anew before it is run."""
+
+
+def be_a_child() -> None:
+    """In a process of the service: leave Ctrl-C to the service, and end when it ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
+
+
+def _end_with(sentinel: int) -> None:
+    connection.wait([sentinel])
+    os._exit(1)
+
+
+def plan_in_child(url: str, catalog: Catalog, set_id: str) -> None:
+    """Plan a set of the database at ``url``."""
+    with Store(url) as store:
+        plan_one(store, catalog, set_id)
+
+
+def run_in_child(url: str, catalog: Catalog, run_id: str) -> None:
+    """Carry a run of the database at ``url`` out, or go on with it."""
+    be_a_child()
+    with Store(url) as store:
+        run_one(store, catalog, run_id)
+
+
+def wanted_of(document: SetDocument) -> WorkflowSet:
+    """The set behind a document that came from outside: it may name only workflows that ship with vgrads."""
+    return build_set(document, _shipped_workflow, "body", directory=str(home()))
+
+
+def _shipped_workflow(file: str, runtimes: Runtimes) -> Workflow:
+    names = sorted(p.name for p in embedded_data().glob("*.json"))
+    if file not in names:
+        raise InputError(
+            f"'{file}' is not served here", where="workflows.file", fix=f"known: {', '.join(names)}"
+        )
+    return load_workflow(embedded_data() / file, runtimes)
+
+
+def _grid(store: Store, catalog: Catalog) -> Grid:
+    """What the histories say; where a file of one lies is told to the log, not to users."""
+    try:
+        return open_grid(catalog, seen=store.acquisitions())
+    except InputError as error:
+        _log.exception("a history cannot be read")
+        raise InputError(
+            "the history of a queue cannot be read; the service's log says which", where="sites"
+        ) from error
+
+
+def plan_one(store: Store, catalog: Catalog, set_id: str) -> None:
+    """Plan a set and keep the plan; what is wrong with the set is kept with it."""
+    sets = Sets(store.engine)
+    try:
+        document = SetDocument.model_validate(json.loads(sets.text(set_id, "document")))
+        planned = plan_set(wanted_of(document), _grid(store, catalog))
+    except VgradsError as error:
+        sets.fail(set_id, str(error))
+        return
+    sets.put_plan(set_id, planned.plan, planned.snapshot)
+
+
+def run_one(
+    store: Store, catalog: Catalog, run_id: str, outside: OutsideEngine | None = None
+) -> None:
+    """Carry a run out, from where it stands; its end is kept, also one that is an error."""
+    record = RunRecord(store.engine, run_id)
+    row = store.get_run(run_id)
+    if row.state not in GOES_ON:
+        return  # its last manager died after the end
+    try:
+        if record.begun():
+            go_on(store, record, take_over(record), outside=outside)
+        else:
+            _begin(store, record, catalog, outside)
+    except VgradsError as error:
+        gantt = json.loads(Sets(store.engine).text(row.set_id, "gantt"))
+        store.end_run(run_id, "failed", {"reason": str(error)}, gantt)
+
+
+def _begin(
+    store: Store, record: RunRecord, catalog: Catalog, outside: OutsideEngine | None
+) -> None:
+    row = store.get_run(record.run_id)
+    how = json.loads(row.how)
+    sets = Sets(store.engine)
+    planned = _planned(store, sets, catalog, row.set_id)
+    if not planned.plan.feasible:
+        raise InputError(f"cannot be promised any more: {planned.plan.lacking}", where=row.set_id)
+    options = RunOptions(
+        run_id=record.run_id, folder=home() / "runs" / record.run_id, speed=how.get("speed"), seed=how.get("seed", 0)
+    )  # fmt: skip
+
+    def work() -> Outcome:
+        return run_plan(planned, options, record, outside=outside)
+
+    carry_out(store, record, json.loads(sets.text(row.set_id, "gantt")), work)
+
+
+def _planned(store: Store, sets: Sets, catalog: Catalog, set_id: str) -> Planned:
+    """The plan as it was shown; made anew where real sites have moved on since, or it cannot be read."""
+    found = None
+    if _fresh(sets.head(set_id)):
+        with suppress(InputError):  # another version of vgrads wrote it
+            found = sets.archived(set_id)
+    if found is None:
+        plan_one(store, catalog, set_id)
+        found = sets.archived(set_id)
+    if found is None:
+        raise InputError("could not be planned", where=set_id)
+    plan, snapshot = found
+    grid = _grid(store, catalog)
+    return Planned(wanted=snapshot.wanted, grid=grid, snapshot=snapshot, plan=plan)
+
+
+def _fresh(head: Head | None) -> bool:
+    return head is not None and (not head.real or time.time() - head.planned_s < FRESH_S)
+
+
+def usable(catalog: Catalog, granted: frozenset[str]) -> tuple[Catalog, bool]:
+    """The sites that a user's sets are planned for, and whether these are real ones.
+
+    Those that the operator opened for the user; else the simulated ones; where there are none, all: such
+    a plan can be looked at, and run by an outside engine where that asks nothing of others' machines.
+    """
+    opened = tuple(s for s in catalog.sites if s.name in granted and s.driver != "simulated")
+    simulated = tuple(s for s in catalog.sites if s.driver == "simulated")
+    chosen = opened or simulated or catalog.sites
+    return replace(catalog, sites=chosen), chosen is not simulated
+
+
+def what_if_in_child(url: str, catalog: Catalog, document: str) -> dict[str, Any]:
+    """What would be promised for a set with other wishes: its plan in short, or what is lacking."""
+    with Store(url) as store:
+        grid = _grid(store, catalog)
+    wanted = wanted_of(SetDocument.model_validate(json.loads(document)))
+    plan = make_plan(take_snapshot(wanted, grid, seed=0))
+    return summary_of(plan_json(plan))

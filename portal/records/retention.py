@@ -1,0 +1,100 @@
+"""What is old is removed: ended runs, sets, old jobs of histories; expired tokens and keys always."""
+
+from __future__ import annotations
+
+import gzip
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+from sqlalchemy import delete
+from sqlmodel import Session, SQLModel, col, select
+
+from portal.records.collected import COLLECTED
+from portal.records.store import GOES_ON, Store
+from portal.records.tables import (
+    AcquisitionRow,
+    ArchiveRow,
+    AuditRow,
+    EventRow,
+    GridRow,
+    HistoryRow,
+    KeyRow,
+    LeaseRow,
+    PlanRow,
+    RunRow,
+    SetRow,
+    TokenRow,
+    WorkRow,
+)
+from traces.history import read_history
+from traces.swf import write_swf
+
+_KEYS_S = 7 * 86400.0
+
+
+def prune(store: Store, keep_s: float | None, history_keep_s: float | None) -> dict[str, int]:
+    """Remove sets that ended ``keep_s`` ago with their runs, and jobs of histories that are older; how many."""
+    now = time.time()
+    with Session(store.engine) as session:
+        session.execute(delete(TokenRow).where(col(TokenRow.expires_s) < now))
+        session.execute(delete(KeyRow).where(col(KeyRow.created_s) < now - _KEYS_S))
+        sets = _old_sets(session, now - keep_s) if keep_s is not None else []
+        for set_id in sets:
+            _remove_set(session, set_id)
+        if keep_s is not None:
+            session.execute(delete(AuditRow).where(col(AuditRow.at_s) < now - keep_s))
+            session.execute(delete(GridRow).where(col(GridRow.created) < _instant(now - keep_s)))
+        session.commit()
+    jobs = (
+        0
+        if history_keep_s is None
+        else sum(_trim(store, s, q, now - history_keep_s) for s, q in store.histories())
+    )
+    return {"sets": len(sets), "jobs": jobs}
+
+
+def _instant(unix_s: float) -> datetime:
+    return datetime.fromtimestamp(unix_s, UTC)
+
+
+def _old_sets(session: Session, before_s: float) -> list[str]:
+    """Sets from before an instant none of whose runs goes on, or began since."""
+    before = _instant(before_s)
+    busy = select(RunRow.set_id).where(
+        col(RunRow.state).in_(GOES_ON) | (col(RunRow.started) >= before)
+    )
+    query = select(SetRow.id).where(col(SetRow.created) < before, col(SetRow.id).not_in(busy))
+    return list(session.exec(query))
+
+
+def _remove_set(session: Session, set_id: str) -> None:
+    runs = list(session.exec(select(RunRow.id).where(RunRow.set_id == set_id)))
+    session.execute(delete(WorkRow).where(col(WorkRow.set_id) == set_id))
+    of_runs: tuple[type[SQLModel], ...] = (EventRow, ArchiveRow, LeaseRow, AcquisitionRow)
+    for table in of_runs:
+        session.execute(delete(table).where(table.run_id.in_(runs)))  # type: ignore[attr-defined]
+    session.execute(delete(RunRow).where(col(RunRow.set_id) == set_id))
+    session.execute(delete(PlanRow).where(col(PlanRow.set_id) == set_id))
+    session.execute(delete(SetRow).where(col(SetRow.id) == set_id))
+
+
+def _trim(store: Store, site: str, queue: str, before_unix_s: float) -> int:
+    """Drop the jobs of a history that were submitted before an instant; those that are left become an SWF log."""
+    row = store.history(site, queue)
+    if row is None or row.file == COLLECTED:  # the next collection goes on from all of its lines
+        return 0
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / row.file
+        path.write_bytes(row.body)
+        log = read_history(path)
+        old = log.unix_start_s + log.submit_s < before_unix_s
+        if not old.any() or old.all():  # nothing to do, or nothing would be left to predict from
+            return 0
+        body = gzip.compress(write_swf(log.select(~old)).encode())
+    name = f"{row.file.partition('.')[0]}.swf.gz"
+    store.put_sites(
+        [HistoryRow(site=site, queue=queue, file=name, changed=datetime.now(UTC), body=body)]
+    )
+    return int(old.sum())

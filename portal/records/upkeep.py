@@ -1,0 +1,45 @@
+"""The operator's hands on the database: the audit log read, an SQLite file copied while it is in use."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from sqlmodel import Session, col, select
+
+from kernel.errors import InputError
+from portal.records.store import Store, database_url
+from portal.records.tables import AuditRow
+
+Json = dict[str, Any]
+_SQLITE = "sqlite:///"
+
+
+def audit_rows(store: Store, user: str | None, limit: int) -> list[Json]:
+    """The newest entries of the audit log."""
+    query = select(AuditRow).order_by(col(AuditRow.id).desc()).limit(limit)
+    if user is not None:
+        query = query.where(AuditRow.user == user)
+    with Session(store.engine) as session:
+        return [row.model_dump(exclude={"id"}) for row in session.exec(query)]
+
+
+def back_up(url: str | None, file: Path) -> None:
+    """A consistent copy of an SQLite database, also while others write to it; InputError for any other."""
+    chosen = url or database_url()
+    if not chosen.startswith(_SQLITE):
+        raise InputError("is not an SQLite database", where="--db", fix="for PostgreSQL: pg_dump")
+    source = Path(chosen.removeprefix(_SQLITE))
+    if not source.is_file():
+        raise InputError("there is no database", where=str(source))
+    if file.exists():
+        raise InputError("is there already", where=str(file))
+    draft = file.with_name(file.name + ".draft")
+    try:
+        with closing(sqlite3.connect(source)) as old, closing(sqlite3.connect(draft)) as new:
+            old.backup(new)
+        draft.replace(file)
+    except (sqlite3.Error, OSError) as error:
+        raise InputError(f"cannot be written: {error}", where=str(file)) from error

@@ -1,0 +1,1 @@
+"""People at a browser, and programs: REST, pages, figures."""

@@ -1,0 +1,326 @@
+"""The web pages, and what only they ask for."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import yaml
+from fastapi import FastAPI, Query, Request, Response
+from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse
+from fastapi.staticfiles import StaticFiles
+from markupsafe import Markup
+from pydantic import Field
+from starlette.exceptions import HTTPException
+
+from desk import queries
+from desk import sites as site_rows
+from desk.answers import downtime_json
+from desk.config import embedded_data
+from kernel.documents import Document, validate
+from kernel.errors import InputError
+from planner.explain import explain, explain_text
+from portal.charts.gantt import render_svg
+from portal.charts.pages import render
+from portal.charts.queue_record import record_picture
+from portal.jobs.promise_history import promise_over_time
+from portal.records.access import EVERYBODY_HERE, SESSION_S, Principal
+from portal.records.sets import Head
+from portal.web.guard import COOKIE, READ, Reader, Submitter
+from portal.web.service import PLANNING_S, Service
+from portal.web.set_routes import SetId, gantt, summary
+from qbets.predictor import Settings
+from vgrid.catalog import Queue
+from workflows.sets import SetDocument
+
+Json = dict[str, Any]
+_LEVELS = (0.5, 0.75, 0.9, 0.95, 0.99)
+_PAGE = 50
+_MOST_STILL = 1000  # bars
+
+
+class TextDocument(Document):
+    """A set as a person typed it."""
+
+    text: Annotated[str, Field(max_length=2_000_000)]
+
+
+class Login(Document):
+    """A token, to be kept as a cookie."""
+
+    token: Annotated[str, Field(min_length=1, max_length=200)]
+
+
+def add_page_routes(app: FastAPI, service: Service) -> None:
+    """Pages, their files, logging in and out, health."""
+    app.mount(
+        "/static",
+        StaticFiles(packages=[("portal.web", "static"), ("portal.charts", "static")]),
+        name="static",
+    )
+    _add_health(app, service)
+    _add_asking(app, service)
+    _add_set_pages(app, service)
+    _add_site_pages(app, service)
+    _add_entrance(app, service)
+
+
+def _add_health(app: FastAPI, service: Service) -> None:
+    @app.get("/healthz")
+    def healthz() -> dict[str, str]:
+        """Is the service there, and its database?"""
+        service.store.ready()
+        return {"status": "ok"}
+
+    @app.get("/readyz")
+    def readyz() -> dict[str, str]:
+        """Does it take work? 503 while it starts or stops."""
+        if service.stopping.is_set() or not service.supervisor.alive:
+            raise HTTPException(503, "not taking work")
+        service.store.ready()
+        return {"status": "ready"}
+
+
+def _add_asking(app: FastAPI, service: Service) -> None:
+    @app.get("/v1/workflow-sets/{set_id}/explain")
+    def why(set_id: SetId, who: Reader, task: Annotated[str, Query(max_length=500)]) -> Json:
+        """Why does a task (``workflow/task``) stand where it does? As ``vgrads explain --json``."""
+        head = service.visible(set_id, who)
+        if not head.revision:
+            raise HTTPException(409, "the set has no plan yet")
+        told = explain(json.loads(service.sets.text(set_id, "plan")), task)
+        return told | {"text": explain_text(told)}
+
+    @app.get("/v1/workflow-sets/{set_id}/promise")
+    async def promise(set_id: SetId, who: Reader) -> Json:
+        """How sure the promise of the newest run was, as it went."""
+        service.visible(set_id, who)
+        run = service.newest_run(set_id)
+        if run is None:
+            return {"run": None, "points": []}
+        points = await service.supervisor.think(promise_over_time, service.store.url, run.id)
+        return {"run": run.id, "points": points}
+
+
+def _page(request: Request, name: str, template: str, **values: Any) -> HTMLResponse:
+    who: Principal | None = request.scope["state"]["principal"]
+    text = render(
+        template,
+        package="portal.web",
+        here=name,
+        who=who,
+        session=COOKIE in request.cookies,
+        **values,
+    )
+    return HTMLResponse(text)
+
+
+def _reader(request: Request) -> Principal:
+    """Who looks at a page; those who are not known are led to the entrance."""
+    who: Principal | None = request.scope["state"]["principal"]
+    if who is None:
+        raise HTTPException(303, "log in first", {"Location": "/login"})
+    return who
+
+
+def _add_set_pages(app: FastAPI, service: Service) -> None:
+    @app.get("/", response_class=HTMLResponse, include_in_schema=False)
+    def index(request: Request, after: str = "") -> HTMLResponse:
+        who = _reader(request)
+        heads = service.sets.heads(None if who.operator else who.user, _PAGE + 1, after)
+        rows = [_shown(summary(service, head)) for head in heads[:_PAGE]]
+        following = heads[_PAGE - 1].cursor if len(heads) > _PAGE else ""
+        return _page(request, "/", "sets.html", sets=rows, next=following)
+
+    @app.get("/sets/{set_id}", response_class=HTMLResponse, include_in_schema=False)
+    def page(set_id: SetId, request: Request) -> HTMLResponse:
+        head = service.visible(set_id, _reader(request))
+        row = _shown(summary(service, head))
+        run = row["runs"][0]["id"] if row["runs"] else None
+        return _page(
+            request, "", "set.html", s=row, shown=row["shown"], run=run, workflows=_count(service, set_id),
+            lacking=head.summary.get("lacking") or "", sentence=_sentence(row), svg=_still(service, head),
+        )  # fmt: skip
+
+    @app.get("/sets/{set_id}/what-if", response_class=HTMLResponse, include_in_schema=False)
+    def wishes(set_id: SetId, request: Request) -> HTMLResponse:
+        head = service.visible(set_id, _reader(request))
+        if not head.revision:
+            raise HTTPException(409, "the set has no plan yet")
+        document = json.loads(service.sets.text(set_id, "document"))
+        budget = document.get("budget_usd")
+        most = max(20.0, 2 * (head.summary.get("cost_usd") or 0.0), 2 * (budget or 0.0))
+        return _page(
+            request, "", "whatif.html", s=summary(service, head), workflows=_count(service, set_id), budget=most,
+            asked_budget=budget,
+        )  # fmt: skip
+
+    @app.get("/submit", response_class=HTMLResponse, include_in_schema=False)
+    def form(request: Request) -> HTMLResponse:
+        _reader(request)
+        files = sorted(p.name for p in embedded_data().glob("*.json"))
+        example = (embedded_data() / "lead-storm.yaml").read_text(encoding="utf-8")
+        return _page(request, "/submit", "submit.html", files=files, example=example)
+
+    @app.post("/submit", status_code=201, include_in_schema=False)
+    async def hand_over(given: TextDocument, who: Submitter) -> Json:
+        try:
+            parsed = yaml.safe_load(given.text)
+        except (yaml.YAMLError, RecursionError) as error:
+            raise InputError(
+                f"cannot be read: {' '.join(str(error).split())}", where="text"
+            ) from error
+        if not isinstance(parsed, dict):
+            raise InputError("must be a mapping of keys to values", where="text")
+        parsed.pop("sites", None)  # of the file's own place; the service has its own
+        document = validate(SetDocument, parsed, "set")
+        answer, _ = await service.hand_over(document, who, None, PLANNING_S)
+        return answer
+
+
+def _sentence(row: Json) -> str:
+    """How the newest run stands or ended."""
+    if not row["runs"]:
+        return ""
+    newest = row["runs"][0]
+    outcome = newest["outcome"]
+    if "in_time" not in outcome:
+        return f"The run is {newest['state']}." + (
+            f" {outcome['reason']}" if "reason" in outcome else ""
+        )
+    return f"Promise {newest['state']}: {outcome['in_time']} workflows were done in time, {outcome['needed']} were needed."
+
+
+def _still(service: Service, head: Head) -> Markup:
+    """The chart for those without scripts; not of very large sets."""
+    if not head.revision:
+        return Markup("")
+    found = gantt(service, head, service.newest_run(head.id))
+    return Markup(render_svg(found)) if len(found["placements"]) <= _MOST_STILL else Markup("")
+
+
+def _count(service: Service, set_id: str) -> int:
+    """Workflows of a set."""
+    workflows = json.loads(service.sets.text(set_id, "document"))["workflows"]
+    return sum(int(w.get("count", 1)) for w in workflows)
+
+
+def _shown(row: Json) -> Json:
+    """A set's row with the state and the progress that people are shown."""
+    newest = row["runs"][0] if row["runs"] else None
+    state = row["state"] if row["feasible"] or row["state"] != "planned" else "cannot be promised"
+    outcome = newest["outcome"] if newest else {}
+    progress = (outcome["in_time"], outcome["needed"]) if "in_time" in outcome else None
+    return row | {"shown": newest["state"] if newest else state, "progress": progress}
+
+
+def _add_site_pages(app: FastAPI, service: Service) -> None:
+    @app.get("/sites", response_class=HTMLResponse, include_in_schema=False)
+    def sites(request: Request) -> HTMLResponse:
+        _reader(request)
+        rows = site_rows.describe(service.catalog, service.store.acquisitions())
+        return _page(request, "/sites", "sites.html", sites=rows)
+
+    @app.get("/sites/{site}/{queue}", response_class=HTMLResponse, include_in_schema=False)
+    def queue_page(
+        site: str, queue: str, request: Request,
+        procs: Annotated[int, Query(ge=1, le=10**9)] = 1, hours: Annotated[float, Query(gt=0, le=1e5)] = 1.0,
+    ) -> HTMLResponse:  # fmt: skip
+        _reader(request)
+        entry, history = _history(service, site, queue)
+        rows, learned = [], service.learned.find(history, entry.log_queue)
+        for level in _LEVELS:
+            asked = queries.ask_log(history, entry.log_queue, Settings(quantile=level), learned)
+            found = asked.forecast.bound(procs, hours * 3600.0, level, 0.95)
+            rows.append(
+                {
+                    "probability": level,
+                    "bound_s": found.bound_s,
+                    "jobs": found.jobs,
+                    "method": found.method,
+                }
+            )
+        return _page(
+            request, "/sites", "queue.html", site=site, queue=queue, procs=procs, hours=hours, bounds=rows,
+            jobs=rows[3]["jobs"], since=asked.since, downtime=downtime_json(asked),
+        )  # fmt: skip
+
+    @app.get("/sites/{site}/{queue}/record.png", include_in_schema=False, dependencies=[READ])
+    async def record(site: str, queue: str) -> Response:
+        entry, history = _history(service, site, queue)
+        picture = await service.supervisor.think(record_picture, history, entry.log_queue)
+        if picture is None:
+            raise HTTPException(404, "too few jobs have waited for a bound")
+        return Response(picture, media_type="image/png", headers={"Cache-Control": "max-age=300"})
+
+    @app.get("/docs", include_in_schema=False)
+    def docs() -> RedirectResponse:
+        return RedirectResponse("/api", status_code=308)
+
+    @app.get("/api", response_class=HTMLResponse, include_in_schema=False)
+    def api(request: Request) -> HTMLResponse:
+        found = app.openapi()
+        example = {
+            "name": "lead",
+            "deadline": "2h",
+            "at_least": 6,
+            "workflows": [{"file": "lead.json", "count": 8}],
+        }
+        return _page(
+            request, "/api", "api.html", about=found["info"]["description"], paths=found["paths"], example=example,
+            url=service.bounds.url or str(request.base_url).rstrip("/"), tokens=request.scope["state"]["principal"] is not EVERYBODY_HERE,
+        )  # fmt: skip
+
+
+def _history(service: Service, site: str, queue: str) -> tuple[Queue, str]:
+    """A queue and the file of its history; 404 where either is not there."""
+    for known in service.catalog.sites:
+        for entry in known.queues:
+            if (known.name, entry.name) == (site, queue) and entry.history is not None:
+                return entry, entry.history
+    raise HTTPException(404, f"no queue '{site}/{queue}' with a history")
+
+
+def _add_entrance(app: FastAPI, service: Service) -> None:
+    @app.get("/login", response_class=HTMLResponse, include_in_schema=False)
+    def entrance(request: Request) -> HTMLResponse:
+        return _page(request, "/login", "login.html", oidc=service.oidc is not None)
+
+    @app.post("/login", include_in_schema=False)
+    def login(given: Login, request: Request) -> Response:
+        found = service.access.find(given.token)
+        if found is None:
+            raise HTTPException(401, "token: unknown or expired")
+        return let_in(service, found, request, JSONResponse({"user": found.user}))
+
+    @app.post("/logout", include_in_schema=False)
+    def logout(request: Request) -> JSONResponse:
+        service.access.end(request.cookies.get(COOKIE, ""))
+        answer = JSONResponse({})
+        answer.delete_cookie(COOKIE)
+        return answer
+
+    @app.get("/login/oidc", include_in_schema=False)
+    def away(request: Request) -> RedirectResponse:
+        if service.oidc is None:
+            raise HTTPException(404, "no provider is set up")
+        own = service.bounds.url or str(request.base_url).rstrip("/")
+        return service.oidc.begin(f"{own}/login/oidc/back")
+
+    @app.get("/login/oidc/back", include_in_schema=False, name="back")
+    def back(request: Request) -> Response:
+        if service.oidc is None:
+            raise HTTPException(404, "no provider is set up")
+        found = service.oidc.finish(
+            str(request.url), request.query_params.get("state", ""), request.cookies
+        )
+        return let_in(service, found, request, RedirectResponse("/", status_code=303))
+
+
+def let_in(service: Service, who: Principal, request: Request, answer: Response) -> Response:
+    """Give a session to somebody who has shown who they are."""
+    secret, _ = service.access.create(who.user, who.scopes, SESSION_S, session=True)
+    answer.set_cookie(
+        COOKIE, secret, max_age=int(SESSION_S), httponly=True, samesite="strict", secure=(service.bounds.url or str(request.url)).startswith("https:")
+    )  # fmt: skip
+    return answer

@@ -1,0 +1,193 @@
+"""What the endpoints share: the store, the sites, the queue of work; who may see which set."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+
+from desk.queries import ask_log
+from desk.wiring import is_real
+from execmgr.outside_engine import OutsideEngine
+from kernel.documents import validate
+from kernel.errors import InputError, VgradsError
+from portal.jobs.learned_states import LearnedStates
+from portal.jobs.live_gantt import LiveGantt
+from portal.jobs.supervisor import Places, Supervisor
+from portal.jobs.worker import usable, wanted_of
+from portal.records.access import Access, Principal
+from portal.records.idempotency import Key
+from portal.records.sets import Head, Sets
+from portal.records.sites import with_uploads
+from portal.records.store import GOES_ON, Store
+from portal.records.tables import RunRow
+from portal.web.figures import Meters
+from portal.web.oidc import Provider
+from qbets.predictor import Settings
+from vgrid.catalog import Catalog
+from workflows.sets import SetDocument
+
+Json = dict[str, Any]
+PLANNING_S = 30.0
+"""How long a caller who did not say otherwise waits for a plan."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bounds:
+    """How much a set may ask for, and how much is done at once; ``url``: under which people know the service."""
+
+    max_tasks: int = 50_000
+    history: int = 2 * 2**30
+    url: str = ""
+    places: Places = field(default_factory=lambda: Places(planners=0))
+
+
+class Service:
+    """One service over one database."""
+
+    def __init__(
+        self, store: Store, catalog: Catalog, bounds: Bounds, oidc: Provider | None = None
+    ) -> None:
+        self.store, self.bounds, self._base, self.oidc = store, bounds, catalog, oidc
+        self.catalog = with_uploads(catalog, store)
+        self.sets, self.access, self.meters = Sets(store.engine), Access(store.engine), Meters()
+        self.live, self.learned = LiveGantt(store), LearnedStates()
+        self.stopping = threading.Event()
+        self.supervisor = Supervisor(store, self._catalog_of, bounds.places)
+
+    def start(self) -> None:
+        """Begin with what is queued, or was left behind."""
+        self.supervisor.start()
+
+    def stop(self) -> None:
+        """Leave everything to the next service."""
+        self.stopping.set()
+        self.supervisor.stop()
+        self.learned.close()
+
+    def warm_up(self) -> None:
+        """Learn from all histories before somebody asks; what cannot be read is told to who asks for it."""
+        for site in self.catalog.sites:
+            for queue in site.queues:
+                with suppress(VgradsError):
+                    if queue.history is not None and not self.stopping.is_set():
+                        ask_log(queue.history, queue.log_queue, Settings())
+                        self.learned.find(queue.history, queue.log_queue)
+
+    def refresh(self) -> None:
+        """Histories have changed."""
+        self.catalog = with_uploads(self._base, self.store)
+
+    def _catalog_of(self, set_id: str) -> Catalog:
+        head = self.sets.head(set_id)
+        return usable(self.catalog, self.access.granted(head.owner if head else ""))[0]
+
+    # sets
+
+    def visible(self, set_id: str, principal: Principal) -> Head:
+        """A set that somebody may see; 404 where there is none, or it is another's."""
+        head = self.sets.head(set_id)
+        if head is None or not (principal.operator or head.owner == principal.user):
+            raise HTTPException(404, f"no workflow set '{set_id}'")
+        return head
+
+    def submit(self, document: SetDocument, principal: Principal, key: Key | None) -> Json:
+        """Check a set, keep it, have it planned; InputError names the field."""
+        wanted = wanted_of(document)
+        if sum(len(w.tasks) for w in wanted.workflows) > self.bounds.max_tasks:
+            raise InputError(f"more than {self.bounds.max_tasks} tasks", where="workflows")
+        real = usable(self.catalog, self.access.granted(principal.user))[1]
+        answer = self.sets.add(principal.user, document.model_dump(mode="json"), real, key)
+        self.supervisor.poke()
+        return answer
+
+    async def hand_over(
+        self, document: SetDocument, principal: Principal, key: Key | None, wait_s: float
+    ) -> tuple[Json, str]:
+        """Submit a set and wait for its plan: what the caller is told, and the set's state.
+
+        InputError for a set that turns out not to be plannable within that time; it is not kept.
+        """
+        answer = await run_in_threadpool(self.submit, document, principal, key)
+        head = await self.planned(answer["id"], wait_s)
+        if head is not None and head.state == "failed":
+            await run_in_threadpool(self.sets.forget, head.id)
+            raise InputError(head.problem)
+        return answer, head.state if head else "failed"
+
+    async def planned(self, set_id: str, wait_s: float) -> Head | None:
+        """The set, when it is no longer being planned or time is up."""
+        end_s, pause_s = time.monotonic() + wait_s, 0.01
+        while True:
+            head = await run_in_threadpool(self.sets.head, set_id)
+            over = time.monotonic() >= end_s or self.stopping.is_set()
+            if head is None or head.state != "planning" or over:
+                return head
+            await asyncio.sleep(pause_s)
+            pause_s = min(0.2, 1.5 * pause_s)
+
+    # runs
+
+    def run(self, head: Head, how: Json, key: Key | None) -> str:
+        """Queue a run of a set; HTTPException where there is nothing to run, InputError where it may not be."""
+        if head.state == "failed":
+            raise HTTPException(409, f"the set could not be planned: {head.problem}")
+        if head.state == "planning":
+            raise HTTPException(409, "the set is still being planned")
+        if not head.summary["feasible"]:
+            raise HTTPException(409, str(head.summary["lacking"]))
+        self._refuse_closed_sites(head, how["engine"] == "outside")
+        answer = self.sets.add_run(head.id, how, key)
+        self.supervisor.poke()
+        return str(answer["run"])
+
+    def _refuse_closed_sites(self, head: Head, outside: bool) -> None:
+        """Commands run only where the operator opened a site; so does anything that takes others' machines."""
+        if not head.real:
+            return
+        granted = self.access.granted(head.owner)
+        for name in {s["site"] for s in json.loads(self.sets.text(head.id, "plan"))["slots"]}:
+            site = self.catalog.site(name)
+            closed = site.name not in granted and (is_real(site) or not outside)
+            if closed:
+                raise InputError(
+                    f"site '{name}' is not open for the tasks of '{head.owner}'", where="sites",
+                    fix=f"the operator opens it: vgrads sites open {name} {head.owner}; or engine=outside",
+                )  # fmt: skip
+
+    def outside(self, run_id: str, principal: Principal, wait_s: float) -> OutsideEngine | None:
+        """The engine through which somebody outside runs a run's tasks; None where nobody does.
+
+        A run that has not begun yet, or not yet again, is waited for; then HTTPException 503.
+        """
+        end_s = time.monotonic() + wait_s
+        while True:
+            run = self.sets.run(run_id)
+            if run is None:
+                return None
+            self.visible(run.set_id, principal)
+            engine = self.supervisor.outside(run_id)
+            if engine is not None:
+                return engine
+            if run.state not in GOES_ON or self.sets.engine_of(run_id) != "outside":
+                return None
+            if time.monotonic() >= end_s or self.stopping.wait(0.05):
+                raise HTTPException(503, f"run '{run_id}' has not begun", {"Retry-After": "1"})
+
+    def newest_run(self, set_id: str) -> RunRow | None:
+        """The run of a set that began last."""
+        return next(iter(self.store.list_runs(set_id, limit=1)), None)
+
+    def what_if(self, document: SetDocument, change: Json) -> SetDocument:
+        """A set with other wishes, checked."""
+        changed = document.model_dump(mode="json") | change
+        if "fraction" in change:
+            changed["at_least"] = None
+        return validate(SetDocument, changed, "wishes")

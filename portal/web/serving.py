@@ -1,0 +1,138 @@
+"""Serving: addresses, logs, an end in order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from types import FrameType
+from typing import Any
+
+import uvicorn
+from pythonjsonlogger.json import JsonFormatter
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+
+from kernel.errors import InputError, SiteError
+from portal.jobs.supervisor import Places
+from portal.records.access import Access
+from portal.records.retention import prune
+from portal.records.sites import choose_catalog
+from portal.records.store import Store
+from portal.web.app import make_app
+from portal.web.guard import Limits
+from portal.web.oidc import Provider
+from portal.web.service import Bounds, Service
+from portal.web.settings import ServiceSettings
+
+_MIB = 2**20
+_LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]", "::1")
+_SHUTDOWN_S = 10
+_PRUNE_S = 3600.0
+_log = logging.getLogger("vgrads.service")
+
+
+def refuse_open_door(settings: ServiceSettings, access: Access) -> None:
+    """InputError where anybody on the network could come in without a token."""
+    if not settings.loopback and not access.any_token():
+        raise InputError(
+            f"'{settings.host}' is not a loopback address, and there is no token yet", where="host",
+            fix="make one: vgrads token create NAME --scope operate",
+        )  # fmt: skip
+
+
+def make_service(settings: ServiceSettings, store: Store) -> Any:
+    """The application that these settings describe, over an open database."""
+    access = Access(store.engine)
+    refuse_open_door(settings, access)
+    asks = settings.tokens == "required" or not settings.loopback or access.any_token()
+    bounds = Bounds(
+        max_tasks=settings.max_tasks, url=settings.url.rstrip("/"), history=int(settings.max_history_mib * _MIB),
+        places=Places(planners=settings.planners, runs=settings.runs),
+    )  # fmt: skip
+    limits = Limits(
+        tokens=asks, rate=settings.rate, body=int(settings.max_body_mib * _MIB), upload=int(settings.max_upload_mib * _MIB)
+    )  # fmt: skip
+    provider = Provider(settings.oidc) if settings.oidc else None
+    app = make_app(store, choose_catalog(settings.sites), bounds, limits, provider)
+    hosts = settings.allowed_hosts or (_LOCAL_NAMES if settings.loopback else ())
+    if hosts:  # a name that somebody else's DNS points here is refused
+        app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))
+    return app
+
+
+def serve(settings: ServiceSettings) -> None:
+    """Serve until a signal comes."""
+    set_up_logs(settings.log)
+    with Store(settings.database) as store:
+        app = make_service(settings, store)
+        config = uvicorn.Config(
+            app, host=settings.host, port=settings.port, log_config=None, access_log=False,
+            timeout_graceful_shutdown=_SHUTDOWN_S, proxy_headers=False,
+        )  # fmt: skip
+        server = Server(config, app.state.service, settings)
+        threading.Thread(target=app.state.service.warm_up, daemon=True).start()
+        try:
+            server.run()
+        except SystemExit as stop:  # uvicorn's word for an address that is taken
+            if stop.code:
+                raise SiteError(
+                    f"cannot listen on {settings.host}:{settings.port}", site="service", transient=False, fix="see --port"
+                ) from stop  # fmt: skip
+            raise
+
+
+class Server(uvicorn.Server):
+    """Tells the service that the end has come, so that open streams end too; prunes once an hour."""
+
+    def __init__(self, config: uvicorn.Config, service: Service, settings: ServiceSettings) -> None:
+        super().__init__(config)
+        self._service, self._settings, self._pruned_s = service, settings, -_PRUNE_S
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """A signal."""
+        self._service.stopping.set()
+        super().handle_exit(sig, frame)
+
+    async def on_tick(self, counter: int) -> bool:
+        """Ten times a second."""
+        if time.monotonic() - self._pruned_s > _PRUNE_S:
+            self._pruned_s = time.monotonic()
+            await asyncio.to_thread(self._prune)
+        return await super().on_tick(counter)
+
+    def _prune(self) -> None:
+        keep_s, history_s = self._settings.keep_s("keep"), self._settings.keep_s("history_keep")
+        try:
+            gone = prune(self._service.store, keep_s, history_s)
+        except Exception:
+            _log.exception("what is old could not be removed")
+            return
+        if any(gone.values()):
+            _log.info("removed what is old", extra=gone)
+
+
+def set_up_logs(kind: str) -> None:
+    """Logs to standard error: a line of JSON each, or text."""
+    handler = logging.StreamHandler()
+    if kind == "json":
+        handler.setFormatter(
+            JsonFormatter("%(asctime)s %(levelname)s %(name)s %(message)s", rename_fields={"asctime": "at", "levelname": "level"})
+        )  # fmt: skip
+    else:
+        handler.setFormatter(_Text("%(asctime)s %(levelname)s %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    logging.getLogger("uvicorn.error").setLevel(logging.INFO)
+
+
+class _Text(logging.Formatter):
+    """A line for people; of a request, how it was answered and how fast."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = super().format(record)
+        status = getattr(record, "status", None)
+        return (
+            line
+            if status is None
+            else f"{line} {status} {getattr(record, 'user', '')} {getattr(record, 'ms', 0)} ms"
+        )

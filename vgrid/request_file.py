@@ -1,0 +1,17 @@
+"""A request from a file: YAML or JSON, or the text that people write."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kernel.documents import load_mapping
+from kernel.files import read_text
+from vgrid.request import GridRequest, request_from
+from vgrid.request_text import parse_request
+
+
+def load_request(path: Path) -> GridRequest:
+    """The request in a YAML or JSON file, or in readable form (any other ending); InputError names the place."""
+    if path.suffix.lower() in (".yaml", ".yml", ".json"):
+        return request_from(load_mapping(path), str(path))
+    return parse_request(read_text(path), str(path))
