@@ -6,7 +6,7 @@ enough ahead. What can no longer happen is given up with a reason, so no pending
 slots and the deadline end, and with them everything that still waits.
 
 A copy that fails tries once more where no other copy of its task is left. Where fewer workflows are left
-than are needed, or a slot is overdue, the planner is asked about the rest; its answer comes as an event.
+than are needed, or a slot is overdue, the planner is asked about the remainder; its answer comes as an event.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from execmgr.states import (
     Cancelled,
     CloseSlot,
     Command,
+    CommitCopy,
     CopyEnded,
     CopyRecord,
     CopyState,
@@ -138,6 +139,9 @@ class _Turn:
         if self.copies[event.key].state != CopyState.RUNNING:
             return  # late news
         task: TaskKey = event.key[:2]
+        if event.ok and not event.committed:
+            self._commit(event.key)
+            return
         if not event.ok and task not in self.done and self._tries_again(event):
             return
         self._end_copy(event.key, CopyState.DONE if event.ok else CopyState.FAILED, event.reason)
@@ -150,6 +154,15 @@ class _Turn:
             if self.copies[twin].state == CopyState.RUNNING:
                 self.commands.append(CancelCopy(twin))
                 self._end_copy(twin, CopyState.CANCELLED, "another copy was first")
+
+    def _commit(self, key: CopyKey) -> None:
+        """The first copy that has run is to count; a second one is too late while the first commits."""
+        record, twins = self.copies[key], self.book.copies[key[:2]]
+        if key[:2] in self.done or any(self.copies[t].committing for t in twins if t != key):
+            self._end_copy(key, CopyState.CANCELLED, "another copy was first")
+        elif not record.committing:
+            self.copies = self.copies.set(key, replace(record, committing=True))
+            self.commands.append(CommitCopy(key))
 
     def note(self, words: str) -> None:
         """Keep what was decided, for people."""
@@ -175,6 +188,7 @@ class _Turn:
             record,
             state=CopyState.WAITING,
             attempt=record.attempt + 1,
+            committing=False,
             reason=f"tried again after: {event.reason}",
         )
         self.copies = self.copies.set(key, again)
@@ -346,7 +360,7 @@ class _Turn:
                 slot, replace(record, used=record.used - self.book.placements[key].procs)
             )
         self.copies = self.copies.set(
-            key, replace(before, state=state, end_s=self.now_s, reason=reason)
+            key, replace(before, state=state, end_s=self.now_s, reason=reason, committing=False)
         )
         task: TaskKey = key[:2]
         if task not in self.done and state != CopyState.DONE and self._all_settled(task):

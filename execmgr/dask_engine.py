@@ -12,8 +12,7 @@ import base64
 import json
 import logging
 import os
-import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -22,25 +21,24 @@ import dask
 from distributed import CancelledError, Client, Future, LocalCluster, Security
 
 from execmgr.engine import TaskOrder
-from execmgr.news import News, NewsDesk
+from execmgr.folder_engine import FolderEngine
+from execmgr.news import News
 from execmgr.parcels import Parcel, pack, unpack
-from execmgr.states import CopyEnded
-from execmgr.task_folder import (
-    AWAY,
-    CONTACT,
-    TaskFolder,
-    alive,
-    attend,
-    await_end,
-    has_ended,
-    signal_group,
-)
+from execmgr.processes import kill_marked, marked, variable_of
+from execmgr.task_folder import AWAY, CONTACT, TaskFolder
+from execmgr.task_process import alive, await_end, has_ended
 from kernel.clock import Clock
 from kernel.errors import SiteError
 from planner.snapshot import CopyKey
 
 _STOP = ".stop"
-_HELD: set[Path] = set()  # on a worker: folders of the copies that it runs
+PAGES = "127.0.0.1:0"
+"""Where Dask's own web server listens: it cannot be left out, so nobody else reaches it, and it shows nothing."""
+NO_PAGES: dict[str, list[str]] = {
+    "distributed.scheduler.http.routes": [],
+    "distributed.worker.http.routes": [],
+}
+_HELD: set[str] = set()  # on a worker: marks of the copies that it runs
 _STOPPED: set[str] = set()  # on a worker: copies that are to stop
 
 
@@ -86,7 +84,7 @@ def _open_contact(folder: Path) -> Contact:
     )
 
 
-class DaskEngine(NewsDesk):
+class DaskEngine(FolderEngine):
     """Runs copies on the workers of their slots.
 
     ``folder`` is the same on every machine, except at the sites in ``apart``: there a task's files travel
@@ -100,18 +98,19 @@ class DaskEngine(NewsDesk):
         news: News | None = None,
         apart: frozenset[str] = frozenset(),
     ) -> None:
-        super().__init__(news)
-        self._clock, self._folder, self._apart = clock, folder, apart
+        super().__init__(clock, folder, news)
+        self._apart = apart
         self._futures: dict[CopyKey, tuple[TaskOrder, Future]] = {}
         folder.run_folder.mkdir(parents=True, exist_ok=True)
         contact = _open_contact(folder.run_folder)
-        dask.config.set({"distributed.scheduler.allowed-failures": 0})
+        dask.config.set({"distributed.scheduler.allowed-failures": 0, **NO_PAGES})
         logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what matters comes as events
         security = contact.security()
         try:
             self._cluster = LocalCluster(
                 n_workers=0, processes=False, protocol="tls://", host="0.0.0.0", scheduler_port=contact.port,
-                security=security, dashboard_address=None, silence_logs=logging.ERROR,
+                security=security, silence_logs=logging.ERROR, dashboard_address=None,
+                scheduler_kwargs={"dashboard_address": PAGES},
             )  # fmt: skip
         except (OSError, RuntimeError) as error:
             raise SiteError(
@@ -129,6 +128,8 @@ class DaskEngine(NewsDesk):
 
     def start(self, orders: Sequence[TaskOrder]) -> None:
         for order in orders:
+            if self._done_before(order):
+                continue
             try:
                 work = (
                     (run_apart, order, self._parcel(order))
@@ -151,11 +152,6 @@ class DaskEngine(NewsDesk):
     def _parcel(self, order: TaskOrder) -> Parcel:
         return pack(self._folder.sources(order))
 
-    def _tell(self, order: TaskOrder, reason: str) -> None:
-        self.news.put(
-            CopyEnded(at_s=self._clock.now(), key=order.key, ok=not reason, reason=reason)
-        )
-
     def _told(self, order: TaskOrder) -> Callable[[Future], None]:
         def tell(future: Future) -> None:
             try:
@@ -167,11 +163,13 @@ class DaskEngine(NewsDesk):
         return tell
 
     def _arrived(self, order: TaskOrder, outputs: Parcel) -> str:
-        """Commit what a task made elsewhere; why not, empty where it is done."""
+        """Put what a task made elsewhere where it is committed from; why not, empty where it is there."""
+        place = self._folder.place(order)
         try:
-            unpack(outputs, self._folder.results(order.key[0]), order.outputs)
+            place.mkdir(parents=True, exist_ok=True)
+            unpack(outputs, place, order.outputs)
         except OSError as error:
-            return f"cannot commit: {error}"
+            return f"its outputs cannot be kept: {error}"
         return ""
 
     def recover(self, orders: Sequence[TaskOrder]) -> None:
@@ -199,6 +197,7 @@ class DaskEngine(NewsDesk):
     def close(self) -> None:
         for key in list(self._futures):
             self.cancel(key)
+        self._committer.close()
         self.abandon()
 
     def abandon(self) -> None:
@@ -209,27 +208,28 @@ class DaskEngine(NewsDesk):
 
 def run_order(order: TaskOrder, folder: TaskFolder) -> str:
     """On a worker: run a copy, or find it running or ended there; why it failed, empty where it did not."""
-    scratch = folder.place(order)
-    _HELD.add(scratch)
+    mark = folder.mark(order)
+    _HELD.add(mark)
     try:
-        return folder.finish(order, _run_or_find(order, folder, scratch))
+        return folder.judge(order, _run_or_find(order, folder, mark))
     except OSError as error:
         return str(error)
     finally:
-        _HELD.discard(scratch)
+        _HELD.discard(mark)
 
 
-def _run_or_find(order: TaskOrder, folder: TaskFolder, scratch: Path) -> int:
+def _run_or_find(order: TaskOrder, folder: TaskFolder, mark: str) -> int:
     """The exit code of a copy that is run now, or was begun before."""
+    scratch = folder.place(order)
 
     def stop() -> bool:
         return (scratch / _STOP).exists() or _work_name(order) in _STOPPED
 
     if alive(scratch) or has_ended(scratch):
-        return await_end(scratch, stop)
+        return await_end(scratch, mark, stop)
     if not order.command:
         raise OSError("has no command to run")
-    return attend(folder.launch(order), scratch, order.memory_mib, stop)
+    return folder.launch(order).attend(order.memory_mib, stop)
 
 
 def run_apart(order: TaskOrder, inputs: Parcel) -> str | Parcel:
@@ -237,10 +237,10 @@ def run_apart(order: TaskOrder, inputs: Parcel) -> str | Parcel:
     base = Path(os.environ["VGRADS_WORK"])
     folder = TaskFolder(base / "run", base / "set" / _work_name(order), AWAY)
     try:
-        unpack(inputs, folder.set_folder)
         folder.set_folder.mkdir(parents=True, exist_ok=True)
+        unpack(inputs, folder.set_folder)
         reason = run_order(order, folder)
-        made = {name: folder.results(order.key[0]) / name for name in order.outputs}
+        made = {name: folder.place(order) / name for name in order.outputs}
         return reason or pack(made)
     except OSError as error:
         return str(error)
@@ -251,19 +251,21 @@ def reap() -> None:
 
     An earlier worker began them for a manager that is gone, or that counts them as lost.
     """
-    mine = f"VGRADS_SLOT={os.environ['VGRADS_SLOT_NAME']}"
-    for run in (Path(os.environ["VGRADS_WORK"]) / "run", Path(os.environ["VGRADS_RUN"])):
-        for notes in TaskFolder(run, run, AWAY).noted():
-            pid = None if notes.parent in _HELD else alive(notes.parent)
-            if pid is not None and mine in _environment_of(pid):
-                signal_group(pid, signal.SIGKILL)
+    end_tasks_here(os.environ["VGRADS_SLOT_NAME"], _HELD)
 
 
-def _environment_of(pid: int) -> list[str]:
-    try:
-        return Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace").split("\0")
-    except OSError:
-        return []
+def end_tasks_here(slot: str, but: Collection[str] = ()) -> bool:
+    """Kill all tasks of a slot on this machine but those with these marks; False where one does not die."""
+    ours = _marks_here()
+    found = marked(lambda mark: mark.startswith(ours) and mark not in but)
+    doomed = {mark for pid, mark in found.items() if variable_of(pid, "VGRADS_SLOT") == slot}
+    return kill_marked(lambda mark: mark in doomed)
+
+
+def _marks_here() -> tuple[str, ...]:
+    """What the marks begin with of tasks that may run in this slot: with the manager's files, or apart."""
+    folders = (Path(os.environ["VGRADS_WORK"]) / "run", Path(os.environ["VGRADS_RUN"]))
+    return tuple(TaskFolder(run, run, AWAY).marks for run in folders)
 
 
 async def stop_here(name: str) -> None:  # only what is asynchronous need not be waited for

@@ -24,6 +24,7 @@ class TaskOrder:
     outputs: tuple[str, ...] = ()
     attempt: int = 0
     memory_mib: float = 0.0
+    env: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +56,14 @@ class Engine(Protocol):
         the manager begins now, and what runs although it should not is stopped.
         """
 
+    def commit(self, orders: Sequence[TaskOrder]) -> None:
+        """Put the outputs of these copies, which have run, where they belong; told as ends that are committed.
+
+        Asked for again after a manager was killed, also of one that is committed already.
+        """
+
     def cancel(self, key: CopyKey) -> None:
-        """Stop a copy; one that has ended is no error and brings no news."""
+        """Stop a copy, without waiting for it; one that has ended is no error and brings no news."""
 
     def poll(self) -> list[CopyEnded]:
         """Copies that ended since the last call."""
@@ -68,7 +75,7 @@ class Engine(Protocol):
         """Return after ``timeout_s`` of real time, or sooner when there is news."""
 
     def close(self) -> None:
-        """Stop everything that still runs."""
+        """Stop everything that still runs, and return when it is gone."""
 
     def abandon(self) -> None:
         """Look after it no more and let it run on, to be found again."""

@@ -46,6 +46,9 @@ class AwayEngine:
         if orders or (self._made_of[1].run_folder / CONTACT).is_file():
             self.dask().recover(orders)
 
+    def commit(self, orders: Sequence[TaskOrder]) -> None:
+        self.dask().commit(orders)
+
     def cancel(self, key: CopyKey) -> None:
         if self._dask is not None:
             self._dask.cancel(key)
@@ -92,6 +95,10 @@ class Engines(NewsDesk):
             self._where[order.key] = self._by_site[order.site]
         for engine in self._engines:
             engine.recover([order for order in orders if self._by_site[order.site] is engine])
+
+    def commit(self, orders: Sequence[TaskOrder]) -> None:
+        for order in orders:
+            self._by_site[order.site].commit([order])
 
     def cancel(self, key: CopyKey) -> None:
         if key in self._where:

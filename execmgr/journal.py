@@ -23,13 +23,23 @@ from execmgr.states import (
     SlotNews,
     Tick,
 )
+from kernel.errors import VgradsError
+
+
+class LeaseLost(VgradsError):
+    """Another manager looks after the run by now: this one may neither write nor act any more."""
+
+    exit_code = 130
 
 
 class Journal(Protocol):
-    """Where events are kept."""
+    """Where events are kept; both calls raise :class:`LeaseLost` for a manager that was followed by another."""
 
     def append(self, events: Iterable[Event]) -> None:
         """Write down, durably, in this order."""
+
+    def confirm(self) -> None:
+        """May what was written down be acted upon? Cheap where that is known from just now."""
 
 
 class MemoryJournal:
@@ -40,6 +50,9 @@ class MemoryJournal:
 
     def append(self, events: Iterable[Event]) -> None:
         self.events.extend(events)
+
+    def confirm(self) -> None:
+        """Nobody else has this list."""
 
 
 def fold(books: Book | Sequence[Book], events: Iterable[Event]) -> RunState:

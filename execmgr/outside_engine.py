@@ -76,6 +76,9 @@ class OutsideEngine(NewsDesk):
         """Offered again: who ran them meanwhile announces them anew and reports."""
         self.start(orders)
 
+    def commit(self, orders: Sequence[TaskOrder]) -> None:
+        """What the outside made stays where the outside put it."""
+
     def cancel(self, key: CopyKey) -> None:
         with self._changed:
             self._turns.pop(key, None)

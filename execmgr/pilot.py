@@ -21,9 +21,12 @@ _GIVE_UP_S = 30.0  # a worker that finds no manager in this time is replaced by 
 
 
 async def _work() -> None:
-    from distributed import Status, Worker  # noqa: PLC0415 the looping parent needs none of it
+    import dask  # noqa: PLC0415 the looping parent needs none of it
+    from distributed import Status, Worker  # noqa: PLC0415
 
-    from execmgr.dask_engine import read_contact  # noqa: PLC0415
+    from execmgr.dask_engine import NO_PAGES, PAGES, read_contact  # noqa: PLC0415
+
+    dask.config.set(NO_PAGES)
 
     procs = int(os.environ["VGRADS_PROCS"])
     contact = read_contact(os.environ["VGRADS_KEYS"])
@@ -31,7 +34,7 @@ async def _work() -> None:
         worker = Worker(
             os.environ["VGRADS_CONTACT"], name=os.environ["VGRADS_SLOT_NAME"], nthreads=max(procs, 1),
             resources={"procs": procs}, security=contact.security(), death_timeout=_GIVE_UP_S, local_directory=folder,
-            memory_limit=0, dashboard=False,
+            memory_limit=0, dashboard=False, dashboard_address=PAGES,
         )  # fmt: skip
         await worker
         reaping = asyncio.create_task(_reap_later())
@@ -56,16 +59,25 @@ async def _reap_later() -> None:
     reap()
 
 
+def _end_its_tasks() -> None:
+    """Nothing of a worker that died may run on: the next one is given the same tasks again."""
+    from execmgr.dask_engine import end_tasks_here  # noqa: PLC0415
+
+    end_tasks_here(os.environ["VGRADS_SLOT_NAME"])
+
+
 def main() -> None:
     """Start a worker, and another one whenever it ends; with ``--once``, be that worker."""
     if "--once" in sys.argv:
         asyncio.run(_and_out())
     with tempfile.TemporaryDirectory(prefix="vgrads-") as work:  # of tasks whose files travel
         while True:
-            environment = {**os.environ, "VGRADS_WORK": work}
-            subprocess.run(
-                [sys.executable, "-m", "execmgr.pilot", "--once"], check=False, env=environment
-            )
+            os.environ["VGRADS_WORK"] = work
+            worker = subprocess.run([sys.executable, "-m", "execmgr.pilot", "--once"], check=False)
+            if (
+                worker.returncode
+            ):  # it did not leave by itself: its manager counts what it ran as lost
+                _end_its_tasks()
             time.sleep(_PAUSE_S)
 
 

@@ -3,101 +3,135 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 
 from execmgr.engine import TaskOrder
-from execmgr.news import News, NewsDesk
-from execmgr.states import CopyEnded
-from execmgr.task_folder import TaskFolder, alive, attend, await_end, has_ended, signal_group
+from execmgr.folder_engine import FolderEngine
+from execmgr.news import News
+from execmgr.processes import kill_marked
+from execmgr.task_folder import TaskFolder
+from execmgr.task_process import TaskProcess, alive, await_end, has_ended
 from kernel.clock import Clock
-from kernel.errors import InputError
 from planner.snapshot import CopyKey
 
-_GRACE_S = 2.0  # between asking a process group to end and killing it
+_GRACE_S = 2.0  # between asking tasks to end and killing them
+_PATIENCE_S = 15.0  # with threads whose tasks were killed
 
 
-class ProcessEngine(NewsDesk):
+class ProcessEngine(FolderEngine):
     """Runs commands with a shell."""
 
     def __init__(self, clock: Clock, folder: TaskFolder, news: News | None = None) -> None:
-        super().__init__(news)
-        self._clock, self._folder = clock, folder
-        self._running: dict[CopyKey, subprocess.Popen[bytes]] = {}
-        self._found: dict[CopyKey, int] = {}  # processes that an earlier manager started
+        super().__init__(clock, folder, news)
+        self._running: dict[CopyKey, TaskProcess] = {}
+        self._found: dict[CopyKey, str] = {}  # marks of copies that an earlier manager began
+        self._unwanted: set[CopyKey] = set()
+        self._threads: set[threading.Thread] = set()
+        self._lock = threading.Lock()
         self._abandoned = False
 
     def start(self, orders: Sequence[TaskOrder]) -> None:
         for order in orders:
+            if self._done_before(order):
+                continue
             if not order.command:
-                raise InputError(
-                    "has no command to run", where=f"task '{order.key[1]}' of {order.key[0]}"
-                )
+                self._tell(order, "has no command to run")
+                continue
+            self._unwanted.discard(order.key)
             try:
                 with _uninterrupted():
                     process = self._running[order.key] = self._folder.launch(order)
             except OSError as error:
                 self._tell(order, str(error))
                 continue
-            place = self._folder.place(order)
-            self._look_after(order, partial(attend, process, place, order.memory_mib))
+            self._look_after(order, partial(process.attend, order.memory_mib))
 
     def recover(self, orders: Sequence[TaskOrder]) -> None:
-        wanted = {self._folder.place(order): order for order in orders}
-        for notes in self._folder.noted():
-            if notes.parent not in wanted and (pid := alive(notes.parent)):
-                signal_group(pid, signal.SIGKILL)
-        for scratch, order in wanted.items():
-            pid = alive(scratch)
-            if pid is None and not has_ended(scratch):
+        wanted = {self._folder.mark(order): order for order in orders}
+        places = {mark: self._folder.place(order) for mark, order in wanted.items()}
+        going_on = {mark for mark, place in places.items() if alive(place) is not None}
+        ours = self._folder.marks
+        kill_marked(lambda mark: mark.startswith(ours) and mark not in going_on)
+        for mark, order in wanted.items():
+            if mark not in going_on and not has_ended(places[mark]):
                 self.start([order])
                 continue
-            if pid is not None:
-                self._found[order.key] = pid
-            self._look_after(order, partial(await_end, scratch))
+            if mark not in going_on and self._done_before(order):
+                continue
+            self._found[order.key] = mark
+            self._look_after(order, partial(await_end, places[mark], mark))
 
     def _look_after(self, order: TaskOrder, wait: Callable[[], int]) -> None:
-        """In a thread of its own: wait for the end, commit the outputs, tell."""
+        """In a thread of its own: wait until nothing of the copy is left, then tell."""
 
         def work() -> None:
-            code = wait()
-            if not self._abandoned:
-                self._tell(order, self._folder.finish(order, code))
+            try:
+                reason = self._folder.judge(order, wait())
+            except OSError as error:
+                reason = str(error)
+            with self._lock:
+                self._running.pop(order.key, None)
+                self._found.pop(order.key, None)
+                told = not self._abandoned and order.key not in self._unwanted
+                self._threads.discard(threading.current_thread())
+            if told:
+                self._tell(order, reason)
 
-        threading.Thread(target=work, daemon=True).start()
-
-    def _tell(self, order: TaskOrder, reason: str) -> None:
-        self.news.put(
-            CopyEnded(at_s=self._clock.now(), key=order.key, ok=not reason, reason=reason)
-        )
+        thread = threading.Thread(target=work, daemon=True)
+        with self._lock:
+            self._threads.add(thread)
+        thread.start()
 
     def cancel(self, key: CopyKey) -> None:
-        found = self._found.pop(key, None)
-        if found is not None:
-            signal_group(found, signal.SIGKILL)
-        process = self._running.get(key)
-        if process is None or process.poll() is not None:
-            return
-        signal_group(process.pid, signal.SIGTERM)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(_GRACE_S)
-        signal_group(process.pid, signal.SIGKILL)
+        with self._lock:
+            process, mark = self._running.get(key), self._found.get(key)
+            if process is None and mark is None:
+                return
+            self._unwanted.add(key)
+        if process is not None:
+            process.signal(signal.SIGTERM)
+        if not self._abandoned:
+            later = threading.Timer(_GRACE_S, partial(self._kill, process, mark))
+            later.daemon = True
+            later.start()
+
+    def _kill(self, process: TaskProcess | None, mark: str | None) -> None:
+        if process is not None:
+            process.signal(signal.SIGKILL)
+        elif mark is not None:
+            kill_marked(lambda one: one == mark)
 
     def forget(self, key: CopyKey) -> None:
-        self._running.pop(key, None)
-        self._found.pop(key, None)
+        """The thread that looked after a copy has done so."""
 
     def close(self) -> None:
-        for key in [*self._running, *self._found]:
-            self.cancel(key)
+        if self._abandoned:
+            return
+        with self._lock:
+            running, threads = dict(self._running), set(self._threads)
+            self._unwanted |= running.keys() | self._found.keys()
+        for process in running.values():
+            process.signal(signal.SIGTERM)
+        _join(threads, _GRACE_S if running else 0.0)
+        for process in running.values():
+            process.signal(signal.SIGKILL)
+        ours = self._folder.marks
+        kill_marked(lambda mark: mark.startswith(ours))
+        _join(threads, _PATIENCE_S)
+        self._committer.close()
 
     def abandon(self) -> None:
         self._abandoned = True
-        self._running.clear()
-        self._found.clear()
+
+
+def _join(threads: set[threading.Thread], patience_s: float) -> None:
+    end_s = time.monotonic() + patience_s
+    for thread in threads:
+        thread.join(max(0.0, end_s - time.monotonic()))
 
 
 @contextmanager

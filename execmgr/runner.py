@@ -9,13 +9,14 @@ from drivers.api import Driver
 from execmgr.book import Book
 from execmgr.core import begin, over, step
 from execmgr.engine import Engine, Reach, TaskOrder
-from execmgr.journal import Journal, fold
+from execmgr.journal import Journal, LeaseLost, fold
 from execmgr.sites import Sites
 from execmgr.states import (
     CancelCopy,
     Cancelled,
     CloseSlot,
     Command,
+    CommitCopy,
     CopyState,
     Event,
     OpenSlot,
@@ -86,17 +87,25 @@ class Runner:
         return self._look_after(self._recover)
 
     def _look_after(self, begin_with: Callable[[], None]) -> RunState:
-        """Work to the end and give everything back; an interrupted run keeps its slots, to be resumed."""
+        """Work to the end and give everything back; an interrupted run keeps its slots, to be resumed.
+
+        A manager whose run was taken over lets go of everything: nothing of it is its own any more.
+        """
         try:
             begin_with()
             while not over(self.state):
                 self._wait()
                 self._handle(self._collect())
-        except KeyboardInterrupt:
+        except LeaseLost:  # all of it is somebody else's now, and goes on
             self._sites.forget()
+            self.around.engine.abandon()
             raise
-        finally:
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt):
+                self._sites.forget()
             self._leave()
+            raise
+        self._leave()
         return self.state
 
     def _recover(self) -> None:
@@ -108,7 +117,10 @@ class Runner:
         running = [
             k for k, record in self.state.copies.items() if record.state == CopyState.RUNNING
         ]
-        self.around.engine.recover([self._order(key) for key in running])
+        committing = [key for key in running if self.state.copies[key].committing]
+        engine = self.around.engine
+        engine.recover([self._order(key) for key in running if key not in committing])
+        engine.commit([self._order(key) for key in committing])
         self._handle([Tick(at_s=self.around.clock.now())])
 
     def _leave(self) -> None:
@@ -125,6 +137,7 @@ class Runner:
             events = events or [self._replan()]
             self.around.journal.append(events)
             found: list[Event] = []
+            self.around.journal.confirm()
             for event in events:
                 self.state, commands = step(self.book, self.state, event)
                 found += self._act(commands)
@@ -147,6 +160,7 @@ class Runner:
     def _act(self, commands: list[Command]) -> list[Event]:
         found: list[Event] = []
         starts = [self._order(c.key) for c in commands if isinstance(c, StartCopy)]
+        commits = [self._order(c.key) for c in commands if isinstance(c, CommitCopy)]
         for command in commands:
             if isinstance(command, OpenSlot):
                 found += self._sites.open(self.book, command.slot)
@@ -154,6 +168,8 @@ class Runner:
                 found += self._sites.close(self.book, command.slot)
             elif isinstance(command, CancelCopy):
                 self.around.engine.cancel(command.key)
+        if commits:
+            self.around.engine.commit(commits)
         if starts:
             self.around.engine.start(starts)
         return found
@@ -173,6 +189,7 @@ class Runner:
         return TaskOrder(
             key=key, site=self.book.site_of(key), slot=placement.slot, procs=task.procs, command=task.command, inputs=task.inputs, outputs=task.outputs,
             runtime_s=self.book.duration_s(key), attempt=self.state.copies[key].attempt, memory_mib=task.memory_mib,
+            env=tuple(self.book.snapshot.wanted.env.items()),
         )  # fmt: skip
 
     def _wait(self) -> None:

@@ -70,6 +70,9 @@ class SimulatedEngine:
             self._attempts[order.key] = order.attempt
             self._tickets[order.key] = self._due.push(self._clock.now() + seconds, due)
 
+    def commit(self, orders: Sequence[TaskOrder]) -> None:
+        """Virtual outputs are where they belong as soon as they are made."""
+
     def cancel(self, key: CopyKey) -> None:
         ticket = self._tickets.pop(key, None)
         if ticket is not None:

@@ -39,12 +39,16 @@ class SlotNews:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyEnded:
-    """A running copy came to its end."""
+    """A running copy came to its end; ``committed``: its outputs, if it has any, are where they belong.
+
+    A copy that succeeded and is not committed ends a second time, when it is, or when that has failed.
+    """
 
     at_s: float
     key: CopyKey
     ok: bool
     reason: str = ""
+    committed: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +109,13 @@ class StartCopy:
 
 
 @dataclass(frozen=True, slots=True)
+class CommitCopy:
+    """Put the outputs of a copy where they belong: they are to count."""
+
+    key: CopyKey
+
+
+@dataclass(frozen=True, slots=True)
 class CancelCopy:
     """Stop a running copy."""
 
@@ -118,7 +129,7 @@ class Replan:
     reason: str
 
 
-Command = OpenSlot | CloseSlot | StartCopy | CancelCopy | Replan
+Command = OpenSlot | CloseSlot | StartCopy | CommitCopy | CancelCopy | Replan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,13 +154,14 @@ class SlotRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyRecord:
-    """A copy of the run."""
+    """A copy of the run; ``committing``: it has run, and its outputs are on their way to where they belong."""
 
     state: CopyState = CopyState.WAITING
     start_s: float = 0.0
     end_s: float = 0.0
     reason: str = ""
     attempt: int = 0
+    committing: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

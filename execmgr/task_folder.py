@@ -1,68 +1,99 @@
-"""One copy of a task in its own folder: inputs linked in, a process group run, outputs committed.
+"""Where the copies of a run's tasks work: scratch folders, what they may read, what they must have written.
 
-Used wherever tasks run as processes: by the manager on its own machine, and by the pilots of slots.
-
-A copy runs in a scratch folder in which its inputs and the files beside the set are linked. When it
-exits with 0 and has written every declared output, these move into the workflow's folder in one
-rename each: a result is there whole or not at all. The shell around a task notes its process and its
-exit code in the scratch folder, so whoever comes after finds what runs, and what has ended, by looking.
+Used wherever tasks run as processes: by the manager on its own machine, and by the pilots of slots. Inputs are
+not for writing: a small one is a copy of its own, a large one a link to a file that may only be read; what a
+task reads and writes under one name is always a copy. The files beside the set are linked from a copy that the
+run made of them, so that no task can reach those of the user (up to :data:`_MOST_BESIDE`).
 """
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import hashlib
 import os
+import re
 import shutil
-import signal
-import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from execmgr.engine import TaskOrder
+from execmgr.processes import MARK, kill_marked, run_token
+from execmgr.task_environment import environment_for
+from execmgr.task_process import NOTES, TaskProcess, explain
 from workflows.dag import Workflow
 
 _MOST_LINKS = 1000  # files beside the set that are linked into each scratch folder
+_MOST_COPIED = 16 * 2**20
+"""Bytes up to which an input is copied where the file system cannot share blocks: some milliseconds."""
+_MOST_BESIDE = 256 * 2**20
+"""Bytes of files beside the set of which a run keeps a copy of its own."""
 AWAY = "slot-tasks"
 """The kind of the scratch folders of tasks that run in slots elsewhere."""
 CONTACT = "contact.json"
 """In a run's folder: where its workers find the manager, for a later one."""
-NOTES = ".task"
-"""In a scratch folder: the number of the task's process, and when it has ended, its exit code."""
-_ATTENDED = """\
-echo $$ >.task
-( eval "$1" ) >stdout.txt 2>stderr.txt
-code=$?
-echo $code >>.task
-exit $code
-"""
-_LOOK_S = 0.2  # between looks at a process, where nobody tells of its end
-_PAGE = os.sysconf("SC_PAGE_SIZE")
-_MIB = 1024 * 1024
+CLAIMS = ".committed"
+"""In a workflow's folder: for each task whose outputs count, whose they are."""
+BESIDE = ".beside"
+"""In a run's folder: its own copies of the files beside the set."""
+_ODD = re.compile(r"[^A-Za-z0-9._+@=,:-]|^\.")
+_LONGEST_NAME = 150
+_FICLONE = 0x40049409  # ioctl_ficlone(2)
+
+
+def file_name(text: str) -> str:
+    """A name as a single part of a path, whatever is in it; one without odd signs stays as it is."""
+    found = _ODD.sub(lambda sign: "".join(f"%{byte:02X}" for byte in sign[0].encode()), text)
+    if len(found) <= _LONGEST_NAME:
+        return found
+    return f"{found[:100]}~{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
 @dataclass(frozen=True)
 class TaskFolder:
-    """Where a run's tasks work: the run's folder, and the folder of the set with the files that they read.
+    """The run's folder, and the folder of the set with the files that tasks read.
 
-    ``kind`` keeps the scratch folders of one engine apart from those of another.
+    ``kind`` keeps the scratch folders of one engine apart from those of another. ``own``: the tasks belong to
+    whoever runs this process and get its environment, less keys; else only what is harmless.
     """
 
     run_folder: Path
     set_folder: Path
     kind: str = "tasks"
+    own: bool = False
 
     @cached_property
-    def _beside(self) -> list[Path]:
-        """Files beside the set, looked for once: they belong to the set and do not change."""
-        return [p for p in sorted(self.set_folder.iterdir()) if p.is_file()][:_MOST_LINKS]
+    def marks(self) -> str:
+        """What the marks of all processes begin with that belong to this run and this kind."""
+        return f"{run_token(self.run_folder)}.{self.kind}:"
+
+    @cached_property
+    def _beside(self) -> dict[str, Path]:
+        """Files beside the set by name, looked for once; small ones in a copy that is the run's."""
+        files = [p for p in sorted(self.set_folder.iterdir()) if p.is_file()][:_MOST_LINKS]
+        kept, left = self.run_folder / BESIDE, _MOST_BESIDE
+        found = {}
+        for file in files:
+            size = file.stat().st_size
+            left -= size
+            found[file.name] = _kept_copy(file, kept) if left >= 0 else file
+        return found
+
+    def mark(self, order: TaskOrder) -> str:
+        """The mark of all processes of one attempt."""
+        return f"{self._copy_marks(order)}{order.attempt}"
+
+    def _copy_marks(self, order: TaskOrder) -> str:
+        return f"{self.marks}{'/'.join(map(str, order.key))}/"
 
     def place(self, order: TaskOrder) -> Path:
         """The scratch folder of one attempt."""
         again = f".again{order.attempt}" if order.attempt else ""
-        return self.run_folder / order.key[0] / self.kind / f"{order.key[1]}.{order.key[2]}{again}"
+        name = f"{file_name(order.key[1])}.{order.key[2]}{again}"
+        return self.run_folder / order.key[0] / self.kind / name
 
     def noted(self) -> Iterator[Path]:
         """The files in which tasks noted their processes."""
@@ -72,17 +103,17 @@ class TaskFolder:
         """The folder that a workflow's outputs are committed to."""
         return self.run_folder / workflow / "results"
 
-    def launch(self, order: TaskOrder) -> subprocess.Popen[bytes]:
-        """Begin an attempt in an empty folder; OSError where an input is not there or the disk is full."""
+    def launch(self, order: TaskOrder) -> TaskProcess:
+        """Begin an attempt in an empty folder; OSError where an input is not there or the disk is full.
+
+        Earlier attempts of the copy are proven dead on this machine first.
+        """
+        before = self._copy_marks(order)
+        if order.attempt and not kill_marked(lambda mark: mark.startswith(before)):
+            raise OSError("its last attempt cannot be killed")
         scratch = self._prepare(order)
-        environment = os.environ | {
-            "VGRADS_WORKFLOW": order.key[0], "VGRADS_TASK": order.key[1], "VGRADS_SLOT": order.slot,
-            "VGRADS_PROCS": str(order.procs), "OMP_NUM_THREADS": str(order.procs),
-        }  # fmt: skip
-        return subprocess.Popen(
-            ["/bin/sh", "-c", _ATTENDED, "vgrads", order.command], cwd=scratch, env=environment, start_new_session=True,
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+        environment = environment_for(order, os.environ, self.own, (MARK, self.mark(order)))
+        return TaskProcess(order.command, scratch, environment)
 
     def _prepare(self, order: TaskOrder) -> Path:
         scratch = self.place(order)
@@ -91,145 +122,106 @@ class TaskFolder:
         except FileExistsError:  # of a manager that was killed
             shutil.rmtree(scratch)
             scratch.mkdir(parents=True)
-        if order.outputs:
-            self.results(order.key[0]).mkdir(exist_ok=True)
+        declared = set(order.inputs)
         for name, source in self.sources(order).items():
             target = scratch / name
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.symlink_to(source)
+            if name in declared:
+                _stage(source, target, name in order.outputs)
+            else:
+                target.symlink_to(source)
         return scratch
 
     def sources(self, order: TaskOrder) -> dict[str, Path]:
         """What a task may read, by name: files beside the set, and its inputs; OSError where one is not there."""
-        found = {p.name: p for p in self._beside if p.name not in order.outputs}
+        found = {name: path for name, path in self._beside.items() if name not in order.outputs}
         return found | {name: self._input(order, name) for name in order.inputs}
 
     def _input(self, order: TaskOrder, name: str) -> Path:
         made = self.results(order.key[0]) / name
-        found = made if made.exists() else self.set_folder / name
+        if made.exists():
+            return made
+        if name in self._beside:
+            return self._beside[name]
+        found = self.set_folder / name
         if not found.exists():
             raise FileNotFoundError(f"input '{name}' is not there")
         return found
 
-    def finish(self, order: TaskOrder, code: int) -> str:
-        """Commit the outputs of an attempt that ended; why it failed, empty where it did not."""
+    def judge(self, order: TaskOrder, code: int) -> str:
+        """Why an attempt that ended did not do its task; empty where it has written all its outputs."""
         scratch = self.place(order)
-        return _explain(code, scratch) if code else self._commit(order, scratch)
+        if code:
+            return explain(code, scratch)
+        missing = [name for name in order.outputs if not os.path.lexists(scratch / name)]
+        return f"did not write '{missing[0]}'" if missing else ""
 
-    def _commit(self, order: TaskOrder, scratch: Path) -> str:
-        """Move the outputs into place. Where somebody was killed in the middle of that, go on."""
-        if not order.outputs:
-            return ""
-        begun = scratch / ".commit"
-        for name in order.outputs:
-            if not (scratch / name).exists() and not begun.exists():
-                return f"did not write '{name}'"
+
+def _kept_copy(file: Path, folder: Path) -> Path:
+    """A run's copy of a file beside the set, that may only be read."""
+    kept = folder / file.name
+    if not kept.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        draft = folder / f"{file.name}.{os.getpid()}.draft"
+        _copy(file, draft)
+        draft.chmod(file.stat().st_mode & 0o555)
+        draft.replace(kept)
+    return kept
+
+
+def _stage(source: Path, target: Path, for_writing: bool) -> None:
+    """An input in a scratch folder."""
+    if source.is_dir():
+        if for_writing:
+            shutil.copytree(source, target, symlinks=True, copy_function=_copy)
+            _let_write(target)
+        else:
+            target.symlink_to(source)
+    elif for_writing or source.stat().st_size <= _MOST_COPIED:
+        _copy(source, target)
+        target.chmod(source.stat().st_mode | 0o200)
+    elif not _clone(source, target):
+        target.symlink_to(source)
+
+
+def _let_write(folder: Path) -> None:
+    for path in (folder, *folder.rglob("*")):
+        if not path.is_symlink():
+            path.chmod(path.stat().st_mode | 0o200)
+
+
+def _copy(source: str | Path, target: str | Path) -> str:
+    """The content, sharing blocks where the file system can."""
+    if not _clone(Path(source), Path(target)):
+        shutil.copyfile(source, target)
+    shutil.copymode(source, target)
+    return str(target)
+
+
+def _clone(source: Path, target: Path) -> bool:
+    """A copy on write (ioctl_ficlone(2)); False where the file system has none."""
+    with source.open("rb") as old:
         try:
-            begun.touch()
-            for name in order.outputs:
-                target = self.results(order.key[0]) / name
-                target.parent.mkdir(parents=True, exist_ok=True)
-                with suppress(FileNotFoundError):  # moved before
-                    (scratch / name).replace(target)
+            with target.open("xb") as new:
+                fcntl.ioctl(new.fileno(), _FICLONE, old.fileno())
+                return True
         except OSError as error:
-            return f"cannot commit: {error}"
-        return ""
+            with suppress(FileNotFoundError):
+                target.unlink()
+            if error.errno == errno.ENOSPC:
+                raise
+            return False
 
 
 def clean_up(folder: TaskFolder, workflow: Workflow, final_only: bool) -> None:
     """Remove what a finished workflow needs no more: scratch folders, and with ``final_only`` also outputs
     that other tasks of the workflow have read. Nothing outside the run's folder is touched.
     """
-    shutil.rmtree(folder.run_folder / workflow.name / folder.kind, ignore_errors=True)
+    for name in (folder.kind, CLAIMS):
+        shutil.rmtree(folder.run_folder / workflow.name / name, ignore_errors=True)
     if not final_only:
         return
     read = {name for task in workflow.tasks.values() for name in task.inputs}
     made = {name for task in workflow.tasks.values() for name in task.outputs}
     for name in read & made:
         (folder.results(workflow.name) / name).unlink(missing_ok=True)
-
-
-def _explain(code: int, scratch: Path) -> str:
-    """An exit code in words, with the last line of what the task complained of."""
-    told = scratch / "stderr.txt"
-    lines = told.read_text(errors="replace").strip().splitlines() if told.exists() else []
-    if (scratch / ".over").exists():
-        return (scratch / ".over").read_text()
-    number = -code if code < 0 else code - 128  # the shell tells of a signal as 128 and more
-    killed = number in {one.value for one in signal.Signals}
-    how = f"killed by {signal.Signals(number).name}" if killed else f"exit code {code}"
-    return f"{how}: {lines[-1][:200]}" if lines else how
-
-
-def attend(
-    process: subprocess.Popen[bytes],
-    scratch: Path,
-    memory_mib: float,
-    stop: Callable[[], bool] | None = None,
-) -> int:
-    """Wait for a task's end, within its memory where that is stated; ``stop`` ends it. Its exit code."""
-    if memory_mib <= 0 and stop is None:
-        return process.wait()
-    while True:
-        with suppress(subprocess.TimeoutExpired):
-            return process.wait(_LOOK_S)
-        if stop is not None and stop():
-            signal_group(process.pid, signal.SIGKILL)
-        elif memory_mib > 0 and (used := _memory_mib(process.pid)) > memory_mib:
-            (scratch / ".over").write_text(
-                f"out of memory: {used:.0f} MiB in use, {memory_mib:.0f} MiB are stated"
-            )
-            signal_group(process.pid, signal.SIGKILL)
-
-
-def _memory_mib(session: int) -> float:
-    """Resident memory of all processes of a session, where the system tells (Linux)."""
-    pages = 0
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError, ValueError, IndexError):
-            fields = stat.read_text().rpartition(")")[2].split()
-            if int(fields[3]) == session:
-                pages += int(fields[21])
-    return pages * _PAGE / _MIB
-
-
-def signal_group(pid: int, number: signal.Signals) -> None:
-    """Send a signal to a task with all its children; one that has ended is no error."""
-    with suppress(ProcessLookupError):
-        os.killpg(pid, number)
-
-
-def _notes(scratch: Path) -> list[int]:
-    """[process], [process, exit code], or nothing yet."""
-    try:
-        whole = (scratch / NOTES).read_text().split("\n")[:-1]
-        return [int(line) for line in whole]
-    except (OSError, ValueError):
-        return []
-
-
-def alive(scratch: Path) -> int | None:
-    """The process of a scratch folder, if it still runs: its number may be somebody else's by now."""
-    notes = _notes(scratch)
-    with suppress(OSError):
-        if len(notes) == 1 and Path(f"/proc/{notes[0]}/cwd").resolve() == scratch.resolve():
-            return notes[0]
-    return None
-
-
-def has_ended(scratch: Path) -> bool:
-    """True where a task's exit code was noted."""
-    return len(_notes(scratch)) == 2
-
-
-def await_end(scratch: Path, stop: Callable[[], bool] | None = None) -> int:
-    """The exit code of a task that somebody else started; −9 where it ends without one. ``stop`` ends it."""
-    while True:
-        pid, notes = alive(scratch), _notes(scratch)
-        if len(notes) == 2:
-            return notes[1]
-        if pid is None:
-            return -signal.SIGKILL
-        if stop is not None and stop():
-            signal_group(pid, signal.SIGKILL)
-        time.sleep(_LOOK_S)

@@ -398,7 +398,8 @@ def test_work_is_done_once_taken_over_and_given_up_only_for_processes_that_died(
             works.release(mine, work)
             work = works.claim(mine, [PLAN])
             assert work.tries == died
-        dead = f"{socket.gethostname()}:999999999:x"
+        machine, _, began, nonce = new_owner().split(":")
+        dead = f"{machine}:999999999:{began}:{nonce}"
         works.release(mine)
         assert works.claim(dead, [PLAN])
         assert works.claim(mine, [PLAN])  # its process is gone

@@ -54,7 +54,7 @@ def test_one_manager_at_a_time_and_what_it_writes_is_there(url):
         first.append(events)
         assert second.events() == events
         assert second.ask_to_stop("enough")
-        first._renew_s = 0.0
+        first._look_s = 0.0
         assert first.stop_reason() == "enough"
         first.leave()
         second.take()

@@ -11,6 +11,9 @@ import networkx as nx
 
 from kernel.errors import InputError
 
+_LONGEST_COMMAND = 120_000  # of one argument, which Linux takes up to 128 KiB
+_LONGEST_NAME = 255
+_RESERVED = (".task", ".out", ".copy", ".stop", ".over", "stdout.txt", "stderr.txt")
 _SAFE_NAME = re.compile(r"[^A-Za-z0-9_.#+-]")
 
 
@@ -125,6 +128,51 @@ def _check_task(task: Task, by_id: Mapping[str, Task], where: str) -> None:
     for parent in task.parents:
         if parent not in by_id:
             raise InputError(f"unknown parent '{parent}'", where=place)
+    _check_orders(task, place)
+
+
+def _check_orders(task: Task, place: str) -> None:
+    """What a task is to run and to move must be possible to say to a system, and stay in its folder."""
+    for what, text in (("id", task.id), ("command", task.command)):
+        try:
+            check_text(text)
+        except InputError as error:
+            raise error.within(f"{place}: {what}") from None
+    if len(task.command.encode()) > _LONGEST_COMMAND:
+        raise InputError(
+            f"is longer than {_LONGEST_COMMAND} bytes",
+            where=f"{place}: command",
+            fix="put it into a file",
+        )
+    for what, names in (("inputs", task.inputs), ("outputs", task.outputs)):
+        for name in names:
+            _check_name(name, f"{place}: {what}")
+
+
+def _check_name(name: str, place: str) -> None:
+    try:
+        check_text(name)
+    except InputError as error:
+        raise error.within(place) from None
+    parts = name.split("/")
+    if not name or name.startswith("/") or ".." in parts or name.strip("/.") == "":
+        raise InputError(
+            f"'{name}' leads out of the task's folder",
+            where=place,
+            fix="a name below it, as out/a.txt",
+        )
+    if max(len(part.encode()) for part in parts) > _LONGEST_NAME or parts[0] in _RESERVED:
+        raise InputError(f"'{name[:80]}' cannot be the name of a file there", where=place)
+
+
+def check_text(text: str) -> None:
+    """InputError where a text cannot be handed to a system: it has a NUL, or is no Unicode."""
+    if "\0" in text:
+        raise InputError("has a NUL character")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InputError("is no valid text") from error
 
 
 def _cycle(by_id: Mapping[str, Task]) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,11 +16,12 @@ from pydantic import Field, field_validator, model_validator
 from kernel.documents import Document, as_value_error, load_mapping, validate
 from kernel.errors import InputError
 from kernel.units import parse_duration, parse_fraction
-from workflows.dag import Task, Workflow, make_workflow
+from workflows.dag import Task, Workflow, check_text, make_workflow
 from workflows.load import load_workflow
 from workflows.runtimes import Runtimes
 
 MAX_WORKFLOWS = 100_000
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LONGEST_S = 1e9  # thirty years: more is a slip of the pen
 _MOST_PROCS = 100_000_000
 
@@ -67,7 +69,17 @@ class SetDocument(Document):
     runtime_spread: Annotated[float, Field(ge=0, le=2)] = 0.0
     budget_usd: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     workflows: Annotated[tuple[WorkflowDocument, ...], Field(min_length=1)]
+    env: Mapping[str, str] = {}
     sites: str | None = None
+
+    @field_validator("env")
+    @classmethod
+    def _env(cls, value: Mapping[str, str]) -> Mapping[str, str]:
+        for name, text in value.items():
+            if not _VARIABLE.fullmatch(name) or name.startswith("VGRADS_"):
+                raise ValueError(f"'{name}' cannot be set for tasks")
+            as_value_error(lambda text=text: check_text(text))  # type: ignore[misc]
+        return value
 
     @field_validator("fraction")
     @classmethod
@@ -93,7 +105,7 @@ class WorkflowSet:
     """What was asked for: at least ``needed`` of ``workflows`` done ``deadline_s`` from submission.
 
     ``runtime_spread`` is the standard deviation of the logarithm of run times: what is written with a
-    task is their median.
+    task is their median. ``env`` is what all tasks find in their environment beside the usual.
     """
 
     name: str
@@ -104,6 +116,7 @@ class WorkflowSet:
     runtime_spread: float = 0.0
     budget_usd: float | None = None
     directory: str = "."
+    env: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def most_usd(self) -> float:
@@ -150,6 +163,7 @@ def build_set(
     return WorkflowSet(
         name=document.name, workflows=workflows, deadline_s=_deadline(document.deadline, now, where), needed=needed,
         probability=document.probability, runtime_spread=document.runtime_spread, budget_usd=document.budget_usd, directory=directory,
+        env=dict(document.env),
     )  # fmt: skip
 
 

@@ -75,7 +75,8 @@ def _read_joined(body: Json, name: str, where: str) -> Workflow:
 
 
 def _file_name(file: Json) -> str:
-    return str(file.get("id", file.get("name")))
+    """As recorded; where that is a place on the machine of then, the same below a task's folder."""
+    return str(file.get("id", file.get("name"))).lstrip("/")
 
 
 def _task(

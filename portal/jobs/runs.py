@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,7 @@ from execmgr.book import Book
 from execmgr.outside_engine import OutsideEngine
 from execmgr.runner import Watcher
 from execmgr.states import Event
-from execmgr.task_folder import AWAY, TaskFolder, clean_up
+from execmgr.task_folder import AWAY, BESIDE, TaskFolder, clean_up
 from kernel.clock import WallClock
 from kernel.errors import InputError
 from portal.records.run_record import RunRecord
@@ -88,6 +89,7 @@ def tidy(outcome: Outcome, options: RunOptions, keep: str) -> None:
     """Leave of the workflows that are done what is asked for: all, results (no scratch folders), or final ones."""
     if keep == "all" or not options.folder.is_dir():
         return
+    shutil.rmtree(options.folder / BESIDE, ignore_errors=True)
     for kind in ("tasks", AWAY):
         folder = TaskFolder(options.folder, options.folder, kind)
         for name in outcome.done:

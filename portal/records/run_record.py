@@ -4,120 +4,208 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
 
 from sqlalchemy import Engine as SqlEngine
-from sqlalchemy import delete
-from sqlmodel import Session, select
+from sqlalchemy import delete, insert, update
+from sqlalchemy.exc import IntegrityError
+from sqlmodel import Session, col, select
 
 from execmgr.book import Book
-from execmgr.journal import event_from_json, event_to_json
+from execmgr.journal import LeaseLost, event_from_json, event_to_json
 from execmgr.states import Event
 from kernel.errors import InputError
 from portal.records.archive import pack, unpack
-from portal.records.lease import LEASE_S, RENEW_S, at_work, new_owner
+from portal.records.lease import (
+    RENEW_S,
+    Watch,
+    beat_of,
+    is_dead,
+    new_owner,
+    process_of,
+    sign_of_life,
+)
 from portal.records.tables import ArchiveRow, EventRow, LeaseRow
 
 _LOOK_S = 1.0  # between looks whether the run is to stop
+_PAUSE_S = 0.5  # between looks at a lease that only time can tell of
 SETUP = "setup"
 
 
 class RunRecord:
-    """The record of one run, held by one manager at a time."""
+    """The record of one run, held by one manager at a time.
 
-    def __init__(self, engine: SqlEngine, run_id: str) -> None:
+    Whoever becomes the manager gets the next fencing number; what is written under an older one is refused,
+    in the transaction that would write it, with :class:`execmgr.journal.LeaseLost`.
+    """
+
+    def __init__(self, engine: SqlEngine, run_id: str, watch: Watch | None = None) -> None:
         self._engine, self.run_id = engine, run_id
-        self._position, self._renew_s = 0, 0.0
-        self._owner = new_owner()
+        self._position, self._look_s, self._confirmed_s = 0, 0.0, 0.0
+        self._owner, self._number = new_owner(), 0
+        self._watch = watch or Watch()
 
     # the lease
 
-    def take(self) -> None:
-        """Become the run's manager; InputError while another one is at work."""
+    def take(self, pause: Callable[[float], None] = time.sleep) -> None:
+        """Become the run's manager; InputError while another one is at work.
+
+        Where only time can tell whether the last one is, this waits for up to a lease.
+        """
+        while (found := self._free()) is None:
+            pause(_PAUSE_S)
+        number, stop = found
+        self._number, now = number, time.monotonic()
+        self._confirmed_s, self._look_s = now, 0.0 if stop else now + _LOOK_S
+
+    def _free(self) -> tuple[int, str] | None:
+        """The lease, taken: its number and why to stop; None where somebody may still be at work."""
         with Session(self._engine) as session:
             row = session.get(LeaseRow, self.run_id)
-            if row is not None and row.owner != self._owner and at_work(row.owner, row.until_s):
-                raise InputError(
-                    f"run '{self.run_id}' is looked after by process {row.owner.rsplit(':', 1)[0]}",
-                    fix="'vgrads cancel' asks it to stop; a dead one's lease ends within half a minute",
-                )
-            stop = row.stop if row is not None else ""
-            session.merge(
-                LeaseRow(
-                    run_id=self.run_id, owner=self._owner, until_s=time.time() + LEASE_S, stop=stop
-                )
+            if row is None:
+                return self._open_first(session)
+            if row.owner == self._owner and self._number == row.number:
+                return row.number, row.stop
+            dead = self._watch.judge(beat_of(session, row)) if row.owner else True
+            if dead is None:
+                return None
+            if not dead:
+                self._refuse(row.owner)
+            number, stop = row.number + 1, row.stop
+            mine = {
+                "owner": self._owner,
+                "number": number,
+                "beats": row.beats + 1,
+                **sign_of_life(session),
+            }
+            seen = (
+                col(LeaseRow.number) == row.number,
+                col(LeaseRow.beats) == row.beats,
+                col(LeaseRow.owner) == row.owner,
             )
+            if not _changed(
+                session,
+                update(LeaseRow).where(col(LeaseRow.run_id) == self.run_id, *seen).values(**mine),
+            ):
+                session.rollback()
+                return None  # somebody was quicker: look again at whom
             session.commit()
-        self._renew_s = 0.0 if stop else time.monotonic() + _LOOK_S
+            return number, stop
+
+    def _open_first(self, session: Session) -> tuple[int, str] | None:
+        try:
+            first = insert(LeaseRow).values(
+                run_id=self.run_id,
+                owner=self._owner,
+                stop="",
+                number=1,
+                beats=1,
+                **sign_of_life(session),
+            )
+            session.execute(first)
+            session.commit()
+        except IntegrityError:
+            return None
+        return 1, ""
+
+    def _refuse(self, owner: str) -> NoReturn:
+        raise InputError(
+            f"run '{self.run_id}' is looked after by process {process_of(owner)}",
+            fix="'vgrads cancel' asks it to stop; a dead one's lease ends within half a minute",
+        )
 
     def leave(self) -> None:
         """Look after the run no more."""
+        mine = update(LeaseRow).where(*self._mine()).values(owner="", stop="")
         with Session(self._engine) as session:
-            row = session.get(LeaseRow, self.run_id)
-            if row is not None and row.owner == self._owner:
-                session.delete(row)
-                session.commit()
+            session.execute(mine)
+            session.commit()
+
+    def _mine(self) -> tuple[Any, ...]:
+        return (
+            col(LeaseRow.run_id) == self.run_id,
+            col(LeaseRow.number) == self._number,
+            col(LeaseRow.owner) == self._owner,
+        )
+
+    @contextmanager
+    def _fenced(self) -> Iterator[Session]:
+        """A transaction that only this run's present manager can make; it is a sign of life too."""
+        with Session(self._engine) as session:
+            alive = {"beats": col(LeaseRow.beats) + 1, **sign_of_life(session)}
+            if not _changed(session, update(LeaseRow).where(*self._mine()).values(**alive)):
+                raise LeaseLost(f"run '{self.run_id}' has been taken over by another process")
+            yield session
+            session.commit()
+        self._confirmed_s = time.monotonic()
+
+    def confirm(self) -> None:
+        """LeaseLost where somebody else may be the manager by now; asks the database where that is not sure."""
+        if time.monotonic() - self._confirmed_s > RENEW_S:
+            with self._fenced():
+                pass
 
     def stop_reason(self) -> str:
         """Why the run is to stop, empty while it is not; keeps the lease alive. Cheap to call often."""
-        if time.monotonic() < self._renew_s:
+        if time.monotonic() < self._look_s:
             return ""
-        self._renew_s = time.monotonic() + _LOOK_S
+        self.confirm()
+        self._look_s = time.monotonic() + _LOOK_S
         with Session(self._engine) as session:
             row = session.get(LeaseRow, self.run_id)
-            if row is None or row.owner != self._owner:
-                raise InputError(f"run '{self.run_id}' has been taken over by another process")
-            if row.until_s < time.time() + LEASE_S - RENEW_S:
-                row.until_s = time.time() + LEASE_S
-                session.add(row)
-                session.commit()
-            return str(row.stop)
+            return row.stop if row is not None and row.number == self._number else ""
 
     def ask_to_stop(self, reason: str) -> bool:
         """Leave word for the manager; False where nobody is at work."""
         with Session(self._engine) as session:
             row = session.get(LeaseRow, self.run_id)
-            if row is None or not at_work(row.owner, row.until_s):
+            if row is None or not row.owner or is_dead(beat_of(session, row)):
                 return False
-            row.stop = reason
-            session.add(row)
+            asked = update(LeaseRow).where(
+                col(LeaseRow.run_id) == self.run_id,
+                col(LeaseRow.number) == row.number,
+                col(LeaseRow.owner) == row.owner,
+            )
+            told = _changed(session, asked.values(stop=reason))
             session.commit()
-        return True
+        return told
 
     def leave_word(self, reason: str) -> None:
         """Whoever becomes the run's manager next is to stop it at once."""
         with Session(self._engine) as session:
-            row = session.get(LeaseRow, self.run_id)
-            if row is None:
-                row = LeaseRow(run_id=self.run_id, owner="nobody:0", until_s=0.0)
+            row = session.get(LeaseRow, self.run_id) or LeaseRow(run_id=self.run_id, owner="")
             row.stop = reason
             session.add(row)
             session.commit()
 
     def stop_now(self, reason: str) -> None:
         """The manager itself is to stop at its next look."""
-        with Session(self._engine) as session:
-            row = session.get_one(LeaseRow, self.run_id)
-            row.stop = reason
-            session.add(row)
-            session.commit()
-        self._renew_s = 0.0
+        with self._fenced() as session:
+            session.execute(update(LeaseRow).where(*self._mine()).values(stop=reason))
+        self._look_s = 0.0
+
+    @property
+    def number(self) -> int:
+        """The fencing number of this manager; 0 before it took the run."""
+        return self._number
 
     # the journal
 
     def append(self, events: Iterable[Event]) -> None:
         """Write events down, durably, in this order."""
-        with Session(self._engine) as session:
+        with self._fenced() as session:
             for event in events:
                 body = json.dumps(event_to_json(event))
                 session.add(EventRow(run_id=self.run_id, position=self._position, body=body))
                 self._position += 1
-            session.commit()
 
     def events(self) -> list[Event]:
         """Everything that was written; what is appended from now on comes after it."""
-        query = select(EventRow).where(EventRow.run_id == self.run_id).order_by(EventRow.position)  # type: ignore[arg-type]
+        query = (
+            select(EventRow).where(EventRow.run_id == self.run_id).order_by(col(EventRow.position))
+        )
         with Session(self._engine) as session:
             rows = session.exec(query).all()
         self._position = len(rows)
@@ -125,9 +213,8 @@ class RunRecord:
 
     def begin_again(self) -> None:
         """Forget what happened: a simulated run is played from its beginning."""
-        with Session(self._engine) as session:
-            session.execute(delete(EventRow).where(EventRow.run_id == self.run_id))  # type: ignore[arg-type]
-            session.commit()
+        with self._fenced() as session:
+            session.execute(delete(EventRow).where(col(EventRow.run_id) == self.run_id))
         self._position = 0
 
     # the archive
@@ -141,9 +228,8 @@ class RunRecord:
         self._keep(f"book-{version}", book)
 
     def _keep(self, name: str, value: Any) -> None:
-        with Session(self._engine) as session:
+        with self._fenced() as session:
             session.merge(ArchiveRow(run_id=self.run_id, name=name, body=pack(value)))
-            session.commit()
 
     def setup(self) -> Any:
         """What the run was started with; InputError where nothing was kept."""
@@ -170,3 +256,7 @@ class RunRecord:
         while (name := f"book-{len(books)}") in found:
             books.append(unpack(found[name], f"run '{self.run_id}'"))
         return books
+
+
+def _changed(session: Session, statement: Any) -> bool:
+    return bool(session.execute(statement).rowcount)  # type: ignore[attr-defined]

@@ -70,13 +70,20 @@ class ArchiveRow(SQLModel, table=True):
 
 
 class LeaseRow(SQLModel, table=True):
-    """Who looks after a run, until when (seconds since 1970), and why it is to stop, if it is."""
+    """Who looks after a run, and why it is to stop, if it is; stays when nobody does (``owner`` empty).
+
+    ``number`` goes up with each manager: what an older one writes is refused. ``beats``, ``beat_s``,
+    ``beaten_s``: signs of life, how many, the owner's monotonic clock, the database's own.
+    """
 
     __tablename__ = "run_lease"
     run_id: str = Field(foreign_key="run.id", primary_key=True)
     owner: str
-    until_s: float
     stop: str = ""
+    number: int = 0
+    beats: int = 0
+    beat_s: float = 0.0
+    beaten_s: float = 0.0
 
 
 class AcquisitionRow(SQLModel, table=True):
@@ -147,7 +154,7 @@ class CollectionRow(SQLModel, table=True):
 class WorkRow(SQLModel, table=True):
     """Work that a service does in the background: planning a set, or carrying a run out.
 
-    ``state``: queued, taken, done or failed; ``owner`` took it and answers for it until ``until_s``.
+    ``state``: queued, taken, done or failed; ``owner`` took it and gives signs of life (as of :class:`LeaseRow`).
     """
 
     __tablename__ = "work"
@@ -157,7 +164,9 @@ class WorkRow(SQLModel, table=True):
     run_id: str | None = Field(default=None, foreign_key="run.id")
     state: str = Field(default="queued", index=True)
     owner: str = ""
-    until_s: float = 0.0
+    beats: int = 0
+    beat_s: float = 0.0
+    beaten_s: float = 0.0
     tries: int = 0
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,7 +9,7 @@ from sqlalchemy import Engine as SqlEngine
 from sqlalchemy import update
 from sqlmodel import Session, col, select
 
-from portal.records.lease import LEASE_S, at_work
+from portal.records.lease import Watch, beat_of, sign_of_life
 from portal.records.tables import WorkRow
 
 PLAN, RUN = "plan", "run"
@@ -33,7 +32,7 @@ class Works:
     """The queue. Several services may share it."""
 
     def __init__(self, engine: SqlEngine) -> None:
-        self._engine = engine
+        self._engine, self._watch = engine, Watch()
 
     def claim(self, owner: str, kinds: Sequence[str]) -> Work | None:
         """Take the oldest piece of these kinds that nobody answers for; None where there is none."""
@@ -43,7 +42,8 @@ class Works:
         with Session(self._engine) as session:
             rows = [r.model_copy() for r in session.exec(query.order_by(col(WorkRow.id))).all()]
             for row in rows:
-                busy = row.state == "taken" and at_work(row.owner, row.until_s)
+                taken = row.state == "taken" and row.owner
+                busy = taken and not self._watch.judge(beat_of(session, row))
                 if not busy and _take(session, row, owner):
                     return Work(int(row.id or 0), row.kind, row.set_id, row.run_id or "", row.tries)
         return None
@@ -51,7 +51,7 @@ class Works:
     def renew(self, owner: str) -> None:
         """Still at work."""
         self._update(
-            col(WorkRow.owner) == owner, col(WorkRow.state) == "taken", until_s=time.time() + LEASE_S
+            col(WorkRow.owner) == owner, col(WorkRow.state) == "taken", beats=WorkRow.beats + 1,
         )  # fmt: skip
 
     def finish(self, work: Work, done: bool) -> None:
@@ -96,7 +96,7 @@ class Works:
 
     def _update(self, *where: object, **values: object) -> None:
         with Session(self._engine) as session:
-            session.execute(update(WorkRow).where(*where).values(**values))  # type: ignore[arg-type]
+            session.execute(update(WorkRow).where(*where).values(**sign_of_life(session), **values))  # type: ignore[arg-type]
             session.commit()
 
 
@@ -104,8 +104,11 @@ def _take(session: Session, row: WorkRow, owner: str) -> bool:
     """Mark a row as taken; False where another was quicker."""
     found = session.execute(
         update(WorkRow)
-        .where(col(WorkRow.id) == row.id, col(WorkRow.state) == row.state, col(WorkRow.owner) == row.owner)
-        .values(state="taken", owner=owner, until_s=time.time() + LEASE_S)
+        .where(
+            col(WorkRow.id) == row.id, col(WorkRow.state) == row.state, col(WorkRow.owner) == row.owner,
+            col(WorkRow.beats) == row.beats,
+        )
+        .values(state="taken", owner=owner, beats=row.beats + 1, **sign_of_life(session))
     )  # fmt: skip
     session.commit()
     return bool(found.rowcount)  # type: ignore[attr-defined]

@@ -1,0 +1,49 @@
+"""What engines share whose tasks work in folders: ends told in two steps, outputs committed in between."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from execmgr.commit import Committer, is_committed
+from execmgr.engine import TaskOrder
+from execmgr.news import News, NewsDesk
+from execmgr.states import CopyEnded
+from execmgr.task_folder import TaskFolder
+from kernel.clock import Clock
+
+
+class FolderEngine(NewsDesk):
+    """Tells that a copy has run, commits its outputs when it is asked to, and tells that too."""
+
+    def __init__(self, clock: Clock, folder: TaskFolder, news: News | None = None) -> None:
+        super().__init__(news)
+        self._clock, self._folder = clock, folder
+        self._committer = Committer(folder, self._tell_committed)
+
+    def commit(self, orders: Sequence[TaskOrder]) -> None:
+        self._committer.put(orders)
+
+    def _done_before(self, order: TaskOrder) -> bool:
+        """Tell the end of a copy whose task is committed already: its journal was cut off behind that."""
+        if not order.outputs or not is_committed(self._folder, order):
+            return False
+        self._tell_committed(order, "")
+        return True
+
+    def _tell(self, order: TaskOrder, reason: str) -> None:
+        """A copy has run; why it did not do its task, empty where it did."""
+        self._put(order, reason, committed=bool(reason) or not order.outputs)
+
+    def _tell_committed(self, order: TaskOrder, reason: str) -> None:
+        self._put(order, reason, committed=True)
+
+    def _put(self, order: TaskOrder, reason: str, committed: bool) -> None:
+        self.news.put(
+            CopyEnded(
+                at_s=self._clock.now(),
+                key=order.key,
+                ok=not reason,
+                reason=reason,
+                committed=committed,
+            )
+        )
