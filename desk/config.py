@@ -19,3 +19,13 @@ def home() -> Path:
         return Path(chosen)
     base = os.environ.get("XDG_DATA_HOME")
     return (Path(base) if base else Path.home() / ".local" / "share") / "vgrads"
+
+
+def run_folder(run_id: str) -> Path:
+    """Where the files of a run's tasks lie, unless its user chose another place."""
+    return home() / "runs" / run_id
+
+
+def set_folder(set_id: str) -> Path:
+    """The folder of a set that came without one: its own, with nothing of anybody else's in it."""
+    return home() / "sets" / set_id

@@ -13,19 +13,22 @@ from desk.planning import Grid, Planned, open_grid, take_slots
 from desk.wiring import (
     Surrounding,
     all_simulated,
+    await_gone,
     make_clock,
     make_drivers,
+    make_local_engine,
     make_real_engine,
     make_virtual_engine,
 )
+from drivers.api import SlotState
 from execmgr.book import Book, make_book
 from execmgr.core import workflows_done
 from execmgr.engine import Engine, Reach
-from execmgr.journal import Journal
+from execmgr.journal import Journal, fold
 from execmgr.outside_engine import OutsideEngine
 from execmgr.remainder import plan_remainder
 from execmgr.runner import Replanner, Runner, Surroundings, Watcher, no_replanner
-from execmgr.states import Event, RunState
+from execmgr.states import Cancelled, Event, RunState, SlotNews
 from kernel.errors import InputError
 from vgrid.catalog import Catalog
 from vgrid.slot import Slot
@@ -62,8 +65,8 @@ class Outcome:
 class RunOptions:
     """How to run: under which id, where files go, how fast virtual time passes, with which luck.
 
-    ``at``: the instant of the histories that the plan was made for; ``replan``: plan the rest anew where
-    too little is left.
+    ``at``: the instant of the histories that the plan was made for; ``replan``: plan the remainder anew where
+    too little is left; ``own``: the tasks belong to whoever runs this process, and get its environment.
     """
 
     run_id: str
@@ -72,6 +75,7 @@ class RunOptions:
     seed: int = 0
     at: Instant = None
     replan: bool = True
+    own: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,6 +135,45 @@ def resume_run(
     return _outcome(runner, lambda r: r.resume(books, events))
 
 
+def cancel_run(
+    setup: Setup, books: list[Book], events: list[Event], record: Record, reason: str
+) -> Outcome:
+    """Give back what a run holds whose manager is gone, and return when it is gone; nothing is planned."""
+    catalog, options = setup.catalog, setup.options
+    state = fold(books, events)
+    book = books[state.version]
+    if _simulated(books[0], catalog):  # its sites ended with its manager
+        end: list[Event] = [Cancelled(at_s=state.now_s, reason=reason), *_released(state)]
+        record.append(end)
+        state = fold(books, [*events, *end])
+        return Outcome(book=book, state=state, done=workflows_done(book, state))
+    clock = make_clock(False, None, passed_since(setup, events))
+    held = {s for s, r in state.slots.items() if r.state is not None and not r.state.ended}
+    needed = sorted({book.uses[slot].slot.site for slot in held})
+    nothing = Surrounding(logs={}, instants={}, until_s=0.0, seed=0)
+    drivers = make_drivers(catalog, needed, clock, nothing)
+    engine = make_local_engine(clock, _folders(options, book), options.own)
+    around = Surroundings(drivers=drivers, clock=clock, journal=record, engine=engine)
+    runner = Runner(options.run_id, book, around)
+    outcome = _outcome(runner, lambda r: r.cancel(books, events, reason))
+    await_gone(drivers, options.run_id)
+    return outcome
+
+
+def _released(state: RunState) -> list[Event]:
+    return [
+        SlotNews(
+            at_s=state.now_s, slot=slot, state=SlotState.RELEASED, reason="gone with its manager"
+        )
+        for slot, record in state.slots.items()
+        if record.state is not None and not record.state.ended
+    ]
+
+
+def _folders(options: RunOptions, book: Book) -> tuple[Path, Path]:
+    return options.folder, Path(book.snapshot.wanted.directory)
+
+
 def passed_since(setup: Setup, events: list[Event]) -> float:
     """How long ago a run on real sites began, in seconds of its clock."""
     last_s = max((event.at_s for event in events), default=0.0)
@@ -159,7 +202,6 @@ def _surroundings(
     needed = sorted({use.slot.site for use in book.uses.values()})
     drivers = make_drivers(catalog, needed, clock, around, _same_world(catalog, simulated))
     names = tuple(drivers)
-    folders = (options.folder, Path(book.snapshot.wanted.directory))
     reach: dict[str, Reach] = {}
     engine: Engine
     if outside is not None:
@@ -167,7 +209,9 @@ def _surroundings(
     elif simulated:
         engine = make_virtual_engine(clock, book.snapshot, options.seed)
     else:
-        engine, reach = make_real_engine(catalog, names, clock, folders)
+        engine, reach = make_real_engine(
+            catalog, names, clock, _folders(options, book), options.own
+        )
     return Surroundings(
         drivers=drivers, clock=clock, journal=record, engine=engine, reach=reach,
         replan=_replanner(grid, names, record) if options.replan else no_replanner, asked_to_stop=record.stop_reason,

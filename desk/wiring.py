@@ -41,6 +41,7 @@ from vgrid.catalog import Catalog, Site
 
 _DIALECTS: dict[str, Callable[[], Dialect]] = {"slurm": Slurm, "gridengine": GridEngine, "pbs": Pbs}
 _PACE_STEP_S = 0.5
+_GONE_S = 90.0  # Slurm gives jobs half a minute to end, and its daemon some more
 HORIZON_S = 3 * 86400.0  # background load that is laid out beyond the deadline
 
 
@@ -183,16 +184,21 @@ def make_virtual_engine(clock: Clock, snapshot: Snapshot, seed: int) -> Engine:
     return SimulatedEngine(clock, luck)
 
 
+def make_local_engine(clock: Clock, folders: tuple[Path, Path], own: bool) -> ProcessEngine:
+    """Processes of this machine (run folder, set folder); ``own``: with this process's environment."""
+    return ProcessEngine(clock, TaskFolder(folders[0].resolve(), folders[1].resolve(), own=own))
+
+
 def make_real_engine(
-    catalog: Catalog, names: Iterable[str], clock: Clock, folders: tuple[Path, Path]
+    catalog: Catalog, names: Iterable[str], clock: Clock, folders: tuple[Path, Path], own: bool
 ) -> tuple[Engine, dict[str, Reach]]:
     """Processes of this machine, and through pilots in slots elsewhere (run folder, set folder)."""
-    here = TaskFolder(folders[0].resolve(), folders[1].resolve())
+    here = TaskFolder(folders[0].resolve(), folders[1].resolve(), own=own)
     news: News = SimpleQueue()
     processes = ProcessEngine(clock, here, news)
     sites = [catalog.site(name) for name in names]
     apart = frozenset(site.name for site in sites if is_real(site) and not _shares_files(site))
-    away = AwayEngine(clock, replace(here, kind=AWAY), news, apart)
+    away = AwayEngine(clock, replace(here, kind=AWAY, own=False), news, apart)
     by_site: dict[str, SharingEngine] = {}
     reach: dict[str, Reach] = {}
     for site in sites:
@@ -200,6 +206,19 @@ def make_real_engine(
         if is_real(site):
             reach[site.name] = Reach(poll_s=site.access.poll_s, pilot=partial(_pilot, site, away))
     return Engines(by_site, news), reach
+
+
+def await_gone(drivers: Mapping[str, Driver], run_id: str) -> None:
+    """Wait until real sites show nothing of a run any more; a site that is silent or slow is not waited for long."""
+    end_s = time.monotonic() + _GONE_S
+    for driver in drivers.values():
+        while isinstance(driver, BatchDriver | CloudDriver) and time.monotonic() < end_s:
+            try:
+                if not any(held.run == run_id for held in driver.held()):
+                    break
+            except SiteError:
+                break
+            time.sleep(1.0)
 
 
 def _pilot(site: Site, away: AwayEngine) -> Pilot:

@@ -86,6 +86,21 @@ class Runner:
         self.book = books[self.state.version]
         return self._look_after(self._recover)
 
+    def cancel(self, books: Sequence[Book], events: Sequence[Event], reason: str) -> RunState:
+        """Give back what a run holds whose manager is gone: nothing is planned, asked for or begun."""
+        self.state = fold(books, events)
+        self.book = books[self.state.version]
+        return self._look_after(lambda: self._give_back(reason))
+
+    def _give_back(self, reason: str) -> None:
+        for slot, record in self.state.slots.items():
+            if record.state is not None and not record.state.ended:
+                self._sites.know(slot, record.state)
+                if record.closing:
+                    self._sites.close(self.book, slot)
+        self.around.engine.recover([])
+        self._handle([Cancelled(at_s=self.around.clock.now(), reason=reason)])
+
     def _look_after(self, begin_with: Callable[[], None]) -> RunState:
         """Work to the end and give everything back; an interrupted run keeps its slots, to be resumed.
 

@@ -48,6 +48,10 @@ class Sites:
         self._seen[slot] = state
         self._to_open.add(slot)
 
+    def know(self, slot: str, state: SlotState) -> None:
+        """A slot that an earlier manager asked for and that is only to be given back: nothing is asked for."""
+        self._seen[slot] = state
+
     def open(self, book: Book, slot: str) -> list[Event]:
         """Ask for a slot, now or when its site answers again."""
         self._seen[slot] = SlotState.REQUESTED

@@ -14,7 +14,7 @@ from typing import Any
 from rich.console import Console
 
 from desk.answers import outcome_json, plan_json, planned_gantt, run_gantt
-from desk.config import home
+from desk.config import run_folder
 from desk.execution import Outcome, RunOptions, run_plan
 from desk.histories import Instant
 from desk.planning import Planned
@@ -58,7 +58,7 @@ def run_here(planned: Planned, how: HowToRun) -> bool:
             planned_gantt(planned),
         )
         run_id = store.add_run(set_id)
-        folder = (how.folder or home() / "runs" / run_id).resolve()
+        folder = (how.folder or run_folder(run_id)).resolve()
         options = RunOptions(
             run_id=run_id,
             folder=folder,
@@ -66,6 +66,7 @@ def run_here(planned: Planned, how: HowToRun) -> bool:
             seed=how.seed,
             at=how.at,
             replan=how.replan,
+            own=True,
         )
         record = RunRecord(store.engine, run_id)
         reporter = RunReporter(out, planned.plan, planned.snapshot)
@@ -122,10 +123,8 @@ def resume_here(run_id: str, how: HowToRun, stop: str = "") -> bool:
     with Store() as store:
         unended(store, run_id)
         record = RunRecord(store.engine, run_id)
-        taken = take_over(record)
-        if stop:
-            record.stop_now(stop)
-        if taken.replayed:
+        taken = take_over(record, stop)
+        if taken.replayed and not taken.stop:
             out.print("simulated sites end with their manager: played again from the beginning")
         reporter = RunReporter(out, taken.books[0].plan, taken.books[0].snapshot)
         outcome = go_on(store, record, taken, reporter)

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from desk.answers import outcome_json, run_gantt
-from desk.execution import Outcome, RunOptions, Setup, passed_since, resume_run
+from desk.execution import Outcome, RunOptions, Setup, cancel_run, passed_since, resume_run
 from desk.wiring import any_real
 from execmgr.acquisitions import acquisitions
 from execmgr.book import Book
+from execmgr.journal import LeaseLost
 from execmgr.outside_engine import OutsideEngine
 from execmgr.runner import Watcher
 from execmgr.states import Event
@@ -25,12 +26,16 @@ from portal.records.tables import RunRow
 
 @dataclass(frozen=True, kw_only=True)
 class TakenOver:
-    """A run whose manager this process has become; ``replayed``: simulated sites ended with the last one."""
+    """A run whose manager this process has become.
+
+    ``replayed``: simulated sites ended with the last one; ``stop``: why it is only to be given back.
+    """
 
     setup: Setup
     books: list[Book]
     events: list[Event]
     replayed: bool
+    stop: str = ""
 
 
 def unended(store: Store, run_id: str) -> RunRow:
@@ -41,15 +46,19 @@ def unended(store: Store, run_id: str) -> RunRow:
     return row
 
 
-def take_over(record: RunRecord) -> TakenOver:
-    """Become the manager of a run that was begun; InputError while another one is at work."""
+def take_over(record: RunRecord, stop: str = "") -> TakenOver:
+    """Become the manager of a run that was begun; InputError while another one is at work.
+
+    ``stop``: only to give everything back, as where somebody left that word.
+    """
     setup = record.setup()
     record.take()
+    stop = stop or record.stop_reason()
     books, events = record.books(), record.events()
     replayed = not any_real(setup.catalog, books[0].plan)
-    if replayed:
+    if replayed and not stop:
         record.begin_again()
-    return TakenOver(setup=setup, books=books, events=events, replayed=replayed)
+    return TakenOver(setup=setup, books=books, events=events, replayed=replayed, stop=stop)
 
 
 def go_on(
@@ -57,13 +66,16 @@ def go_on(
     outside: OutsideEngine | None = None,
 ) -> Outcome:  # fmt: skip
     """Work on a run that was taken over to its end."""
-    if outside is not None and not taken.replayed:
-        outside.clock = WallClock(passed_since(taken.setup, taken.events))
     setup, books, events = taken.setup, taken.books, taken.events
-    gantt = store.gantt_of(record.run_id)
-    return carry_out(
-        store, record, gantt, lambda: resume_run(setup, books, events, record, watch, outside)
-    )
+    if outside is not None and not taken.replayed:
+        outside.clock = WallClock(passed_since(setup, events))
+
+    def work() -> Outcome:
+        if taken.stop:
+            return cancel_run(setup, books, events, record, taken.stop)
+        return resume_run(setup, books, events, record, watch, outside)
+
+    return carry_out(store, record, store.gantt_of(record.run_id), work)
 
 
 def carry_out(
@@ -75,13 +87,16 @@ def carry_out(
     store.set_run_state(run_id, "running")
     try:
         outcome = work()
+    except LeaseLost:  # all of it is another manager's
+        raise
     except BaseException:
         store.end_run(run_id, "interrupted", {}, gantt)
-        raise
-    finally:
         record.leave()
+        raise
+    record.confirm_now()
     store.add_acquisitions(run_id, acquisitions(outcome.book, outcome.state))
     store.end_run(run_id, outcome.verdict, outcome_json(outcome), run_gantt(outcome))
+    record.leave()
     return outcome
 
 

@@ -14,12 +14,14 @@ import time
 from contextlib import suppress
 from dataclasses import replace
 from multiprocessing import connection, parent_process
+from pathlib import Path
 from typing import Any
 
 from desk.answers import plan_json
-from desk.config import embedded_data, home
+from desk.config import embedded_data, run_folder, set_folder
 from desk.execution import Outcome, RunOptions, run_plan
 from desk.planning import Grid, Planned, open_grid, plan_set, take_snapshot
+from execmgr.journal import LeaseLost
 from execmgr.outside_engine import OutsideEngine
 from kernel.errors import InputError, VgradsError
 from planner.make import make_plan
@@ -64,9 +66,12 @@ def run_in_child(url: str, catalog: Catalog, run_id: str) -> None:
         run_one(store, catalog, run_id)
 
 
-def wanted_of(document: SetDocument) -> WorkflowSet:
-    """The set behind a document that came from outside: it may name only workflows that ship with vgrads."""
-    return build_set(document, _shipped_workflow, "body", directory=str(home()))
+def wanted_of(document: SetDocument, folder: Path | None = None) -> WorkflowSet:
+    """The set behind a document that came from outside: it may name only workflows that ship with vgrads.
+
+    ``folder``: where the files of its tasks lie beside it; there are none but what is put there for it.
+    """
+    return build_set(document, _shipped_workflow, "body", directory=str(folder or ""))
 
 
 def _shipped_workflow(file: str, runtimes: Runtimes) -> Workflow:
@@ -94,7 +99,7 @@ def plan_one(store: Store, catalog: Catalog, set_id: str) -> None:
     sets = Sets(store.engine)
     try:
         document = SetDocument.model_validate(json.loads(sets.text(set_id, "document")))
-        planned = plan_set(wanted_of(document), _grid(store, catalog))
+        planned = plan_set(wanted_of(document, set_folder(set_id)), _grid(store, catalog))
     except VgradsError as error:
         sets.fail(set_id, str(error))
         return
@@ -114,6 +119,8 @@ def run_one(
             go_on(store, record, take_over(record), outside=outside)
         else:
             _begin(store, record, catalog, outside)
+    except LeaseLost as error:
+        _log.warning("%s", error)
     except VgradsError as error:
         gantt = json.loads(Sets(store.engine).text(row.set_id, "gantt"))
         store.end_run(run_id, "failed", {"reason": str(error)}, gantt)
@@ -128,8 +135,9 @@ def _begin(
     planned = _planned(store, sets, catalog, row.set_id)
     if not planned.plan.feasible:
         raise InputError(f"cannot be promised any more: {planned.plan.lacking}", where=row.set_id)
+    set_folder(row.set_id).mkdir(parents=True, exist_ok=True)
     options = RunOptions(
-        run_id=record.run_id, folder=home() / "runs" / record.run_id, speed=how.get("speed"), seed=how.get("seed", 0)
+        run_id=record.run_id, folder=run_folder(record.run_id), speed=how.get("speed"), seed=how.get("seed", 0)
     )  # fmt: skip
 
     def work() -> Outcome:
@@ -150,6 +158,8 @@ def _planned(store: Store, sets: Sets, catalog: Catalog, set_id: str) -> Planned
     if found is None:
         raise InputError("could not be planned", where=set_id)
     plan, snapshot = found
+    wanted = replace(snapshot.wanted, directory=str(set_folder(set_id)))  # 0.1 kept another one
+    snapshot = replace(snapshot, wanted=wanted)
     grid = _grid(store, catalog)
     return Planned(wanted=snapshot.wanted, grid=grid, snapshot=snapshot, plan=plan)
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import gzip
+import shutil
 import tempfile
 import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from sqlalchemy import delete
+from sqlalchemy import delete, text
 from sqlmodel import Session, SQLModel, col, select
 
+from desk.config import run_folder, set_folder
 from portal.records.collected import COLLECTED
 from portal.records.store import GOES_ON, Store
 from portal.records.tables import (
@@ -41,18 +43,29 @@ def prune(store: Store, keep_s: float | None, history_keep_s: float | None) -> d
         session.execute(delete(TokenRow).where(col(TokenRow.expires_s) < now))
         session.execute(delete(KeyRow).where(col(KeyRow.created_s) < now - _KEYS_S))
         sets = _old_sets(session, now - keep_s) if keep_s is not None else []
-        for set_id in sets:
-            _remove_set(session, set_id)
+        folders = [folder for set_id in sets for folder in _remove_set(session, set_id)]
         if keep_s is not None:
             session.execute(delete(AuditRow).where(col(AuditRow.at_s) < now - keep_s))
             session.execute(delete(GridRow).where(col(GridRow.created) < _instant(now - keep_s)))
         session.commit()
+    for folder in folders:  # the rows are gone: whatever is left of a folder is found by nobody
+        shutil.rmtree(folder, ignore_errors=True)
     jobs = (
         0
         if history_keep_s is None
         else sum(_trim(store, s, q, now - history_keep_s) for s, q in store.histories())
     )
+    if sets or jobs:
+        _shrink(store)
     return {"sets": len(sets), "jobs": jobs}
+
+
+def _shrink(store: Store) -> None:
+    """Give room back to the file system; PostgreSQL does so by itself."""
+    if store.engine.dialect.name == "sqlite":
+        with store.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            connection.execute(text("VACUUM"))
+            connection.execute(text("PRAGMA wal_checkpoint(TRUNCATE)"))
 
 
 def _instant(unix_s: float) -> datetime:
@@ -69,7 +82,8 @@ def _old_sets(session: Session, before_s: float) -> list[str]:
     return list(session.exec(query))
 
 
-def _remove_set(session: Session, set_id: str) -> None:
+def _remove_set(session: Session, set_id: str) -> list[Path]:
+    """Forget a set with its runs; the folders of theirs that lie in vgrads' own home."""
     runs = list(session.exec(select(RunRow.id).where(RunRow.set_id == set_id)))
     session.execute(delete(WorkRow).where(col(WorkRow.set_id) == set_id))
     of_runs: tuple[type[SQLModel], ...] = (EventRow, ArchiveRow, LeaseRow, AcquisitionRow)
@@ -78,6 +92,7 @@ def _remove_set(session: Session, set_id: str) -> None:
     session.execute(delete(RunRow).where(col(RunRow.set_id) == set_id))
     session.execute(delete(PlanRow).where(col(PlanRow.set_id) == set_id))
     session.execute(delete(SetRow).where(col(SetRow.id) == set_id))
+    return [set_folder(set_id), *map(run_folder, runs)]
 
 
 def _trim(store: Store, site: str, queue: str, before_unix_s: float) -> int:

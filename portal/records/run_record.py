@@ -144,8 +144,12 @@ class RunRecord:
     def confirm(self) -> None:
         """LeaseLost where somebody else may be the manager by now; asks the database where that is not sure."""
         if time.monotonic() - self._confirmed_s > RENEW_S:
-            with self._fenced():
-                pass
+            self.confirm_now()
+
+    def confirm_now(self) -> None:
+        """LeaseLost where somebody else is the manager by now."""
+        with self._fenced():
+            pass
 
     def stop_reason(self) -> str:
         """Why the run is to stop, empty while it is not; keeps the lease alive. Cheap to call often."""
@@ -179,12 +183,6 @@ class RunRecord:
             row.stop = reason
             session.add(row)
             session.commit()
-
-    def stop_now(self, reason: str) -> None:
-        """The manager itself is to stop at its next look."""
-        with self._fenced() as session:
-            session.execute(update(LeaseRow).where(*self._mine()).values(stop=reason))
-        self._look_s = 0.0
 
     @property
     def number(self) -> int:
