@@ -30,7 +30,20 @@ class Document(BaseModel):
         """Pydantic would take ``false`` for 0, YAML takes ``no`` for false: hardly ever what was meant."""
         if (value is True or value is False) and not _takes_truth(cls, str(info.field_name)):
             raise ValueError(f"must not be {str(value).lower()}")
+        if _has_nul(value):
+            raise ValueError("must have no NUL character")
         return value
+
+
+def _has_nul(value: Any) -> bool:
+    """True where a text, or one in a plain collection of texts, has a sign that no system takes."""
+    if isinstance(value, str):
+        return "\0" in value
+    if isinstance(value, dict):
+        return any(
+            _has_nul(text) for pair in value.items() for text in pair if isinstance(text, str)
+        )
+    return isinstance(value, list | tuple) and any("\0" in t for t in value if isinstance(t, str))
 
 
 @cache
@@ -59,30 +72,84 @@ def as_value_error(parse: Callable[[], Value]) -> Value:
 
 def load_mapping(path: Path) -> dict[str, Any]:
     """The top-level mapping of a YAML, JSON or TOML file."""
-    where = str(path)
     text = read_text(path)
     if not text.strip():
-        raise InputError("the file is empty", where=where)
+        raise InputError("the file is empty", where=str(path))
+    suffix = path.suffix.lower()
+    return parse_mapping(
+        text, str(path), suffix.lstrip(".") if suffix in (".toml", ".json") else "yaml"
+    )
+
+
+def parse_mapping(text: str, where: str, kind: str = "yaml") -> dict[str, Any]:
+    """The mapping that a text of a kind (yaml, json, toml) holds; InputError says where it cannot be read."""
     try:
-        parsed = _parse(text, path.suffix.lower())
+        parsed = _PARSERS[kind](text)
     except yaml.MarkedYAMLError as error:
         line = f" in line {error.problem_mark.line + 1}" if error.problem_mark else ""
         raise InputError(
             f"cannot be parsed: {error.problem or error.context}{line}", where=where
         ) from error
-    except (json.JSONDecodeError, tomllib.TOMLDecodeError, yaml.YAMLError) as error:
-        raise InputError(f"cannot be parsed: {error}".replace("\n", " "), where=where) from error
     except RecursionError as error:
         raise InputError("is nested too deeply", where=where) from error
+    except InputError as error:
+        raise error.within(where) from None
+    except (
+        yaml.YAMLError,
+        ValueError,
+        TypeError,
+        KeyError,
+        AttributeError,
+        OverflowError,
+    ) as error:
+        # of the makers of values: no such day, no such number, a mapping as a key
+        raise InputError(
+            f"cannot be parsed: {' '.join(str(error).split())}", where=where
+        ) from error
     if not isinstance(parsed, dict):
         raise InputError("must be a mapping of keys to values", where=where)
     return parsed
 
 
-def _parse(text: str, suffix: str) -> Any:
-    if suffix == ".toml":
-        return tomllib.loads(text)
-    return json.loads(text) if suffix == ".json" else yaml.safe_load(text)
+_MOST_REPEATED = 20_000
+"""Values that aliases of a YAML document may add: a few lines can stand for billions."""
+
+
+def _read_yaml(text: str) -> Any:
+    _refuse_floods(text)
+    return yaml.load(text, Loader=_YAML)
+
+
+_YAML: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def _refuse_floods(text: str) -> None:
+    """InputError where aliases, one within the other, make far more of a text than it has."""
+    sizes: dict[str, int] = {}
+    open_: list[tuple[str | None, int]] = []  # anchor, values before it
+    count = repeated = 0
+    for event in yaml.parse(text, Loader=_YAML):
+        if isinstance(event, yaml.AliasEvent):
+            size = sizes.get(str(event.anchor), 1)
+            count, repeated = count + size, repeated + size
+            if repeated > _MOST_REPEATED:
+                raise InputError("repeats too much by aliases", fix="write it out")
+        elif isinstance(event, yaml.CollectionStartEvent):
+            open_.append((event.anchor, count))
+            count += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = open_.pop()
+            if anchor is not None:
+                sizes[anchor] = count - before
+        elif isinstance(event, yaml.ScalarEvent):
+            count += 1
+
+
+_PARSERS: dict[str, Callable[[str], Any]] = {
+    "yaml": _read_yaml,
+    "json": json.loads,
+    "toml": tomllib.loads,
+}
 
 
 def validate(model: type[Model], data: Any, where: str) -> Model:
@@ -91,6 +158,15 @@ def validate(model: type[Model], data: Any, where: str) -> Model:
         return model.model_validate(data)
     except ValidationError as error:
         raise InputError(first_problem(error), where=where) from error
+
+
+def validate_field(model: type[Model], data: Any) -> Model:
+    """``data`` as a model; the InputError's place is the first wrong field."""
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        field, _, what = first_problem(error).partition(": ")
+        raise InputError(what, where=field) from error
 
 
 def first_problem(error: ValidationError) -> str:

@@ -385,7 +385,7 @@ def test_plans_and_runs_survive_a_service_that_is_killed(tmp_path):
 
 def test_work_is_done_once_taken_over_and_given_up_only_for_processes_that_died(tmp_path):
     with Store(f"sqlite:///{tmp_path / 'w.db'}") as store:
-        set_id = Sets(store.engine).add("ann", {"name": "s"}, False)["id"]
+        set_id = Sets(store.engine).add("ann", "s", "{}", False)["id"]
         works, mine, other = Works(store.engine), new_owner(), "elsewhere:1:x"
         work = works.claim(mine, [PLAN])
         assert (work.set_id, work.tries) == (set_id, 0)

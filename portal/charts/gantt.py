@@ -229,7 +229,7 @@ def render_html(gantt: Json, sentence: str = "", why: Mapping[str, str] | None =
     )
     ran = gantt.get("now_s") is not None
     title = "What happened" if ran else "The plan" if gantt["placements"] else "On offer"
-    data = json.dumps({**gantt, "why": why or {}}).replace("</", "<\\/")
+    data = json.dumps({**gantt, "why": why or {}}).replace("<", "\\u003c")
     return render(
         "alone.html", title=title, gantt=gantt, facts=facts, sentence=sentence, svg=Markup(render_svg(gantt)), data=Markup(data),
         css=Markup(static("app.css")), script=Markup(static("gantt.js")),

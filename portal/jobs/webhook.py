@@ -27,6 +27,16 @@ def sign(secret: str, body: bytes) -> str:
     return "sha256=" + hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
 
 
+class _NoDetours(urllib.request.HTTPRedirectHandler):
+    """A signed message goes where it was addressed to, and counts where it was taken there."""
+
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        """Nowhere else."""
+
+
+_opener = urllib.request.build_opener(_NoDetours)
+
+
 class Webhook:
     """A watcher of a run that posts what happens. ``pause``: how long to wait before the n-th new try."""
 
@@ -74,7 +84,7 @@ class Webhook:
         for attempt in range(_TRIES):
             request = urllib.request.Request(self._url, data=body, headers=headers, method="POST")
             try:
-                with urllib.request.urlopen(request, timeout=_TIMEOUT_S):
+                with _opener.open(request, timeout=_TIMEOUT_S):
                     return True
             except urllib.error.HTTPError as error:
                 if error.code < 500:

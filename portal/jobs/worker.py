@@ -5,14 +5,16 @@ Everything goes through the database, so that whoever takes the work after a cra
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import os
 import signal
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from multiprocessing import connection, parent_process
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ from desk.execution import Outcome, RunOptions, run_plan
 from desk.planning import Grid, Planned, open_grid, plan_set, take_snapshot
 from execmgr.journal import LeaseLost
 from execmgr.outside_engine import OutsideEngine
+from kernel.documents import parse_mapping, validate, validate_field
 from kernel.errors import InputError, VgradsError
 from planner.make import make_plan
 from portal.jobs.runs import carry_out, go_on, take_over
@@ -72,6 +75,39 @@ def wanted_of(document: SetDocument, folder: Path | None = None) -> WorkflowSet:
     ``folder``: where the files of its tasks lie beside it; there are none but what is put there for it.
     """
     return build_set(document, _shipped_workflow, "body", directory=str(folder or ""))
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedSet:
+    """A set that came from outside, read, checked and written down as it is kept."""
+
+    name: str
+    text: str
+
+    @property
+    def digest(self) -> str:
+        """Tells it from every other."""
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+
+def check_set(body: bytes, kind: str, most_tasks: int) -> CheckedSet:
+    """Read a set (``kind``: json or yaml) from outside; InputError names the field. Takes a while where it is large."""
+    try:
+        given = parse_mapping(body.decode(), "body", kind)
+    except UnicodeDecodeError as error:
+        raise InputError("is not UTF-8 text", where="body") from error
+    if kind == "yaml":
+        given.pop("sites", None)  # of the file's own place; the service has its own
+    return check_document(given, most_tasks)
+
+
+def check_document(given: Mapping[str, Any], most_tasks: int) -> CheckedSet:
+    """The same for what has been read already."""
+    document = validate_field(SetDocument, given)
+    wanted = wanted_of(document)
+    if sum(len(w.tasks) for w in wanted.workflows) > most_tasks:
+        raise InputError(f"more than {most_tasks} tasks", where="workflows")
+    return CheckedSet(document.name, json.dumps(document.model_dump(mode="json")))
 
 
 def _shipped_workflow(file: str, runtimes: Runtimes) -> Workflow:
@@ -180,10 +216,15 @@ def usable(catalog: Catalog, granted: frozenset[str]) -> tuple[Catalog, bool]:
     return replace(catalog, sites=chosen), chosen is not simulated
 
 
-def what_if_in_child(url: str, catalog: Catalog, document: str) -> dict[str, Any]:
+def what_if_in_child(
+    url: str, catalog: Catalog, text: str, wishes: Mapping[str, Any]
+) -> dict[str, Any]:
     """What would be promised for a set with other wishes: its plan in short, or what is lacking."""
+    changed = json.loads(text) | wishes
+    if "fraction" in wishes:
+        changed["at_least"] = None
+    wanted = wanted_of(validate(SetDocument, changed, "wishes"))
     with Store(url) as store:
         grid = _grid(store, catalog)
-    wanted = wanted_of(SetDocument.model_validate(json.loads(document)))
     plan = make_plan(take_snapshot(wanted, grid, seed=0))
     return summary_of(plan_json(plan))

@@ -16,8 +16,8 @@ from sqlmodel import Session, col, select
 from kernel.errors import InputError
 from portal.records.tables import GrantRow, TokenRow
 
-SCOPES = ("read", "submit", "operate")
-"""Looking at one's own sets; handing sets over and running them; everything, of everybody."""
+SCOPES = ("read", "submit", "operate", "metrics")
+"""Looking at one's own sets; handing sets over and running them; everything, of everybody; figures, no sets."""
 LOCAL = "local"
 """The user where no tokens are asked for: whoever can open a connection on this machine."""
 SESSION_S = 12 * 3600.0
@@ -44,6 +44,10 @@ class Principal:
         )
 
 
+_CLOSED = TokenRow(
+    id="tok-closed", digest="closed", user="-", scopes="", created_s=0.0, expires_s=0.0, name="there was a token"
+)  # fmt: skip
+"""Stays when all tokens are gone, and opens nothing."""
 EVERYBODY_HERE = Principal(LOCAL, frozenset(SCOPES))
 
 
@@ -69,6 +73,7 @@ class Access:
         )  # fmt: skip
         with Session(self._engine, expire_on_commit=False) as database:
             database.add(row)
+            database.merge(_CLOSED.model_copy())
             database.commit()
         return secret, row
 
@@ -89,9 +94,14 @@ class Access:
         with Session(self._engine) as session:
             return session.exec(query).one() > 0
 
+    def ever_token(self) -> bool:
+        """True where there was a token once, whatever has become of it: what was closed does not open by itself."""
+        with Session(self._engine) as session:
+            return session.exec(select(func.count()).select_from(TokenRow)).one() > 0
+
     def tokens(self) -> list[TokenRow]:
         """All tokens but those of sessions, newest first."""
-        query = select(TokenRow).where(~col(TokenRow.session))
+        query = select(TokenRow).where(~col(TokenRow.session), TokenRow.id != _CLOSED.id)
         with Session(self._engine) as session:
             return list(session.exec(query.order_by(col(TokenRow.created_s).desc())))
 
@@ -99,7 +109,7 @@ class Access:
         """End a token with the sessions of its user; False where there is none."""
         with Session(self._engine) as session:
             row = session.get(TokenRow, token_id)
-            if row is None:
+            if row is None or row.id == _CLOSED.id:
                 return False
             session.execute(
                 delete(TokenRow).where(col(TokenRow.user) == row.user, col(TokenRow.session))

@@ -40,7 +40,11 @@ def prune(store: Store, keep_s: float | None, history_keep_s: float | None) -> d
     """Remove sets that ended ``keep_s`` ago with their runs, and jobs of histories that are older; how many."""
     now = time.time()
     with Session(store.engine) as session:
-        session.execute(delete(TokenRow).where(col(TokenRow.expires_s) < now))
+        expired = (
+            col(TokenRow.expires_s) < now,
+            col(TokenRow.created_s) > 0,
+        )  # not the mark that there was one
+        session.execute(delete(TokenRow).where(*expired))
         session.execute(delete(KeyRow).where(col(KeyRow.created_s) < now - _KEYS_S))
         sets = _old_sets(session, now - keep_s) if keep_s is not None else []
         folders = [folder for set_id in sets for folder in _remove_set(session, set_id)]

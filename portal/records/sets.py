@@ -85,13 +85,13 @@ class Sets:
             ).scalar_one()
         return found
 
-    def add(self, owner: str, document: Json, real: bool, key: Key | None = None) -> Json:
-        """Keep a set that is to be planned, with the work of planning it; what the caller is told."""
+    def add(self, owner: str, name: str, document: str, real: bool, key: Key | None = None) -> Json:
+        """Keep a set (as JSON) that is to be planned, with the work of planning it; what the caller is told."""
 
         def make(session: Session) -> Json:
             row = SetRow(
-                id=new_id("set"), name=document["name"], created=datetime.now(UTC), owner=owner, real=real, plan="{}",
-                document=json.dumps(document), gantt="{}", state="planning", revision=0,
+                id=new_id("set"), name=name, created=datetime.now(UTC), owner=owner, real=real, plan="{}",
+                document=document, gantt="{}", state="planning", revision=0,
             )  # fmt: skip
             set_id = row.id
             session.add(row)
@@ -99,7 +99,7 @@ class Sets:
             session.add(WorkRow(kind=PLAN, set_id=set_id))
             return {
                 "id": set_id,
-                "name": document["name"],
+                "name": name,
                 "plan": f"/v1/workflow-sets/{set_id}/plan",
             }
 

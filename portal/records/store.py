@@ -6,14 +6,16 @@ import json
 import os
 import secrets
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Engine as SqlEngine
-from sqlalchemy import delete, func
+from sqlalchemy import ExceptionContext, delete, func, text
 from sqlalchemy import event as sql_event
-from sqlalchemy.exc import ArgumentError, OperationalError
+from sqlalchemy.exc import ArgumentError, InternalError, OperationalError
 from sqlmodel import Session, SQLModel, col, create_engine, select
 
 from desk.config import home
@@ -32,6 +34,7 @@ from portal.records.tables import (
 )
 from vgrid.binding import Acquisition
 
+_SQLITE = "sqlite:///"
 GOES_ON = ("running", "interrupted")
 """States of a run that has not ended."""
 
@@ -39,6 +42,17 @@ GOES_ON = ("running", "interrupted")
 def database_url() -> str:
     """``VGRADS_DB``, else an SQLite file in :func:`desk.config.home`."""
     return os.environ.get("VGRADS_DB") or f"sqlite:///{home() / 'vgrads.db'}"
+
+
+def close_to_others(url: str) -> None:
+    """Take from everybody else what older versions left open: the home with its runs, the database's files."""
+    here = home()
+    place = Path(url.removeprefix(_SQLITE)) if url.startswith(_SQLITE) else None
+    files = [place.with_name(place.name + more) for more in ("", "-wal", "-shm")] if place else []
+    for path in (here, here / "runs", *files):
+        if path.exists() and path.stat().st_mode & 0o077:
+            with suppress(PermissionError):  # somebody else's: theirs to close
+                path.chmod(path.stat().st_mode & 0o700)
 
 
 def new_id(prefix: str) -> str:
@@ -77,16 +91,9 @@ class Store:
         self._engine = open_engine(url)
         try:
             prepare(self._engine)
-        except BaseException as error:
+        except BaseException:
             self.close()
-            if not isinstance(error, OperationalError):
-                raise
-            raise SiteError(
-                f"cannot open the database: {error.orig}",
-                site="database",
-                transient=True,
-                fix="see VGRADS_DB",
-            ) from error
+            raise
 
     def add_set(
         self, name: str, document: dict[str, Any], plan: dict[str, Any], gantt: dict[str, Any]
@@ -271,6 +278,11 @@ class Store:
             session.exec(select(SetRow.id).limit(1)).first()
         return True
 
+    def try_writing(self) -> None:
+        """SiteError where the database takes nothing more: its disk is full, or it may only be read."""
+        with self._engine.begin() as connection:
+            connection.execute(text("UPDATE alembic_version SET version_num = version_num"))
+
     def _save(self, row: SQLModel) -> None:
         with Session(self._engine) as session:
             session.add(row)
@@ -290,15 +302,34 @@ class Store:
 def open_engine(url: str | None = None) -> SqlEngine:
     """The database, as it is; InputError for a URL that is none, or of a kind that is not installed."""
     chosen = url or database_url()
-    if chosen == f"sqlite:///{home() / 'vgrads.db'}":
-        home().mkdir(parents=True, exist_ok=True)
+    if chosen == f"{_SQLITE}{home() / 'vgrads.db'}":
+        home().mkdir(parents=True, exist_ok=True, mode=0o700)
+    if chosen.startswith(_SQLITE):
+        _make_secret(Path(chosen.removeprefix(_SQLITE)))
     try:
         engine = create_engine(chosen)
     except (ArgumentError, ImportError) as error:
         raise InputError(f"cannot be used: {error}", where="database URL") from error
+    sql_event.listen(engine, "handle_error", _translate)
     if engine.dialect.name == "sqlite":
         sql_event.listen(engine, "connect", _prepare_sqlite)
     return engine
+
+
+def _make_secret(file: Path) -> None:
+    """A new database's file, for nobody else. One that is there is not opened: closing it would take all of this
+    process's locks off it (https://www.sqlite.org/howtocorrupt.html, 2.2)."""
+    with suppress(OSError):  # there already; or it cannot be made, which is told when it is used
+        os.close(os.open(file, os.O_CREAT | os.O_EXCL, 0o600))
+
+
+def _translate(context: ExceptionContext) -> SiteError | None:
+    """A database that cannot do what it is asked is a site that fails: said in a line, asked again later."""
+    if not isinstance(context.sqlalchemy_exception, OperationalError | InternalError):
+        return None
+    said = str(context.original_exception).splitlines()[0]
+    fix = "free some room on its disk" if "full" in said else "see VGRADS_DB"
+    return SiteError(said, site="database", transient=True, fix=fix)
 
 
 def _prepare_sqlite(connection: Any, _: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -38,6 +39,7 @@ def back_up(url: str | None, file: Path) -> None:
         raise InputError("is there already", where=str(file))
     draft = file.with_name(file.name + ".draft")
     try:
+        os.close(os.open(draft, os.O_CREAT | os.O_RDWR, 0o600))  # as secret as the database
         with closing(sqlite3.connect(source)) as old, closing(sqlite3.connect(draft)) as new:
             old.backup(new)
         draft.replace(file)

@@ -8,6 +8,8 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from workflows.sets import SetDocument
+
 Json = dict[str, Any]
 _PROBLEM = {
     "title": "Problem", "description": "RFC 9457: what is wrong; `field` names the culprit.", "type": "object",
@@ -34,7 +36,8 @@ def describe(app: FastAPI) -> Callable[[], Json]:
             found = get_openapi(
                 title=app.title, version=app.version, description=app.description, routes=app.routes
             )
-            found.setdefault("components", {}).setdefault("schemas", {})["Problem"] = _PROBLEM
+            schemas = found.setdefault("components", {}).setdefault("schemas", {})
+            schemas |= {"Problem": _PROBLEM} | _set_schemas()
             for methods in found["paths"].values():
                 for operation in methods.values():
                     _complete(operation)
@@ -42,6 +45,13 @@ def describe(app: FastAPI) -> Callable[[], Json]:
         return app.openapi_schema
 
     return openapi
+
+
+def _set_schemas() -> Json:
+    """What a set looks like: read apart from the framework, for it may be large."""
+    whole = SetDocument.model_json_schema(ref_template="#/components/schemas/{model}")
+    parts: Json = whole.pop("$defs", {})
+    return parts | {"SetDocument": whole}
 
 
 def _complete(operation: Json) -> None:

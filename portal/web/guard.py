@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import time
 from collections.abc import Awaitable, Callable
@@ -25,12 +26,15 @@ from portal.records.access import EVERYBODY_HERE, Access, Principal
 from portal.records.store import Store
 from portal.records.tables import AuditRow
 from portal.web.figures import Meters
-from portal.web.problems import problem
+from portal.web.problems import FAULT, problem, refusal
 
 COOKIE = "vgrads_session"
 _SAFE = ("GET", "HEAD", "OPTIONS")
+_METHODS = (*_SAFE, "POST", "PUT", "PATCH", "DELETE")
+_ENTRANCE = ("/login", "/logout")
+_MOST_UNKNOWN = 4096  # bytes of a body from somebody who is not known: a token is shorter
 _REMEMBERED_S = 5.0  # a token that was looked up; a revoked one opens that long
-_LOGINS = "10/minute"  # secrets that were wrong, from one address
+_LOGINS = "10/minute"  # wrong secrets: one of them, and all from one address
 _UNWRITTEN = ("/turns/", "/ends")  # too many, and no decision of a person
 _HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
@@ -44,12 +48,16 @@ _log = logging.getLogger("vgrads.access")
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Bodies in bytes, requests by rate (as ``200/second``; empty: any). ``tokens``: asked of everybody."""
+    """Bodies in bytes, requests by rate (as ``200/second``; empty: any). ``tokens``: asked of everybody.
+
+    ``url``: under which people know the service, where that is another than it sees itself.
+    """
 
     tokens: bool = False
     rate: str = ""
     body: int = 32 * 2**20
     upload: int = 256 * 2**20
+    url: str = ""
 
 
 class Refused(Exception):
@@ -68,11 +76,18 @@ class _Exchange:
     headers: Headers
     principal: Principal | None = None
     status: int = 500
+    begun: bool = False
     began_s: float = field(default_factory=time.perf_counter)
 
     @property
     def path(self) -> str:
         return str(self.scope["path"])
+
+    @property
+    def method(self) -> str:
+        """As HTTP knows it: anybody may send any word."""
+        method = str(self.scope["method"])
+        return method if method in _METHODS else "OTHER"
 
     @property
     def address(self) -> str:
@@ -103,51 +118,83 @@ class Guard:
 
         async def answer(message: Message) -> None:
             if message["type"] == "http.response.start":
-                exchange.status = message["status"]
+                exchange.status, exchange.begun = message["status"], True
                 self._dress(MutableHeaders(scope=message), exchange)
             await send(message)
 
         try:
+            scope.setdefault("state", {}).update(principal=None, forget=self.forget)
             await self._admit(exchange)
-            scope.setdefault("state", {})["principal"] = exchange.principal
+            scope["state"]["principal"] = exchange.principal
             await self._app(scope, _bounded(receive, self._most(exchange)), answer)
         except Refused as refused:
             await refused.response(scope, receive, answer)
+        except Exception:
+            _log.exception("%s %s failed", exchange.method, exchange.path)
+            if exchange.begun:
+                raise
+            await refusal(scope, 500, *FAULT)(scope, receive, answer)
         finally:
             await self._write_down(exchange)
 
     async def _admit(self, exchange: _Exchange) -> None:
-        _refuse_other_origins(exchange)
+        """Who it is, how often, how much: asked before anything of the body is looked at."""
+        self._refuse_other_origins(exchange)
         secret = _secret(exchange.headers)
         if secret:
-            exchange.principal = await run_in_threadpool(self._find, secret, exchange.address)
+            exchange.principal = await run_in_threadpool(self._find, secret, exchange)
         elif not self._limits.tokens:
             exchange.principal = EVERYBODY_HERE
         if self._rate is not None and not self._limiter.hit(self._rate, exchange.who):
             raise Refused(
                 _too_often(self._limiter.get_window_stats(self._rate, exchange.who).reset_time)
             )
+        if exchange.principal is None and not _is_open(exchange):
+            raise Refused(_unknown(exchange.scope))
         length = exchange.headers.get("content-length", "")
         if length.isdigit() and int(length) > self._most(exchange):
             raise Refused(_too_large(self._most(exchange)))
 
-    def _find(self, secret: str, address: str) -> Principal | None:
+    def _find(self, secret: str, exchange: _Exchange) -> Principal | None:
+        """Whose secret it is. Wrong ones are slowed, by what they are and where they come from; right ones never."""
         kept = self._known.get(secret)
         if kept is not None and kept[0] > time.monotonic():
             return kept[1]
-        if not self._limiter.test(self._logins, "login", address):
-            reset = self._limiter.get_window_stats(self._logins, "login", address).reset_time
-            raise Refused(_too_often(reset))
+        wrong = hashlib.sha256(secret.encode(errors="replace")).hexdigest()[:16]
+        if not self._limiter.test(self._logins, "secret", wrong):
+            raise Refused(self._slowed("secret", wrong))
         found = self._access.find(secret)
         if found is None:
-            self._limiter.hit(self._logins, "login", address)
+            self._limiter.hit(self._logins, "secret", wrong)
+            if not self._limiter.hit(self._logins, "address", exchange.address):
+                raise Refused(self._slowed("address", exchange.address))
             return None
         if len(self._known) > 10_000:
             self._known.clear()
         self._known[secret] = (time.monotonic() + _REMEMBERED_S, found)
         return found
 
+    def _slowed(self, *what: str) -> Response:
+        return _too_often(self._limiter.get_window_stats(self._logins, *what).reset_time)
+
+    def forget(self, secret: str) -> None:
+        """A session has ended: at once."""
+        self._known.pop(secret, None)
+
+    def _refuse_other_origins(self, exchange: _Exchange) -> None:
+        """What changes something may come from our own pages or from programs, not from pages of others."""
+        origin = exchange.headers.get("origin")
+        if exchange.method in _SAFE or origin is None:
+            return
+        own = f"{exchange.scope.get('scheme', 'http')}://{exchange.headers.get('host', '')}"
+        if origin not in (own, self._limits.url or own):
+            raise Refused(
+                problem(403, "Another site's page", f"Origin: '{origin}' is not this service")
+            )
+
     def _most(self, exchange: _Exchange) -> int:
+        if exchange.principal is None:
+            return _MOST_UNKNOWN
         return self._limits.upload if exchange.path.endswith("/history") else self._limits.body
 
     def _dress(self, headers: MutableHeaders, exchange: _Exchange) -> None:
@@ -157,7 +204,7 @@ class Guard:
             headers.setdefault("cache-control", "no-cache" if "etag" in headers else "no-store")
 
     async def _write_down(self, exchange: _Exchange) -> None:
-        method, seconds = exchange.scope["method"], time.perf_counter() - exchange.began_s
+        method, seconds = exchange.method, time.perf_counter() - exchange.began_s
         route = getattr(exchange.scope.get("route"), "path", "other")
         self._meters.requests.labels(method, route, str(exchange.status)).inc()
         if not route.endswith("/events"):
@@ -169,7 +216,13 @@ class Guard:
                 "address": exchange.address, "ms": round(1000 * seconds, 2),
             },
         )  # fmt: skip
-        if method not in _SAFE and exchange.status != 429 and not _unwritten(exchange.path):
+        known = exchange.principal is not None or exchange.path in _ENTRANCE
+        if (
+            known
+            and method not in _SAFE
+            and exchange.status != 429
+            and not _unwritten(exchange.path)
+        ):
             row = AuditRow(
                 at_s=time.time(), user=exchange.who, action=method, object=exchange.path[:500],
                 status=exchange.status, address=exchange.address,
@@ -196,25 +249,31 @@ def _secret(headers: Headers) -> str:
     return found.value if found else ""
 
 
-def _refuse_other_origins(exchange: _Exchange) -> None:
-    """What changes something may come from our own pages or from programs, not from pages of others."""
-    origin = exchange.headers.get("origin")
-    if exchange.scope["method"] in _SAFE or origin is None:
-        return
-    if origin.partition("://")[2] != exchange.headers.get("host", ""):
-        raise Refused(
-            problem(403, "Another site's page", f"Origin: '{origin}' is not this service")
-        )
+def _is_open(exchange: _Exchange) -> bool:
+    """Where people come who are not known yet: pages, which lead them to the entrance, and the entrance."""
+    if exchange.path.startswith("/v1/"):
+        return False
+    return exchange.method in _SAFE or exchange.path in _ENTRANCE
+
+
+def _unknown(scope: Scope) -> Response:
+    answer = refusal(scope, 401, "Unauthorized", "a token is needed: Authorization: Bearer …")
+    answer.headers["WWW-Authenticate"] = "Bearer"
+    answer.headers["Connection"] = "close"  # the body is not read
+    return answer
 
 
 def _too_often(reset_s: float) -> Response:
     response = problem(429, "Too many requests", "too many requests; see Retry-After")
     response.headers["Retry-After"] = str(max(1, round(reset_s - time.time())))
+    response.headers["Connection"] = "close"
     return response
 
 
 def _too_large(most: int) -> Response:
-    return problem(413, "The body is too large", f"body: at most {most} bytes", field="body")
+    answer = problem(413, "The body is too large", f"body: at most {most} bytes", field="body")
+    answer.headers["Connection"] = "close"
+    return answer
 
 
 def _bounded(receive: Receive, most: int) -> Callable[[], Awaitable[Message]]:

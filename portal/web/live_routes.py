@@ -21,7 +21,7 @@ from portal.records.run_record import RunRecord
 from portal.records.store import GOES_ON
 from portal.records.tables import RunRow
 from portal.web.figures import Figures
-from portal.web.guard import Reader, Submitter
+from portal.web.guard import Reader, Submitter, needs
 from portal.web.service import Service
 
 SetId = Annotated[str, PathParameter(pattern=r"^set-[0-9a-f]{10}$")]
@@ -70,7 +70,7 @@ def add_live_routes(app: FastAPI, service: Service) -> None:
         return {"run": run.id, "told": "its manager was asked to stop"}
 
     @app.get("/metrics", include_in_schema=False)
-    def metrics(_: Reader) -> Response:
+    def metrics(_: Annotated[Principal, needs("metrics")]) -> Response:
         """Figures for Prometheus: requests so far, and what the database holds when asked."""
         registry = CollectorRegistry()
         registry.register(Figures(service.store, service.meters))

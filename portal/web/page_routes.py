@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any
 
-import yaml
 from fastapi import FastAPI, Query, Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse
 from fastapi.staticfiles import StaticFiles
@@ -17,8 +16,7 @@ from desk import queries
 from desk import sites as site_rows
 from desk.answers import downtime_json
 from desk.config import embedded_data
-from kernel.documents import Document, validate
-from kernel.errors import InputError
+from kernel.documents import Document
 from planner.explain import explain, explain_text
 from portal.charts.gantt import render_svg
 from portal.charts.pages import render
@@ -31,7 +29,6 @@ from portal.web.service import PLANNING_S, Service
 from portal.web.set_routes import SetId, gantt, summary
 from qbets.predictor import Settings
 from vgrid.catalog import Queue
-from workflows.sets import SetDocument
 
 Json = dict[str, Any]
 _LEVELS = (0.5, 0.75, 0.9, 0.95, 0.99)
@@ -74,10 +71,11 @@ def _add_health(app: FastAPI, service: Service) -> None:
 
     @app.get("/readyz")
     def readyz() -> dict[str, str]:
-        """Does it take work? 503 while it starts or stops."""
+        """Does it take work? 503 while it starts or stops, and where nothing can be written down."""
         if service.stopping.is_set() or not service.supervisor.alive:
             raise HTTPException(503, "not taking work")
         service.store.ready()
+        service.store.try_writing()
         return {"status": "ready"}
 
 
@@ -162,19 +160,11 @@ def _add_set_pages(app: FastAPI, service: Service) -> None:
         example = (embedded_data() / "lead-storm.yaml").read_text(encoding="utf-8")
         return _page(request, "/submit", "submit.html", files=files, example=example)
 
-    @app.post("/submit", status_code=201, include_in_schema=False)
+    @app.post("/submit", status_code=201)
     async def hand_over(given: TextDocument, who: Submitter) -> Json:
-        try:
-            parsed = yaml.safe_load(given.text)
-        except (yaml.YAMLError, RecursionError) as error:
-            raise InputError(
-                f"cannot be read: {' '.join(str(error).split())}", where="text"
-            ) from error
-        if not isinstance(parsed, dict):
-            raise InputError("must be a mapping of keys to values", where="text")
-        parsed.pop("sites", None)  # of the file's own place; the service has its own
-        document = validate(SetDocument, parsed, "set")
-        answer, _ = await service.hand_over(document, who, None, PLANNING_S)
+        """Hand over a set as a person types it: YAML or JSON text."""
+        checked = await service.read_set(given.text.encode(), "yaml")
+        answer, _ = await service.hand_over(checked, who, None, PLANNING_S)
         return answer
 
 
@@ -295,7 +285,9 @@ def _add_entrance(app: FastAPI, service: Service) -> None:
 
     @app.post("/logout", include_in_schema=False)
     def logout(request: Request) -> JSONResponse:
-        service.access.end(request.cookies.get(COOKIE, ""))
+        secret = request.cookies.get(COOKIE, "")
+        service.access.end(secret)
+        request.scope["state"]["forget"](secret)
         answer = JSONResponse({})
         answer.delete_cookie(COOKIE)
         return answer

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
+
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import HTMLResponse, JSONResponse, Response
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+from starlette.types import Scope
 
 from kernel.errors import InfeasibleError, InputError, SiteError, VgradsError
+from portal.charts.pages import render
 
 _STATUS: dict[type[VgradsError], tuple[int, str]] = {
     InputError: (422, "The request is not valid"),
@@ -22,29 +27,47 @@ def problem(status: int, title: str, detail: str, **more: object) -> JSONRespons
     return JSONResponse(body, status_code=status, media_type="application/problem+json")
 
 
+def refusal(scope: Scope, status: int, title: str, detail: str, **more: object) -> Response:
+    """What is wrong: a page for a person at a browser, a problem document for everybody else."""
+    wants_page = scope["method"] in ("GET", "HEAD") and not str(scope["path"]).startswith("/v1/")
+    if not wants_page or "text/html" not in Headers(scope=scope).get("accept", ""):
+        return problem(status, title, detail, **more)
+    who = scope.get("state", {}).get("principal")
+    page = render(
+        "error.html",
+        package="portal.web",
+        here="",
+        who=who,
+        session=False,
+        title=title,
+        detail=detail,
+    )
+    return HTMLResponse(page, status_code=status)
+
+
+FAULT = ("A fault of the service", "a fault of the service, which was logged")
+
+
 def install_problem_handlers(app: FastAPI) -> None:
-    """Every error leaves as a problem document; an unknown one says no more than that."""
+    """Every error leaves as a problem document or a page; what nobody expected is the guard's."""
 
     @app.exception_handler(VgradsError)
-    def _ours(_: Request, error: VgradsError) -> JSONResponse:
+    def _ours(request: Request, error: VgradsError) -> Response:
         status, title = next(
             (s for kind, s in _STATUS.items() if isinstance(error, kind)), (500, "Error")
         )
-        return problem(status, title, str(error), field=error.where or None)
+        return refusal(request.scope, status, title, str(error), field=error.where or None)
 
     @app.exception_handler(RequestValidationError)
-    def _invalid(_: Request, error: RequestValidationError) -> JSONResponse:
+    def _invalid(request: Request, error: RequestValidationError) -> Response:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"][1:]) or "body"
         detail = f"{field}: {first['msg'].removeprefix('Value error, ')}"
-        return problem(422, "The request is not valid", detail, field=field)
+        return refusal(request.scope, 422, "The request is not valid", detail, field=field)
 
     @app.exception_handler(HTTPException)
-    def _http(_: Request, error: HTTPException) -> JSONResponse:
-        answer = problem(error.status_code, str(error.detail), str(error.detail))
+    def _http(request: Request, error: HTTPException) -> Response:
+        title = HTTPStatus(error.status_code).phrase
+        answer = refusal(request.scope, error.status_code, title, str(error.detail))
         answer.headers.update(error.headers or {})
         return answer
-
-    @app.exception_handler(Exception)
-    def _unknown(_: Request, __: Exception) -> JSONResponse:
-        return problem(500, "A fault of the service", "a fault of the service, which was logged")

@@ -16,12 +16,11 @@ from starlette.exceptions import HTTPException
 from desk.queries import ask_log
 from desk.wiring import is_real
 from execmgr.outside_engine import OutsideEngine
-from kernel.documents import validate
 from kernel.errors import InputError, VgradsError
 from portal.jobs.learned_states import LearnedStates
 from portal.jobs.live_gantt import LiveGantt
 from portal.jobs.supervisor import Places, Supervisor
-from portal.jobs.worker import usable, wanted_of
+from portal.jobs.worker import CheckedSet, check_set, usable
 from portal.records.access import Access, Principal
 from portal.records.idempotency import Key
 from portal.records.sets import Head, Sets
@@ -32,11 +31,11 @@ from portal.web.figures import Meters
 from portal.web.oidc import Provider
 from qbets.predictor import Settings
 from vgrid.catalog import Catalog
-from workflows.sets import SetDocument
 
 Json = dict[str, Any]
 PLANNING_S = 30.0
 """How long a caller who did not say otherwise waits for a plan."""
+_LARGE = 64 * 1024  # bytes of a set that take longer to check than a request may hold others up
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,24 +97,29 @@ class Service:
             raise HTTPException(404, f"no workflow set '{set_id}'")
         return head
 
-    def submit(self, document: SetDocument, principal: Principal, key: Key | None) -> Json:
-        """Check a set, keep it, have it planned; InputError names the field."""
-        wanted = wanted_of(document)
-        if sum(len(w.tasks) for w in wanted.workflows) > self.bounds.max_tasks:
-            raise InputError(f"more than {self.bounds.max_tasks} tasks", where="workflows")
+    async def read_set(self, body: bytes, kind: str) -> CheckedSet:
+        """Read and check a set (``kind``: json or yaml); a large one in a process beside the service."""
+        most = self.bounds.max_tasks
+        if len(body) > _LARGE:
+            found: CheckedSet = await self.supervisor.think(check_set, body, kind, most)
+            return found
+        return await run_in_threadpool(check_set, body, kind, most)
+
+    def submit(self, checked: CheckedSet, principal: Principal, key: Key | None) -> Json:
+        """Keep a set that was checked, and have it planned."""
         real = usable(self.catalog, self.access.granted(principal.user))[1]
-        answer = self.sets.add(principal.user, document.model_dump(mode="json"), real, key)
+        answer = self.sets.add(principal.user, checked.name, checked.text, real, key)
         self.supervisor.poke()
         return answer
 
     async def hand_over(
-        self, document: SetDocument, principal: Principal, key: Key | None, wait_s: float
+        self, checked: CheckedSet, principal: Principal, key: Key | None, wait_s: float
     ) -> tuple[Json, str]:
         """Submit a set and wait for its plan: what the caller is told, and the set's state.
 
         InputError for a set that turns out not to be plannable within that time; it is not kept.
         """
-        answer = await run_in_threadpool(self.submit, document, principal, key)
+        answer = await run_in_threadpool(self.submit, checked, principal, key)
         head = await self.planned(answer["id"], wait_s)
         if head is not None and head.state == "failed":
             await run_in_threadpool(self.sets.forget, head.id)
@@ -184,10 +188,3 @@ class Service:
     def newest_run(self, set_id: str) -> RunRow | None:
         """The run of a set that began last."""
         return next(iter(self.store.list_runs(set_id, limit=1)), None)
-
-    def what_if(self, document: SetDocument, change: Json) -> SetDocument:
-        """A set with other wishes, checked."""
-        changed = document.model_dump(mode="json") | change
-        if "fraction" in change:
-            changed["at_least"] = None
-        return validate(SetDocument, changed, "wishes")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import threading
 import time
 from types import FrameType
@@ -18,7 +19,7 @@ from portal.jobs.supervisor import Places
 from portal.records.access import Access
 from portal.records.retention import prune
 from portal.records.sites import choose_catalog
-from portal.records.store import Store
+from portal.records.store import Store, close_to_others
 from portal.web.app import make_app
 from portal.web.guard import Limits
 from portal.web.oidc import Provider
@@ -45,13 +46,13 @@ def make_service(settings: ServiceSettings, store: Store) -> Any:
     """The application that these settings describe, over an open database."""
     access = Access(store.engine)
     refuse_open_door(settings, access)
-    asks = settings.tokens == "required" or not settings.loopback or access.any_token()
+    asks = settings.tokens == "required" or not settings.loopback or access.ever_token()
     bounds = Bounds(
         max_tasks=settings.max_tasks, url=settings.url.rstrip("/"), history=int(settings.max_history_mib * _MIB),
         places=Places(planners=settings.planners, runs=settings.runs),
     )  # fmt: skip
     limits = Limits(
-        tokens=asks, rate=settings.rate, body=int(settings.max_body_mib * _MIB), upload=int(settings.max_upload_mib * _MIB)
+        tokens=asks, url=settings.url.rstrip("/"), rate=settings.rate, body=int(settings.max_body_mib * _MIB), upload=int(settings.max_upload_mib * _MIB)
     )  # fmt: skip
     provider = Provider(settings.oidc) if settings.oidc else None
     app = make_app(store, choose_catalog(settings.sites), bounds, limits, provider)
@@ -62,8 +63,10 @@ def make_service(settings: ServiceSettings, store: Store) -> Any:
 
 
 def serve(settings: ServiceSettings) -> None:
-    """Serve until a signal comes."""
+    """Serve until a signal comes. What is written is for the service alone."""
     set_up_logs(settings.log)
+    os.umask(0o077)
+    close_to_others(settings.database)
     with Store(settings.database) as store:
         app = make_service(settings, store)
         config = uvicorn.Config(

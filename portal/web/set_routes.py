@@ -8,7 +8,7 @@ import re
 from typing import Annotated, Any, Literal
 from urllib.parse import urlencode
 
-from fastapi import Body, FastAPI, Header, Query, Request, Response
+from fastapi import FastAPI, Header, Query, Request, Response
 from fastapi import Path as PathParameter
 from fastapi.responses import JSONResponse
 from pydantic import ConfigDict, Field
@@ -16,14 +16,14 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from kernel.documents import Document
+from kernel.errors import InputError
 from portal.charts.exports import FORMATS, export
-from portal.jobs.worker import usable, wanted_of, what_if_in_child
+from portal.jobs.worker import usable, what_if_in_child
 from portal.records.idempotency import key_of
 from portal.records.sets import Head
 from portal.records.tables import RunRow
 from portal.web.guard import Reader, Submitter
 from portal.web.service import PLANNING_S, Service
-from workflows.sets import SetDocument
 
 SetId = Annotated[str, PathParameter(pattern=r"^set-[0-9a-f]{10}$", examples=["set-0123456789"])]
 IdempotencyKey = Annotated[str | None, Header(alias="Idempotency-Key")]
@@ -33,6 +33,13 @@ _EXAMPLE = {
     "name": "lead", "deadline": "2h", "at_least": 6, "budget_usd": 40,
     "workflows": [{"file": "lead.json", "count": 8}],
 }  # fmt: skip
+SET_BODY = {
+    "required": True,
+    "content": {
+        kind: {"schema": {"$ref": "#/components/schemas/SetDocument"}, "example": _EXAMPLE}
+        for kind in ("application/json", "application/yaml")
+    },
+}
 _WAIT = re.compile(r"\bwait=(\d{1,4})\b")
 
 
@@ -58,21 +65,33 @@ def add_set_routes(app: FastAPI, service: Service) -> None:
 
 
 def _add_submission(app: FastAPI, service: Service) -> None:
-    @app.post("/v1/workflow-sets", status_code=201)
+    @app.post("/v1/workflow-sets", status_code=201, openapi_extra={"requestBody": SET_BODY})
     async def submit(
-        request: Request, response: Response, who: Submitter,
-        document: Annotated[SetDocument, Body(examples=[_EXAMPLE])], key: IdempotencyKey = None,
+        request: Request, response: Response, who: Submitter, key: IdempotencyKey = None,
         prefer: Annotated[str, Header()] = "",
     ) -> Json:  # fmt: skip
-        """Hand over a workflow set; it is planned in the background.
+        """Hand over a workflow set, as JSON or YAML; it is planned in the background.
 
         The answer comes with the plan, or after half a minute without it (``state``: planning). ``Prefer:
         respond-async`` does not wait, ``Prefer: wait=5`` five seconds.
         """
-        asked = key_of(who.user, key, [request.url.path, document.model_dump(mode="json")])
-        answer, state = await service.hand_over(document, who, asked, _patience(prefer))
+        kind = _kind_of(request.headers.get("content-type", ""))
+        checked = await service.read_set(await request.body(), kind)
+        asked = key_of(who.user, key, [request.url.path, checked.digest])
+        answer, state = await service.hand_over(checked, who, asked, _patience(prefer))
         response.headers["Location"] = f"/v1/workflow-sets/{answer['id']}"
         return answer | {"state": state}
+
+
+def _kind_of(content_type: str) -> str:
+    """``json`` or ``yaml``; InputError for what a form of another site's page could send."""
+    found = re.fullmatch(
+        r"(?:application|text)/(?:[\w.-]+\+)?(?:x-)?(json|yaml)",
+        content_type.partition(";")[0].strip(),
+    )
+    if found is None:
+        raise InputError("must be application/json or application/yaml", where="Content-Type")
+    return found[1]
 
 
 def _patience(prefer: str) -> float:
@@ -176,14 +195,11 @@ def _add_plans(app: FastAPI, service: Service) -> None:
     async def what_if(set_id: SetId, wishes: WhatIf, who: Reader) -> Json:
         """What would be promised with another deadline, fraction or budget? Nothing is kept."""
         head = await _apart(service.visible, set_id, who)
-        known = SetDocument.model_validate_json(await _apart(service.sets.text, set_id, "document"))
-        changed = service.what_if(known, wishes.model_dump(exclude_unset=True))
-        await _apart(wanted_of, changed)
+        text = await _apart(service.sets.text, set_id, "document")
         catalog = usable(service.catalog, service.access.granted(head.owner))[0]
+        change = wishes.model_dump(exclude_unset=True)
         think = service.supervisor.think
-        answer: Json = await think(
-            what_if_in_child, service.store.url, catalog, changed.model_dump_json()
-        )
+        answer: Json = await think(what_if_in_child, service.store.url, catalog, text, change)
         return answer
 
 
