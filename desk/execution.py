@@ -19,9 +19,10 @@ from desk.wiring import (
     make_local_engine,
     make_real_engine,
     make_virtual_engine,
+    sweep_others,
 )
 from drivers.api import SlotState
-from execmgr.book import Book, make_book
+from execmgr.book import Book, make_book, spec_id
 from execmgr.core import workflows_done
 from execmgr.engine import Engine, Reach
 from execmgr.journal import Journal, fold
@@ -131,6 +132,10 @@ def resume_run(
         return _outcome(Runner(setup.options.run_id, books[0], around, watch), lambda r: r.run())
     passed_s = passed_since(setup, events)
     around = _surroundings(books[0], setup, grid, record, passed_s, outside)
+    known = {
+        spec_id(slot, setup.options.run_id) for slot in books[fold(books, events).version].uses
+    }
+    sweep_others(around.drivers, setup.options.run_id, known)
     runner = Runner(setup.options.run_id, books[0], around, watch)
     return _outcome(runner, lambda r: r.resume(books, events))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -206,6 +206,17 @@ def make_real_engine(
         if is_real(site):
             reach[site.name] = Reach(poll_s=site.access.poll_s, pilot=partial(_pilot, site, away))
     return Engines(by_site, news), reach
+
+
+def sweep_others(drivers: Mapping[str, Driver], run_id: str, known: Collection[str]) -> None:
+    """Give back what bears the mark of a run and is none of its slots: begun behind the end of its journal."""
+    for driver in drivers.values():
+        if isinstance(driver, BatchDriver | CloudDriver):
+            with suppress(
+                SiteError
+            ):  # a silent site is asked again, and `vgrads sites sweep` finds the rest
+                held = driver.held()
+                driver.sweep([h.handle for h in held if h.run == run_id and h.slot not in known])
 
 
 def await_gone(drivers: Mapping[str, Driver], run_id: str) -> None:

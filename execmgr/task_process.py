@@ -21,6 +21,7 @@ from execmgr.processes import DEATH_S, MARK, is_over, kill_marked, runs, signal_
 NOTES = ".task"
 """In a scratch folder: the number of the task's process, and when it has ended, its exit code."""
 _ATTENDED = """\
+trap : TERM
 echo $$ >.task
 ( eval "$1" ) >stdout.txt 2>stderr.txt
 code=$?

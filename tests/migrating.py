@@ -62,13 +62,13 @@ def check_up_and_down(url: str) -> None:
         assert current(store.engine) == HEAD
         check_contents(store)
         check_shape(store)
-        move(store.engine, "0001")
+        move(store.engine, "0001", lose_data=True)
         assert "token" not in inspect(store.engine).get_table_names()
     with Store(url) as store:
         check_contents(store)
         store.remove_site("kth")
         assert store.history("kth", "q") is None
-        move(store.engine, "base")
+        move(store.engine, "base", lose_data=True)
         assert set(inspect(store.engine).get_table_names()) <= {"alembic_version"}
 
 

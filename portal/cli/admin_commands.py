@@ -106,14 +106,22 @@ def upgrade(
     db: Annotated[
         str | None, typer.Option("--db", metavar="URL", help="Default: VGRADS_DB, or yours.")
     ] = None,
+    lose_data: Annotated[
+        bool,
+        typer.Option("--lose-data", help="Go down also where that loses data; after a copy of it."),
+    ] = False,
 ) -> None:
     """Bring the database to a version (default: this one's). Every command does so by itself when it must."""
-    from portal.records.migrate import HEAD, current, move
+    from portal.records.migrate import HEAD, current, losses, move
     from portal.records.store import open_engine
+    from portal.records.upkeep import back_up_beside
 
     engine = open_engine(db)
+    wanted = HEAD if version == "head" else version
     try:
-        move(engine, HEAD if version == "head" else version)
+        if lose_data and losses(engine, wanted):
+            typer.echo(f"a copy of the database as it was: {back_up_beside(db, wanted)}")
+        move(engine, wanted, lose_data)
         typer.echo(f"the database is of version {current(engine)}")
     finally:
         engine.dispose()

@@ -193,13 +193,22 @@ def gantt(
 def resume(
     run_id: Annotated[str, typer.Argument(metavar="RUN", show_default=False)],
     gantt: Gantt = None,
+    until: Annotated[
+        int | None,
+        typer.Option(
+            "--from",
+            metavar="EVENT",
+            min=0,
+            help="Believe only what its journal says before this event.",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Go on with a run that was interrupted or whose process was killed: what runs is found again."""
     from portal.cli import running
 
     how = running.HowToRun(speed=None, seed=0, gantt=gantt, folder=None, as_json=as_json)
-    if not running.resume_here(run_id, how):
+    if not running.resume_here(run_id, how, until=until):
         raise typer.Exit(1)
 
 

@@ -117,13 +117,16 @@ def _told(how: HowToRun, run_id: str, reporter: RunReporter, out: Console) -> It
             out.print(f"webhook: {hook.undelivered} messages were not taken", style="yellow")
 
 
-def resume_here(run_id: str, how: HowToRun, stop: str = "") -> bool:
-    """Go on with a run whose manager is gone; with ``stop``, only to give everything back."""
+def resume_here(run_id: str, how: HowToRun, stop: str = "", until: int | None = None) -> bool:
+    """Go on with a run whose manager is gone; with ``stop``, only to give everything back.
+
+    ``until``: as if only the events of its journal before this one had happened.
+    """
     out = console(stderr=how.as_json)
     with Store() as store:
         unended(store, run_id)
         record = RunRecord(store.engine, run_id)
-        taken = take_over(record, stop)
+        taken = take_over(record, stop, until)
         if taken.replayed and not taken.stop:
             out.print("simulated sites end with their manager: played again from the beginning")
         reporter = RunReporter(out, taken.books[0].plan, taken.books[0].snapshot)

@@ -12,7 +12,8 @@ from desk.execution import Outcome, RunOptions, Setup, cancel_run, passed_since,
 from desk.wiring import any_real
 from execmgr.acquisitions import acquisitions
 from execmgr.book import Book
-from execmgr.journal import LeaseLost
+from execmgr.core import begin
+from execmgr.journal import LeaseLost, advance
 from execmgr.outside_engine import OutsideEngine
 from execmgr.runner import Watcher
 from execmgr.states import Event
@@ -46,19 +47,39 @@ def unended(store: Store, run_id: str) -> RunRow:
     return row
 
 
-def take_over(record: RunRecord, stop: str = "") -> TakenOver:
-    """Become the manager of a run that was begun; InputError while another one is at work.
+def take_over(record: RunRecord, stop: str = "", until: int | None = None) -> TakenOver:
+    """Become the manager of a run that was begun; InputError while another one is at work, or for a damaged record.
 
-    ``stop``: only to give everything back, as where somebody left that word.
+    ``stop``: only to give everything back, as where somebody left that word. ``until``: of the journal only
+    the events before this one are believed, and kept.
     """
     setup = record.setup()
     record.take()
-    stop = stop or record.stop_reason()
-    books, events = record.books(), record.events()
+    try:
+        stop = stop or record.stop_reason()
+        books, events = record.books(), record.events(until)
+        _read_through(record, books, events)
+    except InputError:
+        record.leave()
+        raise
+    if until is not None:
+        record.cut(until)
     replayed = not any_real(setup.catalog, books[0].plan)
     if replayed and not stop:
         record.begin_again()
     return TakenOver(setup=setup, books=books, events=events, replayed=replayed, stop=stop)
+
+
+def _read_through(record: RunRecord, books: list[Book], events: list[Event]) -> None:
+    """InputError for an event that can be read and does not fit what was before it, or for books that are gone."""
+    if not books:
+        raise InputError(f"run '{record.run_id}' kept nothing that it could be resumed from")
+    state = begin(books[0])
+    for position, event in enumerate(events):
+        try:
+            state = advance(books, state, event)
+        except (LookupError, TypeError, ValueError) as error:
+            record.refuse_event(position, f"does not fit: {error!r}")
 
 
 def go_on(

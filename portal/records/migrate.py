@@ -51,8 +51,35 @@ def _version_of(connection: Connection) -> str | None:
     return found
 
 
-def move(engine: SqlEngine, version: str) -> None:
-    """Take the database to a version, up or down."""
+LOSSES = {
+    "0001": "everything that the database holds",
+    "0002": "tokens, sessions, opened sites, the audit log, kept plans, idempotency keys and queued work",
+}
+"""What is gone when a step is taken back."""
+
+
+def losses(engine: SqlEngine, version: str) -> list[str]:
+    """What taking the database to a version would lose."""
+    with engine.connect() as connection:
+        found = _version_of(connection)
+    if found is None or version not in ("base", *_known_steps()):
+        return []
+    return [
+        lost
+        for step, lost in sorted(LOSSES.items())
+        if version < step <= found or version == "base"
+    ]
+
+
+def move(engine: SqlEngine, version: str, lose_data: bool = False) -> None:
+    """Take the database to a version, up or down; InputError where that loses data, unless told to."""
+    lost = losses(engine, version)
+    if lost and not lose_data:
+        raise InputError(
+            f"would lose {'; '.join(lost)}",
+            where="VERSION",
+            fix="with --lose-data it does, after a backup",
+        )
     with engine.connect() as connection:
         _begin_alone(connection)
         _move(connection, version)
@@ -75,9 +102,11 @@ def _end_alone(connection: Connection) -> None:
 
 
 def _stamp(connection: Connection) -> None:
+    shape = f"CREATE TABLE IF NOT EXISTS {_VERSION} (version_num VARCHAR(32) NOT NULL PRIMARY KEY)"
+    connection.execute(text(shape))
     connection.execute(
-        text(f"CREATE TABLE {_VERSION} (version_num VARCHAR(32) NOT NULL PRIMARY KEY)")
-    )
+        text(f"DELETE FROM {_VERSION}")
+    )  # of a database that was taken down to nothing
     connection.execute(text(f"INSERT INTO {_VERSION} VALUES ('{HEAD}')"))
 
 
@@ -98,6 +127,11 @@ def _move(connection: Connection, version: str) -> None:
         raise InputError(f"no version '{version}'", where="VERSION", fix=", ".join(sorted(known)))
     down = version == "base" or (found is not None and version < found)
     (command.downgrade if down else command.upgrade)(config, version)
+
+
+def _known_steps() -> list[str]:
+    folder = Path(__file__).parent / "migrations" / "versions"
+    return sorted(file.name.partition("_")[0] for file in folder.glob("0*.py"))
 
 
 def alembic_config(connection: Connection | None = None) -> Config:

@@ -199,15 +199,42 @@ class RunRecord:
                 session.add(EventRow(run_id=self.run_id, position=self._position, body=body))
                 self._position += 1
 
-    def events(self) -> list[Event]:
-        """Everything that was written; what is appended from now on comes after it."""
+    def events(self, until: int | None = None) -> list[Event]:
+        """What was written, all or up to a position; what is appended from now on comes after it.
+
+        InputError where an event is damaged or missing: it names the first one, and what can be saved.
+        """
         query = (
             select(EventRow).where(EventRow.run_id == self.run_id).order_by(col(EventRow.position))
         )
         with Session(self._engine) as session:
-            rows = session.exec(query).all()
-        self._position = len(rows)
-        return [event_from_json(json.loads(row.body)) for row in rows]
+            rows = list(session.exec(query))
+        found: list[Event] = []
+        for row in rows if until is None else rows[:until]:
+            if row.position != len(found):
+                self.refuse_event(len(found), "is missing")
+            try:
+                found.append(event_from_json(json.loads(row.body)))
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                self.refuse_event(row.position, f"cannot be read: {error!r}")
+        if until is not None and until > len(found):
+            raise InputError(f"there are only {len(found)}", where="--from")
+        self._position = len(found)
+        return found
+
+    def refuse_event(self, position: int, what: str) -> NoReturn:
+        """InputError about an event of the journal."""
+        raise InputError(
+            f"event {position} {what}; the {position} before it are whole", where=f"journal of run '{self.run_id}'",
+            fix=f"vgrads resume {self.run_id} --from {position} goes on from there, what happened later is found or done again",
+        )  # fmt: skip
+
+    def cut(self, position: int) -> None:
+        """Forget the events from a position on."""
+        later = (col(EventRow.run_id) == self.run_id, col(EventRow.position) >= position)
+        with self._fenced() as session:
+            session.execute(delete(EventRow).where(*later))
+        self._position = position
 
     def begin_again(self) -> None:
         """Forget what happened: a simulated run is played from its beginning."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -45,3 +46,12 @@ def back_up(url: str | None, file: Path) -> None:
         draft.replace(file)
     except (sqlite3.Error, OSError) as error:
         raise InputError(f"cannot be written: {error}", where=str(file)) from error
+
+
+def back_up_beside(url: str | None, version: str) -> Path:
+    """A copy of an SQLite database beside it, before it is taken down to a version; InputError for any other."""
+    chosen = url or database_url()
+    source = Path(chosen.removeprefix(_SQLITE))
+    copy = source.with_name(f"{source.name}.before-{version}-{secrets.token_hex(3)}")
+    back_up(chosen, copy)
+    return copy
