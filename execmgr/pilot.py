@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
+
+from execmgr.processes import name_of, parent_of
 
 _PAUSE_S = 1.0
 _LOOK_S = 0.2
@@ -66,19 +70,53 @@ def _end_its_tasks() -> None:
     end_tasks_here(os.environ["VGRADS_SLOT_NAME"])
 
 
+class _Slot:
+    """The slot that the pilot runs in: over when its job's script is gone, whoever killed that.
+
+    The script waits for ``timeout``, which waits for the pilot. A batch system that knows a job by its
+    processes' parents loses both when the script dies first; so the pilot looks for itself.
+    """
+
+    def __init__(self) -> None:
+        self._guard = os.getppid()
+        self._script = parent_of(self._guard) if name_of(self._guard) == "timeout" else None
+
+    def over(self) -> bool:
+        """True where nobody waits for the pilot any more."""
+        if self._script is None:
+            return False
+        return os.getppid() != self._guard or parent_of(self._guard) != self._script
+
+
+def _work_until_over(slot: _Slot) -> None:
+    """One worker after the other, until the slot is over."""
+    while not slot.over():
+        worker = subprocess.Popen([sys.executable, "-m", "execmgr.pilot", "--once"])
+        try:
+            while worker.poll() is None and not slot.over():
+                with suppress(subprocess.TimeoutExpired):
+                    worker.wait(_PAUSE_S)
+        finally:
+            worker.kill()
+            code = worker.wait()
+        if code:  # it did not leave by itself: its manager counts what it ran as lost
+            _end_its_tasks()
+        time.sleep(_PAUSE_S)
+    _end_its_tasks()
+
+
 def main() -> None:
     """Start a worker, and another one whenever it ends; with ``--once``, be that worker."""
     if "--once" in sys.argv:
         asyncio.run(_and_out())
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     with tempfile.TemporaryDirectory(prefix="vgrads-") as work:  # of tasks whose files travel
-        while True:
-            os.environ["VGRADS_WORK"] = work
-            worker = subprocess.run([sys.executable, "-m", "execmgr.pilot", "--once"], check=False)
-            if (
-                worker.returncode
-            ):  # it did not leave by itself: its manager counts what it ran as lost
-                _end_its_tasks()
-            time.sleep(_PAUSE_S)
+        os.environ["VGRADS_WORK"] = work
+        try:
+            _work_until_over(_Slot())
+        except SystemExit:
+            _end_its_tasks()
+            raise
 
 
 if __name__ == "__main__":

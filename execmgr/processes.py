@@ -78,6 +78,22 @@ def start_ticks(pid: int) -> int | None:
         return None
 
 
+def parent_of(pid: int) -> int | None:
+    """The number of a process's parent; None where it is not there."""
+    try:
+        return int(_stat(pid)[1])
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def name_of(pid: int) -> str:
+    """The name of a process's program; empty where it is not there."""
+    try:
+        return (_PROC / str(pid) / "comm").read_text().strip()
+    except OSError:
+        return ""
+
+
 def _stat(pid: int) -> list[str]:
     """Fields of ``/proc/PID/stat`` from the state on (proc(5): field 3)."""
     return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()

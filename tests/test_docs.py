@@ -73,7 +73,7 @@ def test_links_between_documents_lead_somewhere():
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 TOP = "|".join(p.name for p in sorted(ROOT.iterdir()) if p.is_dir() and p.name[0] not in "._")
-BUILT = ("docs/site", "docs/api")
+BUILT = ("docs/site", "docs/api", "dist/")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)

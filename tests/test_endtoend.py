@@ -4,10 +4,13 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from functools import partial
+from pathlib import Path
 
 import pytest
 
+from execmgr.processes import variable_of
 from tests import waiting
 from tests.conftest import ROOT, Answer
 from tests.services import slurm
@@ -128,7 +131,19 @@ def nothing_is_left(cloud):
         ["squeue", "-h", "-t", "R,PD"], capture_output=True, text=True, check=True
     ).stdout
     listed += subprocess.run(["qstat"], capture_output=True, text=True, check=True).stdout
-    return not listed.strip() and cloud.control("")[0] == 0
+    return not listed.strip() and cloud.control("")[0] == 0 and not pilots()
+
+
+def pilots():
+    """Pilots that still run: a job may be gone and what it began not."""
+    found = []
+    for line in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if b"execmgr.pilot" in line.read_bytes() and variable_of(
+                int(line.parent.name), "VGRADS_RUN"
+            ):
+                found.append(int(line.parent.name))
+    return found
 
 
 def test_one_plan_over_three_kinds_of_sites(world, cloud, vgrads_here, tmp_path):

@@ -1,0 +1,1 @@
+"""Real runs among faults: managers stopped, continued, killed and doubled, shells killed, disks filling."""
