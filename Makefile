@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check lint bench docs wheel clean data
+.PHONY: demo test check lint bench docs wheel audit clean data
 
 demo: .venv/installed
 	$(BIN)/vgrads demo
@@ -25,6 +25,10 @@ bench: .venv/developed
 docs: .venv/documented
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/site
 	@echo "docs/site/index.html"
+
+audit: .venv/developed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check pip-audit
+	$(BIN)/pip-audit -r constraints.txt --no-deps --disable-pip
 
 wheel: .venv/developed
 	rm -rf dist

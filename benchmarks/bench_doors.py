@@ -27,13 +27,9 @@ import numpy as np
 ROOT = Path(__file__).parent.parent
 CLIENTS = 8
 BODY = b'{"name": "' + b"x" * 25_000_000 + b'"}'
-FLOOD = (
-    b'{"text": "a: &a [x,x,x,x,x,x,x,x,x]'
-    + b"".join(
-        b"\\nb%d: &b%d [%s]" % (n, n, b",".join([b"*a" if not n else b"*b%d" % (n - 1)] * 9))
-        for n in range(9)
-    )
-    + b'"}'
+FLOOD = b"a: &a [x,x,x,x,x,x,x,x,x]\n" + b"".join(
+    b"b%d: &b%d [%s]\n" % (n, n, b",".join([b"*b%d" % (n - 1) if n else b"*a"] * 9))
+    for n in range(9)
 )
 
 
@@ -44,7 +40,7 @@ def huge(connection: http.client.HTTPConnection, _: int) -> None:
 
 def flood(connection: http.client.HTTPConnection, _: int) -> None:
     """A few lines that stand for billions of values."""
-    connection.request("POST", "/submit", FLOOD, {"Content-Type": "application/json"})
+    connection.request("POST", "/v1/workflow-sets", FLOOD, {"Content-Type": "application/yaml"})
 
 
 def wrong(connection: http.client.HTTPConnection, number: int) -> None:

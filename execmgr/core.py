@@ -94,12 +94,8 @@ class _Turn:
 
     def __init__(self, book: Book, state: RunState, now_s: float) -> None:
         self.book, self.now_s, self.state = book, now_s, state
-        self.slots, self.copies, self.done, self.lost = (
-            state.slots,
-            state.copies,
-            state.done,
-            state.lost,
-        )
+        self.slots, self.copies = state.slots, state.copies
+        self.done, self.lost = state.done, state.lost
         self.commands: list[Command] = []
         self.wake_s = float("inf")
 

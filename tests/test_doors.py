@@ -73,7 +73,6 @@ def test_nothing_of_a_body_is_read_before_it_is_known_whose_it_is(make, store):
         "/v1/workflow-sets", content=body(), headers={"Content-Type": "application/json"}
     )
     assert (answer.status_code, answer.headers["connection"]) == (401, "close")
-    assert client.post("/submit", json={"text": "x"}).status_code == 401
     assert client.post("/login", content=b"x" * 10_000).status_code == 413
     wrong = client.post(
         "/v1/workflow-sets", json={"name": 3}, headers={"Authorization": "Bearer vg_wrong"}
@@ -164,8 +163,13 @@ def test_sets_are_taken_as_yaml_and_what_cannot_be_read_is_told(make, store):
     floods = "a: &a [x,x,x,x,x,x,x,x]\n" + "".join(
         f"b{n}: &b{n} [{','.join(['*' + ('a' if not n else f'b{n - 1}')] * 9)}]\n" for n in range(9)
     )
-    assert "aliases" in client.post("/submit", json={"text": floods}, headers=mine).json()["detail"]
-    assert "/submit" in client.get("/openapi.json", headers=mine).json()["paths"]
+    assert (
+        "aliases" in client.post("/v1/workflow-sets", content=floods, headers=yaml).json()["detail"]
+    )
+    body = client.get("/openapi.json", headers=mine).json()["paths"]["/v1/workflow-sets"]["post"][
+        "requestBody"
+    ]
+    assert "application/yaml" in body["content"]
 
 
 def test_errors_are_pages_for_people_and_carry_the_headers(make, store):

@@ -190,10 +190,10 @@ def test_a_queue_shows_its_bounds_and_its_record(page):
 def test_mistakes_are_told_beside_the_form(page):
     page.goto("/submit")
     for text, told in (
-        ("a: [", "cannot be read"),
+        ("a: [", "cannot be parsed"),
         ("{}", "name"),
         ("3", "mapping"),
-        ("a: " + "[" * 3000, "text"),
+        ("a: " + "[" * 3000, "body"),
     ):
         page.fill("#text", text)
         page.click("#send")

@@ -41,14 +41,14 @@ def _read_split(body: Json, name: str, where: str) -> Workflow:
         _task(
             t,
             executed.get(str(t["id"]), {}),
-            tuple(t.get("inputFiles", ())),
-            tuple(t.get("outputFiles", ())),
+            tuple(map(_as_name, t.get("inputFiles", ()))),
+            tuple(map(_as_name, t.get("outputFiles", ()))),
             where,
         )
         for t in body["specification"]["tasks"]
     ]
     sizes = {
-        str(f["id"]): _mib(f.get("sizeInBytes"), f"file {f['id']}", where)
+        _as_name(f["id"]): _mib(f.get("sizeInBytes"), f"file {f['id']}", where)
         for f in body["specification"].get("files", [])
     }
     return make_workflow(name, tasks, sizes, where)
@@ -75,8 +75,12 @@ def _read_joined(body: Json, name: str, where: str) -> Workflow:
 
 
 def _file_name(file: Json) -> str:
-    """As recorded; where that is a place on the machine of then, the same below a task's folder."""
-    return str(file.get("id", file.get("name"))).lstrip("/")
+    return _as_name(file.get("id", file.get("name")))
+
+
+def _as_name(recorded: Any) -> str:
+    """A file as recorded; where that is a place on the machine of then, the same below a task's folder."""
+    return str(recorded).lstrip("/")
 
 
 def _task(

@@ -68,7 +68,7 @@ class Access:
             raise InputError("must be above 0 and at most ten years", where="expires")
         secret, now = _PREFIX + secrets.token_urlsafe(32), time.time()
         row = TokenRow(
-            id=f"tok-{secrets.token_hex(5)}", digest=_digest(secret), user=user, scopes=" ".join(wanted),
+            id=f"tok-{secrets.token_hex(5)}", digest=secret_digest(secret), user=user, scopes=" ".join(wanted),
             name=name[:100], created_s=now, expires_s=now + lifetime_s, session=session,
         )  # fmt: skip
         with Session(self._engine, expire_on_commit=False) as database:
@@ -80,11 +80,20 @@ class Access:
     def find(self, secret: str) -> Principal | None:
         """Whose secret this is; None for one that is unknown or has expired."""
         query = select(TokenRow).where(
-            TokenRow.digest == _digest(secret), TokenRow.expires_s > time.time()
+            TokenRow.digest == secret_digest(secret), TokenRow.expires_s > time.time()
         )
         with Session(self._engine) as session:
             row = session.exec(query).first()
         return Principal(row.user, frozenset(row.scopes.split())) if row else None
+
+    def everybody(self) -> dict[str, Principal]:
+        """Digest of every secret that opens something → whose it is."""
+        query = select(TokenRow).where(TokenRow.expires_s > time.time())
+        with Session(self._engine) as session:
+            return {
+                row.digest: Principal(row.user, frozenset(row.scopes.split()))
+                for row in session.exec(query)
+            }
 
     def any_token(self) -> bool:
         """True where somebody holds a token that still opens something."""
@@ -122,7 +131,7 @@ class Access:
         """Forget a session."""
         with Session(self._engine) as session:
             session.execute(
-                delete(TokenRow).where(col(TokenRow.digest) == _digest(secret), col(TokenRow.session))
+                delete(TokenRow).where(col(TokenRow.digest) == secret_digest(secret), col(TokenRow.session))
             )  # fmt: skip
             session.commit()
 
@@ -150,7 +159,7 @@ class Access:
             return frozenset(session.exec(select(GrantRow.site).where(GrantRow.user == user)))
 
 
-def _digest(secret: str) -> str:
+def secret_digest(secret: str) -> str:
     """A random secret of 256 bits needs no slow hash: there is nothing to guess."""
     return hashlib.sha256(secret.encode()).hexdigest()
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from http.cookies import CookieError, SimpleCookie
 from typing import Annotated, Any
@@ -22,7 +23,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from portal.records.access import EVERYBODY_HERE, Access, Principal
+from portal.records.access import EVERYBODY_HERE, Access, Principal, secret_digest
 from portal.records.store import Store
 from portal.records.tables import AuditRow
 from portal.web.figures import Meters
@@ -106,6 +107,8 @@ class Guard:
         self._app, self._store, self._limits, self._meters = app, store, limits, meters
         self._access = Access(store.engine)
         self._known: dict[str, tuple[float, Principal | None]] = {}
+        self._all: Mapping[str, Principal] = {}
+        self._taken_s, self._lock = -1.0, threading.Lock()
         self._limiter = FixedWindowRateLimiter(MemoryStorage())
         self._rate = parse(limits.rate) if limits.rate else None
         self._logins = parse(_LOGINS)
@@ -163,7 +166,8 @@ class Guard:
         wrong = hashlib.sha256(secret.encode(errors="replace")).hexdigest()[:16]
         if not self._limiter.test(self._logins, "secret", wrong):
             raise Refused(self._slowed("secret", wrong))
-        found = self._access.find(secret)
+        noisy = not self._limiter.test(self._logins, "address", exchange.address)
+        found = self._snapshot().get(secret_digest(secret)) if noisy else self._access.find(secret)
         if found is None:
             self._limiter.hit(self._logins, "secret", wrong)
             if not self._limiter.hit(self._logins, "address", exchange.address):
@@ -173,6 +177,13 @@ class Guard:
             self._known.clear()
         self._known[secret] = (time.monotonic() + _REMEMBERED_S, found)
         return found
+
+    def _snapshot(self) -> Mapping[str, Principal]:
+        """Whose every secret is, as of the last second: whoever guesses makes the database no work."""
+        with self._lock:
+            if time.monotonic() - self._taken_s > 1.0:
+                self._all, self._taken_s = self._access.everybody(), time.monotonic()
+            return self._all
 
     def _slowed(self, *what: str) -> Response:
         return _too_often(self._limiter.get_window_stats(self._logins, *what).reset_time)

@@ -24,8 +24,8 @@ from portal.charts.queue_record import record_picture
 from portal.jobs.promise_history import promise_over_time
 from portal.records.access import EVERYBODY_HERE, SESSION_S, Principal
 from portal.records.sets import Head
-from portal.web.guard import COOKIE, READ, Reader, Submitter
-from portal.web.service import PLANNING_S, Service
+from portal.web.guard import COOKIE, READ, Reader
+from portal.web.service import Service
 from portal.web.set_routes import SetId, gantt, summary
 from qbets.predictor import Settings
 from vgrid.catalog import Queue
@@ -34,12 +34,6 @@ Json = dict[str, Any]
 _LEVELS = (0.5, 0.75, 0.9, 0.95, 0.99)
 _PAGE = 50
 _MOST_STILL = 1000  # bars
-
-
-class TextDocument(Document):
-    """A set as a person typed it."""
-
-    text: Annotated[str, Field(max_length=2_000_000)]
 
 
 class Login(Document):
@@ -64,9 +58,9 @@ def add_page_routes(app: FastAPI, service: Service) -> None:
 
 def _add_health(app: FastAPI, service: Service) -> None:
     @app.get("/healthz")
-    def healthz() -> dict[str, str]:
-        """Is the service there, and its database?"""
-        service.store.ready()
+    async def healthz() -> dict[str, str]:
+        """Is the service there, and its database (as of the last second)?"""
+        await service.database_answers()
         return {"status": "ok"}
 
     @app.get("/readyz")
@@ -159,13 +153,6 @@ def _add_set_pages(app: FastAPI, service: Service) -> None:
         files = sorted(p.name for p in embedded_data().glob("*.json"))
         example = (embedded_data() / "lead-storm.yaml").read_text(encoding="utf-8")
         return _page(request, "/submit", "submit.html", files=files, example=example)
-
-    @app.post("/submit", status_code=201)
-    async def hand_over(given: TextDocument, who: Submitter) -> Json:
-        """Hand over a set as a person types it: YAML or JSON text."""
-        checked = await service.read_set(given.text.encode(), "yaml")
-        answer, _ = await service.hand_over(checked, who, None, PLANNING_S)
-        return answer
 
 
 def _sentence(row: Json) -> str:

@@ -58,7 +58,7 @@ class Service:
         self.catalog = with_uploads(catalog, store)
         self.sets, self.access, self.meters = Sets(store.engine), Access(store.engine), Meters()
         self.live, self.learned = LiveGantt(store), LearnedStates()
-        self.stopping = threading.Event()
+        self.stopping, self._answered_s = threading.Event(), -1.0
         self.supervisor = Supervisor(store, self._catalog_of, bounds.places)
 
     def start(self) -> None:
@@ -87,6 +87,12 @@ class Service:
     def _catalog_of(self, set_id: str) -> Catalog:
         head = self.sets.head(set_id)
         return usable(self.catalog, self.access.granted(head.owner if head else ""))[0]
+
+    async def database_answers(self) -> None:
+        """An error where the database does not answer; asked once a second, however often this is."""
+        if time.monotonic() - self._answered_s > 1.0:
+            await run_in_threadpool(self.store.ready)
+            self._answered_s = time.monotonic()
 
     # sets
 

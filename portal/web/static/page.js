@@ -179,7 +179,7 @@
       say("problem", "");
       document.getElementById("send").disabled = true;
       try {
-        const answer = await ask("/submit", {method: "POST", body: JSON.stringify({text: document.getElementById("text").value})});
+        const answer = await ask("/v1/workflow-sets", {method: "POST", body: document.getElementById("text").value, headers: {"Content-Type": "application/yaml"}});
         location.href = `/sets/${answer.id}`;
       } catch (error) { say("problem", error.message); }
       document.getElementById("send").disabled = false;
