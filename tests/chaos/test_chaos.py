@@ -95,7 +95,7 @@ class World:
         return None
 
     def age_lease(self):
-        with closing(sqlite3.connect(self.home / "vgrads.db", timeout=30)) as database:
+        with closing(sqlite3.connect(self.home / "vgrads.db", timeout=3)) as database:
             database.execute("UPDATE run_lease SET beat_s = beat_s - ?", (LEASE_S + 1,))
             database.commit()
 
@@ -121,8 +121,14 @@ class World:
     def stop_manager(self):
         for manager in self.live()[:1]:
             manager.send_signal(signal.SIGSTOP)
+            try:
+                self.age_lease()
+            except (
+                sqlite3.OperationalError
+            ):  # stopped in the middle of a write: the database is its own
+                manager.send_signal(signal.SIGCONT)
+                return
             self.stopped.append(manager)
-            self.age_lease()
             self.begin("resume", self.run()[0])
 
     def continue_manager(self):
