@@ -160,9 +160,7 @@ def cancel_run(
     engine = make_local_engine(clock, _folders(options, book), options.own)
     around = Surroundings(drivers=drivers, clock=clock, journal=record, engine=engine)
     runner = Runner(options.run_id, book, around)
-    outcome = _outcome(runner, lambda r: r.cancel(books, events, reason))
-    await_gone(drivers, options.run_id)
-    return outcome
+    return _outcome(runner, lambda r: r.cancel(books, events, reason))
 
 
 def _released(state: RunState) -> list[Event]:
@@ -187,6 +185,8 @@ def passed_since(setup: Setup, events: list[Event]) -> float:
 
 def _outcome(runner: Runner, work: Callable[[Runner], RunState]) -> Outcome:
     state = work(runner)
+    if state.cancelled:
+        await_gone(runner.around.drivers, runner.run_id)
     return Outcome(book=runner.book, state=state, done=workflows_done(runner.book, state))
 
 

@@ -16,6 +16,7 @@ from execmgr.dask_engine import DaskEngine
 from execmgr.engine import TaskOrder
 from execmgr.parcels import Parcel, pack, unpack
 from execmgr.process_engine import ProcessEngine
+from execmgr.processes import marked
 from execmgr.task_folder import AWAY, TaskFolder
 from execmgr.task_process import NOTES, await_end
 from kernel.clock import WallClock
@@ -192,8 +193,11 @@ def test_a_lost_worker_is_a_lost_task_and_the_pilot_brings_another(tmp_path):
             os.kill(int(pid), signal.SIGKILL)
         lost = bench.ends(1)["a"]
         assert (lost.ok, lost.reason) == (False, "the worker of its slot was lost")
-        bench.engine.start([bench.order("b", "true")])
-        assert bench.ends(1)["b"].ok
+        bench.engine.start([bench.order("a", "true", attempt=1)])
+        assert bench.ends(1)["a"].ok
+        assert not marked(
+            lambda mark: mark.startswith(bench.place.marks)
+        )  # nothing of the first attempt
     finally:
         bench.close()
 
