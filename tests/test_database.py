@@ -66,7 +66,7 @@ def test_versions_on_the_command_line(url, vgrads, monkeypatch):
     monkeypatch.setenv("VGRADS_DB", url)
     fill_old(url)
     assert f"version {HEAD}" in vgrads("db", "upgrade").out
-    assert "version 0001" in vgrads("db", "upgrade", "0001").out
+    assert "version 0001" in vgrads("db", "upgrade", "0001", "--lose-data").out
     assert vgrads("status", "--json").json["runs"][0]["run"] == "run-0123456789"
     engine = open_engine(url)
     assert current(engine) == HEAD

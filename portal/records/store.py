@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Engine as SqlEngine
-from sqlalchemy import ExceptionContext, delete, func, text
+from sqlalchemy import ExceptionContext, delete, func, make_url, text
 from sqlalchemy import event as sql_event
 from sqlalchemy.exc import ArgumentError, InternalError, OperationalError
 from sqlmodel import Session, SQLModel, col, create_engine, select
@@ -44,10 +44,20 @@ def database_url() -> str:
     return os.environ.get("VGRADS_DB") or f"sqlite:///{home() / 'vgrads.db'}"
 
 
+def sqlite_file(url: str) -> Path | None:
+    """The file of an SQLite database; None for any other, or one in memory."""
+    try:
+        found = make_url(url)
+    except ArgumentError:
+        return None
+    if found.get_backend_name() != "sqlite" or found.database in (None, "", ":memory:"):
+        return None
+    return Path(str(found.database))
+
+
 def close_to_others(url: str) -> None:
     """Take from everybody else what older versions left open: the home with its runs, the database's files."""
-    here = home()
-    place = Path(url.removeprefix(_SQLITE)) if url.startswith(_SQLITE) else None
+    here, place = home(), sqlite_file(url)
     files = [place.with_name(place.name + more) for more in ("", "-wal", "-shm")] if place else []
     for path in (here, here / "runs", *files):
         if path.exists() and path.stat().st_mode & 0o077:
@@ -304,8 +314,9 @@ def open_engine(url: str | None = None) -> SqlEngine:
     chosen = url or database_url()
     if chosen == f"{_SQLITE}{home() / 'vgrads.db'}":
         home().mkdir(parents=True, exist_ok=True, mode=0o700)
-    if chosen.startswith(_SQLITE):
-        _make_secret(Path(chosen.removeprefix(_SQLITE)))
+    file = sqlite_file(chosen)
+    if file is not None:
+        _make_secret(file)
     try:
         engine = create_engine(chosen)
     except (ArgumentError, ImportError) as error:

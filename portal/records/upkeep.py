@@ -12,11 +12,10 @@ from typing import Any
 from sqlmodel import Session, col, select
 
 from kernel.errors import InputError
-from portal.records.store import Store, database_url
+from portal.records.store import Store, database_url, sqlite_file
 from portal.records.tables import AuditRow
 
 Json = dict[str, Any]
-_SQLITE = "sqlite:///"
 
 
 def audit_rows(store: Store, user: str | None, limit: int) -> list[Json]:
@@ -30,10 +29,7 @@ def audit_rows(store: Store, user: str | None, limit: int) -> list[Json]:
 
 def back_up(url: str | None, file: Path) -> None:
     """A consistent copy of an SQLite database, also while others write to it; InputError for any other."""
-    chosen = url or database_url()
-    if not chosen.startswith(_SQLITE):
-        raise InputError("is not an SQLite database", where="--db", fix="for PostgreSQL: pg_dump")
-    source = Path(chosen.removeprefix(_SQLITE))
+    source = _file_of(url)
     if not source.is_file():
         raise InputError("there is no database", where=str(source))
     if file.exists():
@@ -50,8 +46,14 @@ def back_up(url: str | None, file: Path) -> None:
 
 def back_up_beside(url: str | None, version: str) -> Path:
     """A copy of an SQLite database beside it, before it is taken down to a version; InputError for any other."""
-    chosen = url or database_url()
-    source = Path(chosen.removeprefix(_SQLITE))
+    source = _file_of(url)
     copy = source.with_name(f"{source.name}.before-{version}-{secrets.token_hex(3)}")
-    back_up(chosen, copy)
+    back_up(url, copy)
     return copy
+
+
+def _file_of(url: str | None) -> Path:
+    found = sqlite_file(url or database_url())
+    if found is None:
+        raise InputError("is not an SQLite database", where="--db", fix="for PostgreSQL: pg_dump")
+    return found
