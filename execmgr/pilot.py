@@ -70,6 +70,10 @@ def _end_its_tasks() -> None:
     end_tasks_here(os.environ["VGRADS_SLOT_NAME"])
 
 
+_KEEPERS = ("slurmstepd", "sge_shepherd")
+"""Processes of batch systems that live as long as a job, and without which it has failed."""
+
+
 class _Slot:
     """The slot that the pilot runs in: over when its job's script is gone, whoever killed that.
 
@@ -80,12 +84,17 @@ class _Slot:
     def __init__(self) -> None:
         self._guard = os.getppid()
         self._script = parent_of(self._guard) if name_of(self._guard) == "timeout" else None
+        self._keeper = None if self._script is None else parent_of(self._script)
+        if self._keeper is None or not name_of(self._keeper).startswith(_KEEPERS):
+            self._keeper = None  # what else begins scripts may be started anew while they run
 
     def over(self) -> bool:
         """True where nobody waits for the pilot any more."""
         if self._script is None:
             return False
-        return os.getppid() != self._guard or parent_of(self._guard) != self._script
+        if os.getppid() != self._guard or parent_of(self._guard) != self._script:
+            return True
+        return self._keeper is not None and parent_of(self._script) != self._keeper
 
 
 def _work_until_over(slot: _Slot) -> None:

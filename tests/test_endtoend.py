@@ -135,13 +135,14 @@ def nothing_is_left(cloud):
 
 
 def pilots():
-    """Pilots that still run: a job may be gone and what it began not."""
+    """Pilots of this test that still run: a job may be gone and what it began not."""
+    here = os.environ["VGRADS_HOME"]
     found = []
     for line in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
             if b"execmgr.pilot" in line.read_bytes() and variable_of(
                 int(line.parent.name), "VGRADS_RUN"
-            ):
+            ).startswith(here):
                 found.append(int(line.parent.name))
     return found
 
