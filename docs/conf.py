@@ -8,7 +8,7 @@ copyright = f"2026, {author}"
 version = release = installed("vgrads")
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.viewcode"]
-exclude_patterns = ["site", "pages_about_the_site.md"]
+exclude_patterns = ["site"]
 templates_path = ["templates"]
 myst_heading_anchors = 3
 myst_links_external_new_tab = True

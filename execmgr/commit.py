@@ -75,7 +75,7 @@ def commit(folder: TaskFolder, orders: Sequence[TaskOrder]) -> list[str]:
         except OSError as error:
             reasons = [reason or _why(error) for reason in reasons]
     for order, reason in zip(orders, reasons, strict=True):
-        if reason and reason != _BEATEN:
+        if reason and _is_of(_whose(_claim(folder, order)), order):
             shutil.rmtree(_claim(folder, order), ignore_errors=True)  # the task is to be done again
     return reasons
 
@@ -100,7 +100,7 @@ def _attempt(folder: TaskFolder, order: TaskOrder) -> str:
             whose = {}
         if not whose:
             whose = _stake(folder, order, claim)
-        if (whose["copy"], whose["attempt"]) != (order.key[2], order.attempt):
+        if not _is_of(whose, order):
             return _BEATEN
         return _place(folder, order)
     except OSError as error:
@@ -162,6 +162,11 @@ def _whose(claim: Path) -> dict[str, object]:
         return found if {"copy", "attempt", "boot"} <= found.keys() else {}
     except (OSError, ValueError):
         return {}
+
+
+def _is_of(whose: dict[str, object], order: TaskOrder) -> bool:
+    """True where a claim is this attempt's own: another's is never touched."""
+    return (whose.get("copy"), whose.get("attempt")) == (order.key[2], order.attempt)
 
 
 def _forbid_writing(path: Path) -> None:

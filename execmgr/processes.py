@@ -32,7 +32,7 @@ def marked(wanted: Callable[[str], bool]) -> dict[int, str]:
     """Live processes of this user whose mark is wanted: number → mark. Reads all of ``/proc``."""
     found = {}
     for pid in _numbers():
-        mark = _mark_of(pid)
+        mark = variable_of(pid, MARK)
         if mark and wanted(mark) and runs(pid):
             found[pid] = mark
     return found
@@ -111,10 +111,6 @@ def _numbers() -> Iterator[int]:
         for entry in entries:
             if entry.name.isdigit():
                 yield int(entry.name)
-
-
-def _mark_of(pid: int) -> str:
-    return variable_of(pid, MARK)
 
 
 def variable_of(pid: int, name: str) -> str:

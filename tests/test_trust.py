@@ -234,6 +234,20 @@ def test_of_two_copies_that_end_together_one_commits_all_its_files(tmp_path):
         assert commit(folder, [pair[winner]]) == [""]  # asked for again after a manager was killed
 
 
+def test_a_copy_that_cannot_commit_leaves_anothers_claim_alone(tmp_path):
+    folder = folder_of(tmp_path)
+    first, second = (order_of(copy=copy, outputs=("a.txt",)) for copy in (0, 1))
+    folder.place(first).mkdir(parents=True)
+    (folder.place(first) / "a.txt").write_text("a")
+    assert commit(folder, [first]) == [""]
+    claim = tmp_path / "run" / "w" / ".committed" / "t"
+    (folder.results("w") / "a.txt").rename(claim / "a.txt")  # killed before it was moved
+    folder.place(second).touch()  # a disk that does not take its folder
+    assert commit(folder, [second]) == ["another copy was first"]
+    assert commit(folder, [first]) == [""]
+    assert (folder.results("w") / "a.txt").read_text() == "a"
+
+
 def test_a_commit_that_was_cut_off_is_finished_by_the_next_manager(tmp_path):
     folder, order = folder_of(tmp_path), order_of(outputs=("a.txt", "sub/b.txt"))
     place = folder.place(order)

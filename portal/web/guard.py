@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import threading
 import time
@@ -163,13 +162,13 @@ class Guard:
         kept = self._known.get(secret)
         if kept is not None and kept[0] > time.monotonic():
             return kept[1]
-        wrong = hashlib.sha256(secret.encode(errors="replace")).hexdigest()[:16]
-        if not self._limiter.test(self._logins, "secret", wrong):
-            raise Refused(self._slowed("secret", wrong))
+        digest = secret_digest(secret)
+        if not self._limiter.test(self._logins, "secret", digest):
+            raise Refused(self._slowed("secret", digest))
         noisy = not self._limiter.test(self._logins, "address", exchange.address)
-        found = self._snapshot().get(secret_digest(secret)) if noisy else self._access.find(secret)
+        found = self._snapshot().get(digest) if noisy else self._access.find(secret)
         if found is None:
-            self._limiter.hit(self._logins, "secret", wrong)
+            self._limiter.hit(self._logins, "secret", digest)
             if not self._limiter.hit(self._logins, "address", exchange.address):
                 raise Refused(self._slowed("address", exchange.address))
             return None
