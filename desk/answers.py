@@ -65,7 +65,7 @@ def _use_json(use: SlotUse) -> Json:
     return {
         "id": use.slot.id, "site": use.slot.site, "queue": use.slot.queue, "kind": use.slot.kind,
         "procs": use.slot.procs, "start_s": use.start_s, "end_s": use.end_s, "submit_s": use.submit_s,
-        "probability": use.probability, "cost_usd": use.cost_usd,
+        "probability": use.probability, "cost_usd": use.cost_usd, "basis": use.slot.basis or None,
     }  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -22,8 +22,9 @@ from desk.wiring import (
     sweep_others,
 )
 from drivers.api import SlotState
+from execmgr.acquisitions import acquisitions
 from execmgr.book import Book, make_book, spec_id
-from execmgr.core import workflows_done
+from execmgr.endings import workflows_done
 from execmgr.engine import Engine, Reach
 from execmgr.journal import Journal, fold
 from execmgr.outside_engine import OutsideEngine
@@ -31,6 +32,7 @@ from execmgr.remainder import plan_remainder
 from execmgr.runner import Replanner, Runner, Surroundings, Watcher, no_replanner
 from execmgr.states import Cancelled, Event, RunState, SlotNews
 from kernel.errors import InputError
+from vgrid.binding import Acquisition
 from vgrid.catalog import Catalog
 from vgrid.slot import Slot
 from workflows.sets import WorkflowSet
@@ -124,9 +126,13 @@ def resume_run(
     record: Record,
     watch: Watcher | None = None,
     outside: OutsideEngine | None = None,
+    seen: Sequence[Acquisition] = (),
 ) -> Outcome:
-    """Go on with a run whose manager is gone. Simulated sites went with it: those are played again."""
-    grid = open_grid(setup.catalog, setup.options.at)
+    """Go on with a run whose manager is gone. Simulated sites went with it: those are played again.
+
+    ``seen``: how slots of earlier runs fared, for planning anew.
+    """
+    grid = open_grid(setup.catalog, setup.options.at, seen=seen)
     if _simulated(books[0], setup.catalog):
         around = _surroundings(books[0], setup, grid, record, 0.0, outside)
         return _outcome(Runner(setup.options.run_id, books[0], around, watch), lambda r: r.run())
@@ -229,14 +235,19 @@ def _same_world(catalog: Catalog, simulated: bool) -> tuple[str, ...]:
 
 
 def _replanner(grid: Grid, names: tuple[str, ...], record: Record) -> Replanner:
-    """The planner for what is left, over fresh offers of the same sites; its books are kept before they rule."""
+    """The planner for what is left, over fresh offers of the same sites; its books are kept before they rule.
+
+    How the run's own slots fared so far counts as what was seen before.
+    """
     sites = tuple(site for site in grid.catalog.sites if site.name in names)
     usable = replace(grid, catalog=replace(grid.catalog, sites=sites))
 
-    def offers(rest: WorkflowSet) -> tuple[Slot, ...]:
-        return take_slots(rest, usable)
-
     def again(book: Book, state: RunState) -> tuple[Book | None, str]:
+        wiser = replace(usable, seen=(*usable.seen, *acquisitions(book, state)))
+
+        def offers(rest: WorkflowSet) -> tuple[Slot, ...]:
+            return take_slots(rest, wiser)
+
         found, reason = plan_remainder(book, state, offers)
         if found is not None:
             record.keep_book(state.version + 1, found)

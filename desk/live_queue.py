@@ -12,7 +12,7 @@ import numpy as np
 from desk.queries import AskedQueue
 from desk.wiring import open_batch
 from drivers.api import QueuedJob, SlotSpec
-from kernel.errors import InputError
+from kernel.errors import InputError, SiteError
 from qbets.predictor import Settings
 from qbets.replay import run_times
 from qbets.state_forecast import forecast_state
@@ -80,7 +80,12 @@ def look_into_queue(catalog: Catalog, name: str, job: tuple[int, float] | None) 
         spec = SlotSpec(
             id="forecast", name="forecast", site=name, queue=site.queues[0].name if site.queues else "", procs=job[0], duration_s=job[1]
         )  # fmt: skip
-        answer["forecast_start_in_s"] = driver.start_estimate_s(spec)
+        try:
+            answer["forecast_start_in_s"] = driver.start_estimate_s(spec)
+        except SiteError as error:
+            if error.transient:
+                raise
+            answer |= {"forecast_start_in_s": None, "forecast_refused": error.what}
     return answer
 
 

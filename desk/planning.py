@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+from desk.first_words import BASIS, SiteWord, first_words
 from desk.histories import Instant, cached_forecast, open_history
 from planner.make import STANDARD, Options, make_plan
 from planner.plan import Plan
@@ -14,7 +15,7 @@ from planner.relax import relaxations
 from planner.snapshot import Snapshot
 from qbets.forecast import QueueForecast
 from traces.records import JobLog
-from vgrid.binding import Acquisition, Binding, learn_binding
+from vgrid.binding import Acquisition
 from vgrid.catalog import Catalog
 from vgrid.offers import Knowledge, OfferRequest, offer_slots
 from vgrid.slot import Slot
@@ -30,15 +31,19 @@ class Grid:
     """The catalogue with what the histories of its queues say at one instant, and what was seen of its sites."""
 
     catalog: Catalog
-    bindings: Mapping[str, Binding]
     logs: Mapping[QueueKey, JobLog]
     instants: Mapping[QueueKey, float]
     forecasts: Mapping[QueueKey, WaitOracle]
+    seen: tuple[Acquisition, ...] = ()
+    words: Mapping[QueueKey, SiteWord] = field(default_factory=dict)
 
     @property
     def known(self) -> Knowledge:
         """What offers are made from."""
-        return Knowledge(oracles=self.forecasts, bindings=self.bindings)
+        return Knowledge(
+            oracles={**self.words, **self.forecasts}, seen=self.seen,
+            basis=dict.fromkeys(self.words, BASIS),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,10 +75,10 @@ def open_grid(
             whole = open_history(queue.history)
             logs[key], instants[key] = whole, whole.instant(at)
             forecasts[key] = cached_forecast(queue.history, queue.log_queue, instants[key])
-    bindings = {site.name: learn_binding(site, seen) for site in catalog.sites}
     return Grid(
-        catalog=catalog, logs=logs, instants=instants, forecasts=forecasts, bindings=bindings
-    )
+        catalog=catalog, logs=logs, instants=instants, forecasts=forecasts, seen=tuple(seen),
+        words=first_words(catalog),
+    )  # fmt: skip
 
 
 def plan_set(

@@ -8,7 +8,7 @@ from typing import Any
 
 from desk.histories import open_history
 from desk.wiring import is_real, open_site
-from drivers.api import QueueLimits
+from drivers.api import SPOT, QueueLimits
 from kernel.errors import SiteError, VgradsError
 from kernel.units import format_duration, format_instant
 from vgrid.binding import Acquisition, learn_binding
@@ -23,12 +23,34 @@ def describe(catalog: Catalog, seen: Sequence[Acquisition]) -> list[Json]:
 
 
 def _site_row(site: Site, seen: Sequence[Acquisition]) -> Json:
-    binding = learn_binding(site, seen)
-    low, middle, high = (float(t) for t in binding.overhead.ready_at([0.05, 0.5, 0.95]))
+    learned = learned_of(site, seen)
     return {
         "name": site.name, "kind": site.kind, "driver": site.driver, "procs": site.procs,
         "nodes": [_node_row(node) for node in site.nodes],
         "queues": [_queue_row(queue) for queue in site.queues],
+        "binding": learned[0]["binding"], "learned": learned,
+    }  # fmt: skip
+
+
+def learned_of(site: Site, seen: Sequence[Acquisition]) -> list[Json]:
+    """What runs have seen of each queue of a site (of a cloud: of each market), and what it makes of its description."""
+    markets = [queue.name for queue in site.queues] or ["", *(
+        [SPOT] if any(node.spot_price_usd_per_hour is not None for node in site.nodes) else []
+    )]  # fmt: skip
+    return [_learned_row(site, queue, seen) for queue in markets]
+
+
+def _learned_row(site: Site, queue: str, seen: Sequence[Acquisition]) -> Json:
+    binding = learn_binding(site, queue, seen)
+    low, middle, high = (float(t) for t in binding.overhead.ready_at([0.05, 0.5, 0.95]))
+    mine = [one for one in seen if (one.site, one.queue) == (site.name, queue)]
+    return {
+        "queue": queue or "on demand",
+        "seen": {
+            "asked": len(mine), "refused": sum(a.refused for a in mine), "granted": sum(a.granted_s is not None for a in mine),
+            "ready": sum(a.ready_s is not None for a in mine), "broken": sum(a.broken for a in mine),
+        },
+        "stated": {"acquire": site.slot_acquire, "up": site.slot_up, "boot_s": site.boot_s},
         "binding": {"p5_s": low, "p50_s": middle, "p95_s": high, "acquire": binding.acquire, "up": binding.up,
                     "observed": binding.observed, "stated_s": site.boot_s},
     }  # fmt: skip

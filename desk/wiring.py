@@ -19,6 +19,7 @@ from drivers.credentials import find_credentials
 from drivers.gridengine import GridEngine
 from drivers.local import LocalDriver
 from drivers.pbs import Pbs
+from drivers.pilot import CANNOT_WORK
 from drivers.shell import Shell, quote
 from drivers.simulated import SimulatedBatch, SimulatedCloud, SiteBehaviour
 from drivers.slurm import Slurm
@@ -42,6 +43,9 @@ from vgrid.catalog import Catalog, Site
 _DIALECTS: dict[str, Callable[[], Dialect]] = {"slurm": Slurm, "gridengine": GridEngine, "pbs": Pbs}
 _PACE_STEP_S = 0.5
 _GONE_S = 90.0  # Slurm gives jobs half a minute to end, and its daemon some more
+_PATIENCE_S = (
+    180.0  # with a pilot whose slot is ready: Python starts slowly from a busy file system
+)
 HORIZON_S = 3 * 86400.0  # background load that is laid out beyond the deadline
 
 
@@ -204,7 +208,10 @@ def make_real_engine(
     for site in sites:
         by_site[site.name] = away if is_real(site) else processes
         if is_real(site):
-            reach[site.name] = Reach(poll_s=site.access.poll_s, pilot=partial(_pilot, site, away))
+            reach[site.name] = Reach(
+                poll_s=site.access.poll_s, pilot=partial(_pilot, site, away), reports=away.reports,
+                patience_s=_PATIENCE_S + 2 * site.boot_s,
+            )  # fmt: skip
     return Engines(by_site, news), reach
 
 
@@ -236,7 +243,8 @@ def _pilot(site: Site, away: AwayEngine) -> Pilot:
     """What a slot of a site runs. The first one asked for opens this machine's port for workers."""
     python = site.access.python or (sys.executable if _shares_files(site) else "python3")
     environment = away.dask().environment(_contact_host(site))
-    return Pilot(command=f"exec {quote(python)} -m execmgr.pilot", environment=environment)
+    tried = f"{quote(python)} -c 'import execmgr.pilot' || exit {CANNOT_WORK}"
+    return Pilot(command=f"{tried}\nexec {quote(python)} -m execmgr.pilot", environment=environment)
 
 
 def _shares_files(site: Site) -> bool:

@@ -4,7 +4,7 @@ Nothing waits in here. Whoever owns the loop asks, one call for all slots of a s
 :meth:`Driver.wake_at` tells when asking again can bring news; a real site cannot know.
 
 A site that refuses a request (unknown queue, quota, no capacity) makes the slot FAILED with the site's
-own words; the run goes on without it. A site that does not answer is a :class:`kernel.errors.SiteError`
+own words, and says whether that is for good; the run goes on without it. A site that does not answer is a :class:`kernel.errors.SiteError`
 with ``transient`` set: whether the call had an effect is not known, and the same call again is safe.
 """
 
@@ -67,12 +67,17 @@ class SlotSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotStatus:
-    """How a slot stands, since when, and why if it went wrong."""
+    """How a slot stands, since when, and why if it went wrong.
+
+    ``permanent``: it failed for what is written down wrong, here or at the site, not by bad luck; asking for
+    the like again would end alike.
+    """
 
     id: str
     state: SlotState
     since_s: float
     reason: str = ""
+    permanent: bool = False
 
 
 class Driver(Protocol):

@@ -7,6 +7,7 @@ to believe when the batch system forgets a job or a call ends without an answer.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -25,6 +26,11 @@ from drivers.shell import Output, Shell
 from kernel.clock import Clock
 from kernel.errors import SiteError
 
+_PASSING = re.compile(
+    r"submit\w*[ _]?limit|QOSMax|policy|only \d+ jobs|per.user|would exceed|quota|temporar|try again|not available now",
+    re.IGNORECASE,
+)
+"""What refusals say that time mends: too many jobs at once, a service that is busy."""
 _PATIENCE = 3  # looks without a trace of a job before it counts as lost
 
 
@@ -142,11 +148,11 @@ class BatchDriver(LedgerDriver):
         answer = self._call(script)
         self._unsure = False
         if answer.code:
-            reason = f"refused: {answer.said}"
-            self._ledger.move(spec.id, SlotState.FAILED, self._clock.now(), reason)
+            said, passing = f"refused: {answer.said}", bool(_PASSING.search(answer.said))
+            self._ledger.move(spec.id, SlotState.FAILED, self._clock.now(), said, not passing)
             return
-        self._jobs[spec.id] = self.dialect.job_id(answer.out)
-        self._ledger.move(spec.id, SlotState.QUEUED, self._clock.now())
+        job = self._jobs[spec.id] = self.dialect.job_id(answer.out)
+        self._ledger.move(spec.id, SlotState.QUEUED, self._clock.now(), f"job {job}")
 
     def status(self, slots: Sequence[str]) -> list[SlotStatus]:
         open_slots = [slot for slot in slots if not self._ended(slot)]
@@ -206,9 +212,22 @@ class BatchDriver(LedgerDriver):
         return found
 
     def start_estimate_s(self, spec: SlotSpec) -> float | None:
-        """Seconds until the site itself expects such a slot to start; None where it does not say."""
+        """Seconds until the site itself expects such a slot to start; None where it does not say.
+
+        SiteError, not transient, in the site's words where it would refuse the slot.
+        """
         command = self.dialect.forecast(self._order(spec), self.access)
-        return self.dialect.forecast_in_s(self._call(command).out) if command else None
+        if not command:
+            return None
+        answer = self._call(command)
+        found = self.dialect.forecast_in_s(answer.out)
+        if answer.code and found is None:
+            said = " ".join(line for line in answer.out.splitlines() if not line.isdigit())
+            raise SiteError(
+                f"would refuse a slot of {spec.procs} processors in '{spec.queue}': {said}", site=self.site,
+                transient=False, fix=f"vgrads sites check {self.site} tells its queues and limits",
+            )  # fmt: skip
+        return found
 
     def queue(self) -> list[QueuedJob]:
         """Everybody's jobs that wait or run."""
@@ -290,7 +309,7 @@ class BatchDriver(LedgerDriver):
             self._jobs[slot] = report.job
             self._missing.pop(slot, None)
         if noted.outcome is not None:
-            self._ledger.move(slot, noted.outcome[0], now, noted.outcome[1])
+            self._ledger.move(slot, *(noted.outcome[0], now, noted.outcome[1]), noted.permanent)
         elif report is None:
             self._note_absence(slot, now)
         elif report.state == SlotState.GRANTED:

@@ -8,6 +8,7 @@ say whose slot an instance is, so nothing is lost or bought twice when the manag
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -21,6 +22,7 @@ from kernel.errors import SiteError
 TAG_SLOT, TAG_RUN, TAG_SECONDS, TAG_USD = (
     "vgrads-slot", "vgrads-run", "vgrads-seconds", "vgrads-usd",
 )  # fmt: skip
+_WRONG = re.compile(r"Invalid|NotFound|Malformed|Unsupported|MissingParameter|Unknown|disabled")
 _GUARD_S = 120  # the instance's own end comes this much after ours
 _LARGEST_USER_DATA = 16384
 _USER_DATA = """\
@@ -35,6 +37,11 @@ cd "${{HOME:-/}}" || cd /
 
 class CapacityError(Exception):
     """The cloud refuses a request, in its own words: no capacity, a quota, an unknown image."""
+
+    @property
+    def permanent(self) -> bool:
+        """True for what is not about how much there is: no such image, type, key or group."""
+        return bool(_WRONG.search(str(self)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,12 +147,12 @@ class CloudDriver(LedgerDriver):
         self._ledger.move(spec.id, SlotState.REQUESTED, self._clock.now())
         over = self._over_limit(usd)
         if over:
-            self._fail(spec.id, over)
+            self._fail(spec.id, over, permanent=True)
             return
         try:
             ids = self._api.buy(self._purchase(spec, usd))
         except CapacityError as error:
-            self._fail(spec.id, f"refused: {error}")
+            self._fail(spec.id, f"refused: {error}", error.permanent)
             return
         except SiteError as error:
             self._unsure = self._unsure or error.transient
@@ -189,8 +196,8 @@ class CloudDriver(LedgerDriver):
 
     # inside
 
-    def _fail(self, slot: str, reason: str) -> None:
-        self._ledger.move(slot, SlotState.FAILED, self._clock.now(), reason)
+    def _fail(self, slot: str, reason: str, permanent: bool = False) -> None:
+        self._ledger.move(slot, SlotState.FAILED, self._clock.now(), reason, permanent)
 
     def _price(self, spec: SlotSpec) -> Price:
         if spec.node_type not in self._prices:

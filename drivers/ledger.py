@@ -18,12 +18,16 @@ class SlotLedger:
     def __contains__(self, slot: str) -> bool:
         return slot in self._status
 
-    def move(self, slot: str, state: SlotState, at_s: float, reason: str = "") -> bool:
+    def move(
+        self, slot: str, state: SlotState, at_s: float, reason: str = "", permanent: bool = False
+    ) -> bool:
         """Record a step; False where the slot has ended or is already further."""
         known = self._status.get(slot)
         if known is not None and (known.state.ended or state <= known.state):
             return False
-        self._status[slot] = SlotStatus(id=slot, state=state, since_s=at_s, reason=reason)
+        self._status[slot] = SlotStatus(
+            id=slot, state=state, since_s=at_s, reason=reason, permanent=permanent
+        )
         return True
 
     def forget(self, slot: str) -> None:

@@ -15,6 +15,8 @@ from drivers.shell import quote
 
 TIMED_OUT = 124
 """The exit status of ``timeout`` when the time is up."""
+CANNOT_WORK = 69
+"""The exit status of a pilot that can never work where it is: no Python there, or none that has vgrads."""
 MARKS = "--vgrads-marks--"
 _KEPT_DAYS = 30
 
@@ -44,12 +46,20 @@ class Mark:
     said: str = ""
 
     @property
+    def permanent(self) -> bool:
+        """True where every pilot would end so."""
+        return self.code == CANNOT_WORK
+
+    @property
     def outcome(self) -> tuple[SlotState, str] | None:
         """The end of the slot in our terms; None while there is none."""
         if self.code is None:
             return None
         if self.code == TIMED_OUT:
             return SlotState.EXPIRED, "reached its end"
+        if self.permanent:
+            fix = "access.python names an interpreter there that has vgrads"
+            return SlotState.FAILED, f"no pilot can work there: {self.said} ({fix})"
         if self.code == 0:
             return SlotState.RELEASED, "the pilot ended"
         return SlotState.FAILED, f"the pilot ended with exit code {self.code}: {self.said}".rstrip(

@@ -1,4 +1,7 @@
-"""What a run teaches about its sites: each slot from request to end."""
+"""What a run teaches about its sites: each slot from request to end.
+
+What failed for something written down wrong says nothing of how the next slot will fare.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,9 @@ def acquisitions(book: Book, state: RunState) -> list[Acquisition]:
     """The slots that were asked for, in the order of their ids."""
     asked = ((slot, record) for slot, record in sorted(state.slots.items()))
     return [
-        _acquisition(book, slot, record) for slot, record in asked if record.asked_s is not None
+        _acquisition(book, slot, record)
+        for slot, record in asked
+        if record.asked_s is not None and not record.permanent
     ]
 
 

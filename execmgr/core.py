@@ -17,6 +17,7 @@ from immutables import Map
 
 from drivers.api import SlotState
 from execmgr.book import Book
+from execmgr.endings import alike, fault_of
 from execmgr.states import (
     CancelCopy,
     Cancelled,
@@ -37,7 +38,7 @@ from execmgr.states import (
     SlotRecord,
     StartCopy,
 )
-from execmgr.triggers import overdue, shortfall
+from execmgr.triggers import beyond_help, overdue, shortfall
 from planner.snapshot import CopyKey, TaskKey
 
 _ATTEMPTS = 2  # of one copy, where no other copy of its task is left
@@ -72,37 +73,20 @@ def step(book: Book, state: RunState, event: Event) -> tuple[RunState, list[Comm
     return turn.freeze(), turn.commands
 
 
-def over(state: RunState) -> bool:
-    """True when no copy waits or runs, every slot has ended or was never asked for, and no plan is awaited."""
-    return not state.replanning and all(
-        record.state is not None and record.state.ended for record in state.slots.values()
-    )
-
-
-def workflows_done(book: Book, state: RunState) -> dict[str, float]:
-    """Workflow → when its last task was done, for those that are done as a whole."""
-    found = {}
-    for workflow in book.snapshot.wanted.workflows:
-        ends = [state.done.get((workflow.name, task_id)) for task_id in workflow.tasks]
-        if all(end is not None for end in ends):
-            found[workflow.name] = max(end.at_s for end in ends if end is not None)
-    return found
-
-
 class _Turn:
     """One step in the making: maps under change, commands to give."""
 
     def __init__(self, book: Book, state: RunState, now_s: float) -> None:
         self.book, self.now_s, self.state = book, now_s, state
         self.slots, self.copies = state.slots, state.copies
-        self.done, self.lost = state.done, state.lost
+        self.done, self.lost, self.faulty = state.done, state.lost, state.faulty
         self.commands: list[Command] = []
         self.wake_s = float("inf")
 
     def freeze(self) -> RunState:
         return replace(
             self.state, now_s=self.now_s, slots=self.slots, copies=self.copies, done=self.done, lost=self.lost,
-            wake_s=self.wake_s,
+            faulty=self.faulty, wake_s=self.wake_s,
         )  # fmt: skip
 
     # what came in
@@ -113,14 +97,18 @@ class _Turn:
             return  # late news
         ready_s = news.at_s if news.state == SlotState.READY else record.ready_s
         granted_s = news.at_s if news.state == SlotState.GRANTED else record.granted_s
-        record = replace(
-            record, state=news.state, granted_s=granted_s, ready_s=ready_s, reason=news.reason
-        )
-        if news.state.ended:
-            record = replace(record, ended_s=news.at_s)
-        self.slots = self.slots.set(news.slot, record)
+        self.slots = self.slots.set(
+            news.slot,
+            replace(
+                record, state=news.state, granted_s=granted_s, ready_s=ready_s, reason=news.reason,
+                permanent=news.permanent, ended_s=news.at_s if news.state.ended else None,
+            ),
+        )  # fmt: skip
         if news.state.ended:
             self._lose_slot(news.slot, news.reason or news.state.name.lower())
+        if news.permanent:  # asked no more: the others would be refused in turn
+            for slot in alike(self.book, self.slots, news.slot):
+                self.slot_news(replace(news, slot=slot))
 
     def _lose_slot(self, slot: str, reason: str) -> None:
         for key in self.book.order[slot]:
@@ -140,6 +128,8 @@ class _Turn:
             return
         if not event.ok and task not in self.done and self._tries_again(event):
             return
+        record = replace(self.copies[event.key], code=event.code)
+        self.copies = self.copies.set(event.key, record)
         self._end_copy(event.key, CopyState.DONE if event.ok else CopyState.FAILED, event.reason)
         if not event.ok or task in self.done:
             return
@@ -167,6 +157,10 @@ class _Turn:
     def _tries_again(self, event: CopyEnded) -> bool:
         """A failed copy waits once more where it was, if no other copy can do its task, and time is left."""
         key, record = event.key, self.copies[event.key]
+        fault = fault_of(self.book, self.copies, event)
+        if fault:
+            self._condemn(key[:2], fault)
+            return False
         others = [twin for twin in self.book.copies[key[:2]] if twin != key]
         if record.attempt + 1 >= _ATTEMPTS or self._latest_start(key) < self.now_s:
             return False
@@ -181,14 +175,19 @@ class _Turn:
             ),
         )
         again = replace(
-            record,
-            state=CopyState.WAITING,
-            attempt=record.attempt + 1,
-            committing=False,
+            record, state=CopyState.WAITING, attempt=record.attempt + 1, committing=False, code=event.code,
             reason=f"tried again after: {event.reason}",
-        )
+        )  # fmt: skip
         self.copies = self.copies.set(key, again)
         return True
+
+    def _condemn(self, task: TaskKey, fault: str) -> None:
+        """A task that fails by itself is begun no more, anywhere; copies that run may still do it."""
+        self.faulty = self.faulty.set(task, fault)
+        self.note(f"{task[0]}/{task[1]}: {fault}")
+        for twin in self.book.copies[task]:
+            if self.copies[twin].state == CopyState.WAITING:
+                self._end_copy(twin, CopyState.SKIPPED, fault)
 
     def replanned(self, event: Replanned) -> None:
         """Take the new book's orders over; what runs or has ended stays."""
@@ -242,6 +241,8 @@ class _Turn:
         """Ask the planner where too few workflows are left, or a slot is overdue; once for each state of affairs."""
         state = self.state
         if state.replanning or state.cancelled or state.replans >= _MOST_REPLANS:
+            return
+        if beyond_help(self.book, self.faulty):
             return
         late, short = overdue(self.book, self.slots, self.now_s), shortfall(self.book, self.lost)
         failed = sum(1 for record in self.slots.values() if record.state == SlotState.FAILED)

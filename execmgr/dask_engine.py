@@ -26,7 +26,8 @@ from execmgr.news import News
 from execmgr.parcels import Parcel, pack, unpack
 from execmgr.processes import kill_marked, marked, variable_of
 from execmgr.task_folder import AWAY, CONTACT, TaskFolder
-from execmgr.task_process import alive, await_end, has_ended
+from execmgr.task_output import STDERR, STDOUT, shorten
+from execmgr.task_process import Verdict, alive, await_end, has_ended
 from kernel.clock import Clock
 from kernel.errors import SiteError
 from planner.snapshot import CopyKey
@@ -126,6 +127,11 @@ class DaskEngine(FolderEngine):
         """What the pilots of slots are told, which find this machine under ``host``."""
         return self.contact.environment(host) | {"VGRADS_RUN": str(self._folder.run_folder)}
 
+    def reports(self, slot: str) -> bool:
+        """True where the worker of a slot is there for tasks."""
+        scheduler: Any = self._cluster.scheduler
+        return any(one.name == slot for one in list(scheduler.workers.values()))
+
     def start(self, orders: Sequence[TaskOrder]) -> None:
         for order in orders:
             if self._done_before(order):
@@ -137,7 +143,7 @@ class DaskEngine(FolderEngine):
                     else (run_order, order, self._folder)
                 )
             except OSError as error:
-                self._tell(order, str(error))
+                self._tell(order, Verdict(str(error)))
                 continue
             future = self._client.submit(
                 *work,
@@ -155,22 +161,23 @@ class DaskEngine(FolderEngine):
     def _told(self, order: TaskOrder) -> Callable[[Future], None]:
         def tell(future: Future) -> None:
             try:
-                answer = future.result() if future.status == "finished" else _lost(future)
+                answer = future.result() if future.status == "finished" else Verdict(_lost(future))
             except CancelledError:  # by us, or on the way out: nobody waits for this news
                 return
-            self._tell(order, answer if isinstance(answer, str) else self._arrived(order, answer))
+            told = answer if isinstance(answer, Verdict) else self._arrived(order, *answer)
+            self._tell(order, told)
 
         return tell
 
-    def _arrived(self, order: TaskOrder, outputs: Parcel) -> str:
-        """Put what a task made elsewhere where it is committed from; why not, empty where it is there."""
+    def _arrived(self, order: TaskOrder, verdict: Verdict, made: Parcel) -> Verdict:
+        """Put what a task made and printed elsewhere where it is committed from, and looked for."""
         place = self._folder.place(order)
         try:
             place.mkdir(parents=True, exist_ok=True)
-            unpack(outputs, place, order.outputs)
+            unpack(made, place, (*order.outputs, STDOUT, STDERR))
         except OSError as error:
-            return f"its outputs cannot be kept: {error}"
-        return ""
+            return verdict if verdict.reason else Verdict(f"its outputs cannot be kept: {error}")
+        return verdict
 
     def recover(self, orders: Sequence[TaskOrder]) -> None:
         """Ordered again: the worker finds what runs or has ended in the task's folder, or begins it."""
@@ -206,14 +213,14 @@ class DaskEngine(FolderEngine):
         self._cluster.close()
 
 
-def run_order(order: TaskOrder, folder: TaskFolder) -> str:
-    """On a worker: run a copy, or find it running or ended there; why it failed, empty where it did not."""
+def run_order(order: TaskOrder, folder: TaskFolder) -> Verdict:
+    """On a worker: run a copy, or find it running or ended there; whether it did its task."""
     mark = folder.mark(order)
     _HELD.add(mark)
     try:
         return folder.judge(order, _run_or_find(order, folder, mark))
     except OSError as error:
-        return str(error)
+        return Verdict(str(error))
     finally:
         _HELD.discard(mark)
 
@@ -232,18 +239,19 @@ def _run_or_find(order: TaskOrder, folder: TaskFolder, mark: str) -> int:
     return folder.launch(order).attend(order.memory_mib, stop)
 
 
-def run_apart(order: TaskOrder, inputs: Parcel) -> str | Parcel:
-    """On a worker that shares no files with the manager: run a copy there; its outputs, or why it failed."""
+def run_apart(order: TaskOrder, inputs: Parcel) -> Verdict | tuple[Verdict, Parcel]:
+    """On a worker that shares no files with the manager: run a copy there; what it made and printed with it."""
     base = Path(os.environ["VGRADS_WORK"])
     folder = TaskFolder(base / "run", base / "set" / _work_name(order), AWAY)
     try:
         folder.set_folder.mkdir(parents=True, exist_ok=True)
         unpack(inputs, folder.set_folder)
-        reason = run_order(order, folder)
-        made = {name: folder.place(order) / name for name in order.outputs}
-        return reason or pack(made)
+        verdict = run_order(order, folder)
+        place = folder.place(order)
+        made = {} if verdict.reason else {name: place / name for name in order.outputs}
+        return verdict, pack(shorten(place) | made)
     except OSError as error:
-        return str(error)
+        return Verdict(str(error))
 
 
 def reap() -> None:

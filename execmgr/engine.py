@@ -37,10 +37,16 @@ class Pilot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reach:
-    """How a run deals with a site beside its driver: how often it asks, and what its slots must run."""
+    """How a run deals with a site beside its driver: how often it asks, and what its slots must run.
+
+    ``reports``: whether the pilot of a slot is there for tasks; ``patience_s``: how long it may take to come
+    once its site says that the slot is ready.
+    """
 
     poll_s: float = 0.0
     pilot: Callable[[], Pilot] | None = None
+    reports: Callable[[str], bool] | None = None
+    patience_s: float = 180.0
 
 
 class Engine(Protocol):

@@ -38,6 +38,10 @@ class AwayEngine:
             self._dask = DaskEngine(*self._made_of)
         return self._dask
 
+    def reports(self, slot: str) -> bool:
+        """True where the worker of a slot is there for tasks."""
+        return self.dask().reports(slot)
+
     def start(self, orders: Sequence[TaskOrder]) -> None:
         self.dask().start(orders)
 

@@ -9,6 +9,7 @@ from execmgr.engine import TaskOrder
 from execmgr.news import News, NewsDesk
 from execmgr.states import CopyEnded
 from execmgr.task_folder import TaskFolder
+from execmgr.task_process import Verdict
 from kernel.clock import Clock
 
 
@@ -30,20 +31,17 @@ class FolderEngine(NewsDesk):
         self._tell_committed(order, "")
         return True
 
-    def _tell(self, order: TaskOrder, reason: str) -> None:
-        """A copy has run; why it did not do its task, empty where it did."""
-        self._put(order, reason, committed=bool(reason) or not order.outputs)
+    def _tell(self, order: TaskOrder, verdict: Verdict) -> None:
+        """A copy has run; whether it did its task."""
+        self._put(order, verdict, committed=bool(verdict.reason) or not order.outputs)
 
     def _tell_committed(self, order: TaskOrder, reason: str) -> None:
-        self._put(order, reason, committed=True)
+        self._put(order, Verdict(reason), committed=True)
 
-    def _put(self, order: TaskOrder, reason: str, committed: bool) -> None:
+    def _put(self, order: TaskOrder, verdict: Verdict, committed: bool) -> None:
         self.news.put(
             CopyEnded(
-                at_s=self._clock.now(),
-                key=order.key,
-                ok=not reason,
-                reason=reason,
-                committed=committed,
+                at_s=self._clock.now(), key=order.key, ok=not verdict.reason, reason=verdict.reason,
+                committed=committed, code=verdict.code,
             )
-        )
+        )  # fmt: skip

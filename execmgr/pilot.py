@@ -16,6 +16,7 @@ import tempfile
 import time
 from contextlib import suppress
 
+from drivers.pilot import CANNOT_WORK
 from execmgr.processes import name_of, parent_of
 
 _PAUSE_S = 1.0
@@ -49,10 +50,14 @@ async def _work() -> None:
 
 async def _and_out() -> None:
     """Work, then leave at once: tasks go on by themselves, their threads must not keep a dead worker alive."""
+    code = 0
     try:
         await _work()
+    except ImportError as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        code = CANNOT_WORK
     finally:
-        os._exit(0)
+        os._exit(code)
 
 
 async def _reap_later() -> None:
@@ -108,6 +113,8 @@ def _work_until_over(slot: _Slot) -> None:
         finally:
             worker.kill()
             code = worker.wait()
+        if code == CANNOT_WORK:
+            sys.exit(code)
         if code:  # it did not leave by itself: its manager counts what it ran as lost
             _end_its_tasks()
         time.sleep(_PAUSE_S)

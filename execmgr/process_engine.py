@@ -14,7 +14,7 @@ from execmgr.folder_engine import FolderEngine
 from execmgr.news import News
 from execmgr.processes import kill_marked
 from execmgr.task_folder import TaskFolder
-from execmgr.task_process import TaskProcess, alive, await_end, has_ended
+from execmgr.task_process import TaskProcess, Verdict, alive, await_end, has_ended
 from kernel.clock import Clock
 from planner.snapshot import CopyKey
 
@@ -39,14 +39,14 @@ class ProcessEngine(FolderEngine):
             if self._done_before(order):
                 continue
             if not order.command:
-                self._tell(order, "has no command to run")
+                self._tell(order, Verdict("has no command to run"))
                 continue
             self._unwanted.discard(order.key)
             try:
                 with _uninterrupted():
                     process = self._running[order.key] = self._folder.launch(order)
             except OSError as error:
-                self._tell(order, str(error))
+                self._tell(order, Verdict(str(error)))
                 continue
             self._look_after(order, partial(process.attend, order.memory_mib))
 
@@ -70,16 +70,16 @@ class ProcessEngine(FolderEngine):
 
         def work() -> None:
             try:
-                reason = self._folder.judge(order, wait())
+                verdict = self._folder.judge(order, wait())
             except OSError as error:
-                reason = str(error)
+                verdict = Verdict(str(error))
             with self._lock:
                 self._running.pop(order.key, None)
                 self._found.pop(order.key, None)
                 told = not self._abandoned and order.key not in self._unwanted
                 self._threads.discard(threading.current_thread())
             if told:
-                self._tell(order, reason)
+                self._tell(order, verdict)
 
         thread = threading.Thread(target=work, daemon=True)
         with self._lock:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from drivers.api import SlotState
 from execmgr.book import Book, amend
+from execmgr.endings import refused_queues
 from execmgr.states import CopyState, RunState
 from planner.plan import SlotUse
 from planner.replan import Offers, OpenSlot, Progress, replan
@@ -24,6 +25,7 @@ def progress_of(book: Book, state: RunState) -> Progress:
     return Progress(
         now_s=state.now_s, done=frozenset(state.done), running=running, waiting=frozenset(waiting),
         open_slots=_open_slots(book, state), spent_usd=spent, version=state.version, coming=_coming(book, state),
+        broken=frozenset(workflow for workflow, _ in state.faulty), closed=refused_queues(book, state.slots),
     )  # fmt: skip
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from drivers.api import Driver
 from execmgr.book import Book
-from execmgr.core import begin, over, step
+from execmgr.core import begin, step
+from execmgr.endings import over
 from execmgr.engine import Engine, Reach, TaskOrder
 from execmgr.journal import Journal, LeaseLost, fold
 from execmgr.sites import Sites

@@ -7,9 +7,9 @@ given back later. A site that refuses for good makes its slot fail.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from drivers.api import Driver, SlotState
+from drivers.api import Driver, SlotState, SlotStatus
 from execmgr.book import Book, spec_id
 from execmgr.engine import Pilot, Reach
 from execmgr.states import Event, SiteSilent, SlotNews
@@ -42,6 +42,9 @@ class Sites:
         self._to_look: set[str] = set()
         self._silent: dict[str, _Silence] = {}
         self._looked_s: dict[str, float] = {}
+        self._unheard: dict[
+            str, float
+        ] = {}  # ready slots whose pilots have not reported, since when
 
     def find(self, slot: str, state: SlotState) -> None:
         """Watch a slot that an earlier manager asked for: asking again is asking once, and finds it."""
@@ -85,14 +88,36 @@ class Sites:
         self._silent.pop(site, None)
         found: list[Event] = []
         for slot, status in zip(asked, answers, strict=True):
-            if status.state > self._seen[slot]:
-                self._seen[slot] = status.state
+            told = self._reported(site, slot, status)
+            if told.state > self._seen[slot]:
+                self._seen[slot] = told.state
                 found.append(
                     SlotNews(
-                        at_s=status.since_s, slot=slot, state=status.state, reason=status.reason
+                        at_s=told.since_s, slot=slot, state=told.state, reason=told.reason,
+                        permanent=told.permanent,
                     )
-                )
+                )  # fmt: skip
         return found
+
+    def _reported(self, site: str, slot: str, status: SlotStatus) -> SlotStatus:
+        """A slot is ready when its pilot is there for tasks too; one that never reports has failed for good."""
+        reach = self._reach.get(site, _AT_ONCE)
+        if status.state != SlotState.READY or reach.reports is None:
+            return status
+        if self._seen[slot] == SlotState.READY or reach.reports(slot):
+            self._unheard.pop(slot, None)
+            return status
+        now = self._clock.now()
+        since_s = self._unheard.setdefault(slot, now)
+        if now < since_s + reach.patience_s:
+            self._to_look.add(site)
+            return replace(status, state=SlotState.GRANTED)
+        self._to_close.add(slot)
+        words = (
+            f"its pilot runs and has not reported here for {reach.patience_s:.0f} s: can it reach this machine? "
+            "access.contact names the address under which slots find it"
+        )
+        return replace(status, state=SlotState.FAILED, reason=words, permanent=True)
 
     def _retry(self, book: Book, site: str) -> list[Event]:
         """Requests to a site that are still to be made."""
@@ -119,10 +144,11 @@ class Sites:
                 return self._note(site, error)
             pending.discard(slot)
             self._seen[slot] = SlotState.FAILED
-            reason = str(error)
-            return [
-                SlotNews(at_s=self._clock.now(), slot=slot, state=SlotState.FAILED, reason=reason)
-            ]
+            news = SlotNews(
+                at_s=self._clock.now(), slot=slot, state=SlotState.FAILED, reason=str(error),
+                permanent=not closing,
+            )  # fmt: skip
+            return [news]
         pending.discard(slot)
         self._silent.pop(site, None)
         self._to_look.add(site)  # what was asked shows at once, or later

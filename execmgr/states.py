@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from immutables import Map
@@ -29,12 +29,13 @@ class CopyState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotNews:
-    """A slot moved on."""
+    """A slot moved on; ``permanent``: it failed for what is written down wrong, so asking again is of no use."""
 
     at_s: float
     slot: str
     state: SlotState
     reason: str = ""
+    permanent: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +43,7 @@ class CopyEnded:
     """A running copy came to its end; ``committed``: its outputs, if it has any, are where they belong.
 
     A copy that succeeded and is not committed ends a second time, when it is, or when that has failed.
+    ``code``: the exit code that its command chose; None where a signal or something around it ended it.
     """
 
     at_s: float
@@ -49,6 +51,7 @@ class CopyEnded:
     ok: bool
     reason: str = ""
     committed: bool = True
+    code: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +139,8 @@ Command = OpenSlot | CloseSlot | StartCopy | CommitCopy | CancelCopy | Replan
 class SlotRecord:
     """A slot of the run; ``next`` is the position of the next copy in its planned order.
 
-    ``again``: copies that failed there and may try once more; ``overdue``: it was noticed to be late.
+    ``again``: copies that failed there and may try once more; ``overdue``: it was noticed to be late;
+    ``permanent``: it failed for what is written down wrong.
     """
 
     state: SlotState | None = None  # None: not asked for yet
@@ -150,11 +154,15 @@ class SlotRecord:
     closing: bool = False
     again: tuple[CopyKey, ...] = ()
     overdue: bool = False
+    permanent: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyRecord:
-    """A copy of the run; ``committing``: it has run, and its outputs are on their way to where they belong."""
+    """A copy of the run; ``committing``: it has run, and its outputs are on their way to where they belong.
+
+    ``code``: the exit code that its last failed attempt chose.
+    """
 
     state: CopyState = CopyState.WAITING
     start_s: float = 0.0
@@ -162,6 +170,7 @@ class CopyRecord:
     reason: str = ""
     attempt: int = 0
     committing: bool = False
+    code: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,8 +185,9 @@ class Delivery:
 class RunState:
     """Everything that a run has come to; the fold of its events.
 
-    ``version``: the book that rules; ``tried``: how bad things were when the planner was last asked;
-    ``notes``: instants and words of what was decided.
+    ``faulty``: tasks that fail by themselves, and how: no other slot would help; ``version``: the book that
+    rules; ``tried``: how bad things were when the planner was last asked; ``notes``: instants and words of
+    what was decided.
     """
 
     now_s: float = 0.0
@@ -185,6 +195,7 @@ class RunState:
     copies: Map[CopyKey, CopyRecord]
     done: Map[TaskKey, Delivery]
     lost: Map[TaskKey, str]
+    faulty: Map[TaskKey, str] = field(default_factory=Map)
     wake_s: float = float("inf")
     version: int = 0
     replans: int = 0

@@ -23,7 +23,9 @@ from pathlib import Path
 from execmgr.engine import TaskOrder
 from execmgr.processes import MARK, kill_marked, run_token
 from execmgr.task_environment import environment_for
-from execmgr.task_process import NOTES, TaskProcess, explain
+from execmgr.task_output import keep_output
+from execmgr.task_process import NOTES, TaskProcess, Verdict, explain
+from planner.snapshot import CopyKey
 from workflows.dag import Workflow
 
 _MOST_LINKS = 1000  # files beside the set that are linked into each scratch folder
@@ -91,9 +93,12 @@ class TaskFolder:
 
     def place(self, order: TaskOrder) -> Path:
         """The scratch folder of one attempt."""
-        again = f".again{order.attempt}" if order.attempt else ""
-        name = f"{file_name(order.key[1])}.{order.key[2]}{again}"
-        return self.run_folder / order.key[0] / self.kind / name
+        return self.place_of(order.key, order.attempt)
+
+    def place_of(self, key: CopyKey, attempt: int) -> Path:
+        """The scratch folder of an attempt of a copy."""
+        again = f".again{attempt}" if attempt else ""
+        return self.run_folder / key[0] / self.kind / f"{file_name(key[1])}.{key[2]}{again}"
 
     def noted(self) -> Iterator[Path]:
         """The files in which tasks noted their processes."""
@@ -148,13 +153,13 @@ class TaskFolder:
             raise FileNotFoundError(f"input '{name}' is not there")
         return found
 
-    def judge(self, order: TaskOrder, code: int) -> str:
-        """Why an attempt that ended did not do its task; empty where it has written all its outputs."""
+    def judge(self, order: TaskOrder, code: int) -> Verdict:
+        """Whether an attempt that ended did its task: it must have written all its outputs."""
         scratch = self.place(order)
         if code:
             return explain(code, scratch)
         missing = [name for name in order.outputs if not os.path.lexists(scratch / name)]
-        return f"did not write '{missing[0]}'" if missing else ""
+        return Verdict(f"did not write '{missing[0]}'", code) if missing else Verdict()
 
 
 def _kept_copy(file: Path, folder: Path) -> Path:
@@ -214,11 +219,14 @@ def _clone(source: Path, target: Path) -> bool:
 
 
 def clean_up(folder: TaskFolder, workflow: Workflow, final_only: bool) -> None:
-    """Remove what a finished workflow needs no more: scratch folders, and with ``final_only`` also outputs
-    that other tasks of the workflow have read. Nothing outside the run's folder is touched.
+    """Remove what a finished workflow needs no more: scratch folders but for what tasks printed, and with
+    ``final_only`` also outputs that other tasks of the workflow have read. Nothing outside the run's folder is
+    touched.
     """
-    for name in (folder.kind, CLAIMS):
-        shutil.rmtree(folder.run_folder / workflow.name / name, ignore_errors=True)
+    base = folder.run_folder / workflow.name
+    shutil.rmtree(base / CLAIMS, ignore_errors=True)
+    for scratch in (base / folder.kind).glob("*"):
+        keep_output(scratch)
     if not final_only:
         return
     read = {name for task in workflow.tasks.values() for name in task.inputs}

@@ -14,9 +14,11 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from execmgr.processes import DEATH_S, MARK, is_over, kill_marked, runs, signal_group
+from execmgr.task_output import STDERR, tail
 
 NOTES = ".task"
 """In a scratch folder: the number of the task's process, and when it has ended, its exit code."""
@@ -146,26 +148,24 @@ def await_end(scratch: Path, mark: str, stop: Callable[[], bool] | None = None) 
     return notes[1] if len(notes) == 2 else -signal.SIGKILL
 
 
-def explain(code: int, scratch: Path) -> str:
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Why an attempt did not do its task, empty where it did; ``code``: the exit code that its command chose.
+
+    Without one, a signal or something around it ended it: the next attempt may fare better.
+    """
+
+    reason: str = ""
+    code: int | None = None
+
+
+def explain(code: int, scratch: Path) -> Verdict:
     """An exit code in words, with the last line of what the task complained of."""
-    if (scratch / ".over").exists():
-        return (scratch / ".over").read_text()
+    if (scratch / ".over").exists():  # its own doing, as often as it is tried
+        return Verdict((scratch / ".over").read_text(), code)
     number = -code if code < 0 else code - 128  # the shell tells of a signal as 128 and more
     killed = number in {one.value for one in signal.Signals}
     how = f"killed by {signal.Signals(number).name}" if killed else f"exit code {code}"
-    said = _last_line(scratch / "stderr.txt")
-    return f"{how}: {said}" if said else how
-
-
-_MOST_SAID = 4096  # of the end of what a task complained of, however much that is
-
-
-def _last_line(file: Path) -> str:
-    try:
-        with file.open("rb") as complaints:
-            size = complaints.seek(0, os.SEEK_END)
-            complaints.seek(max(0, size - _MOST_SAID))
-            lines = complaints.read(_MOST_SAID).decode(errors="replace").strip().splitlines()
-    except OSError:
-        return ""
-    return lines[-1][:200] if lines else ""
+    complaints = tail(scratch / STDERR).strip().splitlines()
+    said = complaints[-1][:200] if complaints else ""
+    return Verdict(f"{how}: {said}" if said else how, None if killed else code)

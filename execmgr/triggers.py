@@ -1,4 +1,4 @@
-"""When is there cause to think again? Two questions about a run, answered from the book and what happened."""
+"""When is there cause to think again? Questions about a run, answered from the book and what happened."""
 
 from __future__ import annotations
 
@@ -22,6 +22,15 @@ def shortfall(book: Book, lost: Mapping[TaskKey, str]) -> str:
         return ""
     (workflow, task), why = min(lost.items(), key=lambda one: (one[1].startswith("its input"), one))
     return f"{left} workflows are left, {needed} are needed; {workflow}/{task}: {why}"
+
+
+def beyond_help(book: Book, faulty: Mapping[TaskKey, str]) -> bool:
+    """True where too many workflows have a task that fails by itself: no plan can keep the promise any more."""
+    if not faulty:
+        return False
+    broken = {workflow for workflow, _ in faulty}
+    wanted = book.snapshot.wanted
+    return len(wanted.workflows) - len(broken) < wanted.needed
 
 
 def overdue(book: Book, slots: Mapping[str, SlotRecord], now_s: float) -> list[str]:

@@ -95,9 +95,7 @@ def make_pipeline(name: str) -> MakePipeline:
 def check_rule(rule: str) -> None:
     """InputError for an unknown rule of probability."""
     if rule not in RULES:
-        raise InputError(
-            f"no rule '{rule}'", where="--probability", fix=f"one of {', '.join(RULES)}"
-        )
+        raise InputError(f"no rule '{rule}'", where="--reckon", fix=f"one of {', '.join(RULES)}")
 
 
 def make_draft(snapshot: Snapshot, rule: str) -> Draft:

@@ -38,7 +38,8 @@ class OpenSlot:
 @dataclass(frozen=True, kw_only=True)
 class Progress:
     """How a run stands, on its own clock. ``running``: copy → when it should end; ``coming``: slots that are
-    planned and were not asked for yet."""
+    planned and were not asked for yet; ``broken``: workflows that can never be done; ``closed``: queues
+    (site, queue) that are asked no more."""
 
     now_s: float
     done: frozenset[TaskKey]
@@ -48,6 +49,8 @@ class Progress:
     spent_usd: float
     version: int
     coming: tuple[SlotUse, ...] = ()
+    broken: frozenset[str] = frozenset()
+    closed: frozenset[tuple[str, str]] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,12 +97,11 @@ def remainder_of(
 ) -> Snapshot | None:
     """What is left, as the input of a plan on a clock that starts now; None where nothing is."""
     wanted = snapshot.wanted
+    parts = {w.name: _left_of(w, snapshot, plan, progress) for w in wanted.workflows}
+    needed = wanted.needed - sum(left is None for left in parts.values())
     workflows = tuple(
-        left
-        for w in wanted.workflows
-        if (left := _left_of(w, snapshot, plan, progress)) is not None
+        left for name, left in parts.items() if left is not None and name not in progress.broken
     )
-    needed = wanted.needed - (len(wanted.workflows) - len(workflows))
     deadline_s = plan.deadline_s - progress.now_s
     if not workflows or needed <= 0 or deadline_s <= 0:
         return None
@@ -110,7 +112,11 @@ def remainder_of(
     )  # fmt: skip
     held = tuple(_held(slot, progress.now_s) for slot in progress.open_slots)
     suffix = f"~{progress.version + 1}"
-    free = tuple(_renamed(slot, suffix) for slot in offers(remainder))
+    free = tuple(
+        _renamed(slot, suffix)
+        for slot in offers(remainder)
+        if (slot.site, slot.queue) not in progress.closed
+    )
     return replace(
         snapshot,
         wanted=remainder,

@@ -27,7 +27,6 @@ from simulator.cluster import BatchCluster
 from simulator.load import load_background
 from simulator.replay import Workload, replay_starts
 from traces.records import JobLog
-from vgrid.binding import learn_binding
 from vgrid.catalog import Catalog, NodeType, Queue, Site
 from vgrid.varq import WaitOracle
 from workflows.dag import Workflow
@@ -79,7 +78,7 @@ class Arena:
         catalog = self.catalog()
         keys = [(name, "q") for name in MACHINES]
         return Grid(
-            catalog=catalog, bindings={site.name: learn_binding(site, ()) for site in catalog.sites},
+            catalog=catalog,
             logs={key: replace(self.log, name=key[0]) for key in keys},
             instants=dict(zip(keys, case.instants, strict=True)),
             forecasts={key: self.forecasts[at] for key, at in zip(keys, case.instants, strict=True)},

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from drivers.api import SlotState
 from drivers.simulated import SimulatedCloud, SiteBehaviour
 from execmgr.book import make_book
-from execmgr.core import begin, over, step, workflows_done
+from execmgr.core import begin, step
+from execmgr.endings import over, workflows_done
 from execmgr.journal import MemoryJournal, event_from_json, event_to_json, fold
 from execmgr.runner import Runner, Surroundings
 from execmgr.simulated_engine import SimulatedEngine

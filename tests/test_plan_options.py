@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from drivers.simulated import SimulatedCloud, SiteBehaviour
 from execmgr.book import make_book
-from execmgr.core import workflows_done
+from execmgr.endings import workflows_done
 from execmgr.journal import MemoryJournal
 from execmgr.runner import Runner, Surroundings
 from execmgr.simulated_engine import Luck, SimulatedEngine

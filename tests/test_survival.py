@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from drivers.api import SlotState
 from drivers.simulated import SimulatedCloud, SiteBehaviour
 from execmgr.book import make_book
-from execmgr.core import over, step, workflows_done
+from execmgr.core import step
+from execmgr.endings import over, workflows_done
 from execmgr.engine import Reach
 from execmgr.journal import MemoryJournal, event_from_json, event_to_json, fold
 from execmgr.remainder import plan_remainder, progress_of

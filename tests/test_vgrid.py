@@ -236,17 +236,17 @@ def seen(site, overhead_s, count, **more):
 
 def test_binding_moves_from_what_is_stated_to_what_was_seen(write):
     site = load_catalog(write("sites.toml", CLOUD)).site("c")
-    stated = learn_binding(site, [])
+    stated = learn_binding(site, "", [])
     assert stated.up == pytest.approx(0.9)
     assert stated.overhead.by(240) == pytest.approx(0.5, abs=0.03)
-    late = learn_binding(site, seen("c", 900.0, 40) + seen("elsewhere", 1.0, 99))
+    late = learn_binding(site, "", seen("c", 900.0, 40) + seen("elsewhere", 1.0, 99))
     assert late.observed == 40
     assert late.overhead.by(600) < 0.15
     assert late.overhead.by(900) == pytest.approx(1.0, abs=0.01)
     refusals = [Acquisition(site="c", queue="", procs=1, requested_s=0.0, refused=True)] * 20
-    assert learn_binding(site, refusals).acquire == pytest.approx(0.5)
+    assert learn_binding(site, "", refusals).acquire == pytest.approx(0.5)
     assert learn_binding(
-        site, seen("c", 240.0, 20, ended_s=900.0, broken=True)
+        site, "", seen("c", 240.0, 20, ended_s=900.0, broken=True)
     ).up == pytest.approx(0.45)
     for one in (stated, late):
         one.overhead.check()
@@ -256,14 +256,14 @@ def test_binding_moves_from_what_is_stated_to_what_was_seen(write):
 def test_a_withdrawn_request_teaches_nothing(write):
     site = load_catalog(write("sites.toml", CLOUD)).site("c")
     withdrawn = [Acquisition(site="c", queue="", procs=1, requested_s=0.0, ended_s=5.0)] * 50
-    assert learn_binding(site, withdrawn).acquire == learn_binding(site, []).acquire
+    assert learn_binding(site, "", withdrawn).acquire == learn_binding(site, "", []).acquire
 
 
 @given(curves, st.lists(st.floats(0, 500), min_size=1, max_size=30))
 def test_overhead_only_delays_what_a_queue_grants(waits, overheads):
     site = Site(name="x", kind="batch", procs=4, boot_s=60.0)
     records = [a for s in overheads for a in seen("x", s, 1)]
-    ready = learn_binding(site, records).after(waits)
+    ready = learn_binding(site, "", records).after(waits)
     ready.check()
     instants = np.linspace(0, 2000, 50)
     assert all(ready.by(t) <= waits.by(t) + 1e-9 for t in instants)

@@ -8,11 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 
-def until(done: Callable[[], object], what: str = "it", seconds: float = 30.0) -> None:
-    """Return when ``done`` says so; AssertionError if it does not in time."""
+def until(
+    done: Callable[[], object], what: str | Callable[[], str] = "it", seconds: float = 30.0
+) -> None:
+    """Return when ``done`` says so; AssertionError if it does not in time, telling ``what`` as it is by then."""
     end = time.monotonic() + seconds
     while not done():
-        assert time.monotonic() < end, f"{what} did not come about"
+        assert time.monotonic() < end, f"{what() if callable(what) else what} did not come about"
         time.sleep(0.05)
 
 

@@ -78,12 +78,12 @@ class Binding:
         return StartCurve(times, np.maximum.accumulate(chances) * self.acquire)
 
 
-def learn_binding(site: Site, seen: Iterable[Acquisition]) -> Binding:
-    """The site's description, corrected by what was seen there; each weighs as its observations.
+def learn_binding(site: Site, queue: str, seen: Iterable[Acquisition]) -> Binding:
+    """The site's description, corrected by what was seen of one of its queues; each weighs as its observations.
 
-    Requests that were neither granted nor refused, withdrawn while they waited, tell nothing.
+    The queue of a cloud is a market: on demand ("") or spot. Requests that were neither granted nor refused, withdrawn while they waited, tell nothing.
     """
-    records = [record for record in seen if record.site == site.name]
+    records = [record for record in seen if (record.site, record.queue) == (site.name, queue)]
     ready = [
         r.ready_s - r.granted_s for r in records if r.ready_s is not None and r.granted_s is not None
     ]  # fmt: skip

@@ -7,20 +7,19 @@ Slots are as wide as the widest task needs, as many as the site may hold: narrow
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from drivers.api import SPOT
-from vgrid.binding import Binding, learn_binding
+from vgrid.binding import Acquisition, Binding, learn_binding
 from vgrid.catalog import Catalog, NodeType, Queue, Site
 from vgrid.slot import Slot, StartCurve, certain_from
 from vgrid.varq import STEP_S, WaitOracle
 
 _CURVE_POINTS = 2000
 Oracles = Mapping[tuple[str, str], WaitOracle]
-Bindings = Mapping[str, Binding]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,14 +34,18 @@ class OfferRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class Knowledge:
-    """What has been seen of the sites: wait histories of queues, and how acquiring slots went."""
+    """What has been seen of the sites: wait histories of queues, and how acquiring slots went.
+
+    ``basis``: what else than a history an oracle rests on.
+    """
 
     oracles: Oracles = field(default_factory=dict)
-    bindings: Bindings = field(default_factory=dict)
+    seen: Sequence[Acquisition] = ()
+    basis: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
-    def binding(self, site: Site) -> Binding:
-        """How slots of a site come about; as the catalogue states it where nothing was seen."""
-        return self.bindings.get(site.name) or learn_binding(site, ())
+    def binding(self, site: Site, queue: str = "") -> Binding:
+        """How slots of a site's queue come about; as the catalogue states it where nothing was seen."""
+        return learn_binding(site, queue, self.seen)
 
 
 def offer_slots(catalog: Catalog, known: Knowledge, request: OfferRequest) -> tuple[Slot, ...]:
@@ -63,7 +66,7 @@ def batch_offers(site: Site, queue: Queue, known: Knowledge, request: OfferReque
 
     Of a queue without history only what its operator states is known; without that it is nothing.
     """
-    oracle, binding = known.oracles.get((site.name, queue.name)), known.binding(site)
+    oracle, binding = known.oracles.get((site.name, queue.name)), known.binding(site, queue.name)
     procs = _whole_nodes(min(request.procs, queue.max_procs), site.nodes[0], queue.max_procs)
     walltime_s = min(request.until_s, queue.max_walltime_s)
     curves: dict[int, StartCurve] = {}
@@ -78,7 +81,10 @@ def batch_offers(site: Site, queue: Queue, known: Knowledge, request: OfferReque
             curves[group] = binding.after(waits)
         name = f"{site.name}-{queue.name}-{ahead + 1}"
         slot = _slot((site, site.nodes[0]), name, procs, curves[group], walltime_s, binding.up)
-        found.append(replace(slot, queue=queue.name, shared=f"{site.name}/{queue.name}"))
+        basis = known.basis.get((site.name, queue.name), "" if oracle else "stated")
+        found.append(
+            replace(slot, queue=queue.name, shared=f"{site.name}/{queue.name}", basis=basis)
+        )
     return found
 
 
@@ -98,14 +104,15 @@ def instant_offers(
     The spot market is a quota of its own, as large as the site.
     """
     procs = _whole_nodes(min(request.procs, site.procs), node, site.procs)
-    binding = known.binding(site)
     count = min(site.procs // procs, request.count)
     prefix = f"{site.name}-{node.name}" if len(site.nodes) > 1 else site.name
     markets = [("", prefix)]
     if node.spot_price_usd_per_hour is not None:
         markets.append((SPOT, f"{prefix}-{SPOT}"))
-    found, curve = [], binding.granted_at_once()
+    found = []
     for market, name in markets:
+        binding = known.binding(site, market)
+        curve = binding.granted_at_once()
         for n in range(1, count + 1):
             slot = _slot((site, node), f"{name}-{n}", procs, curve, request.until_s, binding.up)
             found.append(_on_spot(slot, node, request.until_s) if market else slot)

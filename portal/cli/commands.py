@@ -13,8 +13,10 @@ from portal.cli.options import (
     AsStated,
     At,
     Gantt,
+    HowSure,
     Policy,
     Rule,
+    RunId,
     Seed,
     SetFile,
     Sites,
@@ -33,7 +35,8 @@ def plan(
     seed: Seed = 0,
     as_stated: AsStated = False,
     policy: Policy = "vgrads",
-    probability: Rule = "joint",
+    probability: HowSure = None,
+    reckon: Rule = "joint",
     optimise: Annotated[
         bool, typer.Option("--optimise", help="Small sets: the best plan, by an integer programme.")
     ] = False,
@@ -49,7 +52,9 @@ def plan(
     from portal.cli import planning
     from portal.cli.terminal import print_plan
 
-    how = planning.how_to_plan(seed, as_stated, "optimal" if optimise else policy, probability)
+    how = planning.how_to_plan(
+        seed, as_stated, "optimal" if optimise else policy, reckon, probability
+    )
     planned = planning.plan_file(set_file, sites, instant_of(at), how)
     if gantt:
         planning.write_gantt(gantt, planned)
@@ -68,7 +73,8 @@ def run(
     seed: Seed = 0,
     as_stated: AsStated = False,
     policy: Policy = "vgrads",
-    probability: Rule = "joint",
+    probability: HowSure = None,
+    reckon: Rule = "joint",
     gantt: Gantt = None,
     speed: Annotated[
         str, typer.Option("--speed", help="Virtual seconds a second at simulated sites, or 'max'.")
@@ -106,7 +112,10 @@ def run(
         raise InputError(f"'{keep}' is not all, results or final", where="--keep")
     pace = planning.parse_speed(speed)
     planned = planning.plan_file(
-        set_file, sites, instant_of(at), planning.how_to_plan(seed, as_stated, policy, probability)
+        set_file,
+        sites,
+        instant_of(at),
+        planning.how_to_plan(seed, as_stated, policy, reckon, probability),
     )
     if not planned.plan.feasible:
         planning.refuse(planned, set_file)
@@ -171,7 +180,7 @@ def explain(
 
 @app.command(epilog="Example: `vgrads gantt run-0123456789 -o run.html`")
 def gantt(
-    run_id: Annotated[str, typer.Argument(metavar="RUN", show_default=False)],
+    run_id: RunId,
     out: Annotated[
         Path,
         typer.Option(
@@ -191,7 +200,7 @@ def gantt(
 
 @app.command(epilog="Example: `vgrads resume run-0123456789`")
 def resume(
-    run_id: Annotated[str, typer.Argument(metavar="RUN", show_default=False)],
+    run_id: RunId,
     gantt: Gantt = None,
     until: Annotated[
         int | None,
@@ -214,7 +223,7 @@ def resume(
 
 @app.command(epilog="Example: `vgrads cancel run-0123456789`")
 def cancel(
-    run_id: Annotated[str, typer.Argument(metavar="RUN", show_default=False)],
+    run_id: RunId,
     as_json: AsJson = False,
 ) -> None:
     """Stop a run and give back everything that it holds."""

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from kernel.units import parse_instant
+from portal.cli.completion import complete_policies, complete_runs, complete_sets, complete_sites
 
 app = typer.Typer(
     name="vgrads",
@@ -96,8 +97,18 @@ Format = Annotated[
     str | None, typer.Option("--format", help="Format of the history. Default: found out.")
 ]
 SetFile = Annotated[
-    Path, typer.Argument(metavar="SET", help="A workflow set (YAML or JSON).", show_default=False)
+    Path,
+    typer.Argument(
+        metavar="SET",
+        help="A workflow set (YAML or JSON).",
+        show_default=False,
+        autocompletion=complete_sets,
+    ),
 ]
+RunId = Annotated[
+    str, typer.Argument(metavar="RUN", show_default=False, autocompletion=complete_runs)
+]
+SiteName = Annotated[str, typer.Argument(metavar="SITE", autocompletion=complete_sites)]
 Sites = Annotated[
     Path | None,
     typer.Option(
@@ -118,12 +129,22 @@ Policy = Annotated[
     typer.Option(
         "--policy",
         help="How to plan: vgrads, cloud-first, cost-first, no-replication, heft, cloud-only, or optimal (small sets).",
+        autocompletion=complete_policies,
     ),
 ]
 Rule = Annotated[
     str,
     typer.Option(
-        "--probability", help="How to reckon the promise: joint, or by the paper's rule (paper)."
+        "--reckon", help="How to reckon the promise: joint, or by the paper's rule (paper)."
+    ),
+]
+HowSure = Annotated[
+    str | None,
+    typer.Option(
+        "--probability",
+        "-p",
+        metavar="P",
+        help="How sure the promise must be, e.g. 0.95. Default: what the set says, else 0.9.",
     ),
 ]
 Gantt = Annotated[

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, NoReturn
@@ -14,12 +14,13 @@ from rich.console import Console
 from rich.table import Table
 
 from desk.answers import plan_json, planned_gantt
+from desk.first_words import told
 from desk.histories import Instant
 from desk.planning import Planned, open_grid, plan_set
 from kernel.documents import load_mapping
 from kernel.errors import InfeasibleError, InputError
 from kernel.files import write_bytes
-from kernel.units import parse_duration
+from kernel.units import parse_duration, parse_probability
 from planner.explain import explain
 from planner.make import STANDARD, Options
 from planner.policies import check_rule, make_pipeline
@@ -32,19 +33,34 @@ from workflows.sets import load_set
 
 @dataclass(frozen=True, kw_only=True)
 class HowToPlan:
-    """Options of a plan. ``learned``: let what earlier runs saw of the sites correct what their file states."""
+    """Options of a plan. ``learned``: let what earlier runs saw of the sites correct what their file states;
+    ``asked``: how sure the promise must be, instead of what the set says."""
 
     seed: int = 0
     learned: bool = True
     options: Options = STANDARD
+    asked: float | None = None
 
 
 def how_to_plan(
-    seed: int, as_stated: bool, policy: str = "vgrads", probability: str = "joint"
+    seed: int,
+    as_stated: bool,
+    policy: str = "vgrads",
+    reckon: str = "joint",
+    probability: str | None = None,
 ) -> HowToPlan:
-    """The options of the command line as a value."""
-    options = Options(policy=policy, probability=probability)
-    return HowToPlan(seed=seed, learned=not as_stated, options=options)
+    """The options of the command line as a value; InputError for a probability that is none."""
+    options = Options(policy=policy, probability=reckon)
+    asked = None if probability is None else _level(probability)
+    return HowToPlan(seed=seed, learned=not as_stated, options=options, asked=asked)
+
+
+def _level(text: str) -> float:
+    if text in ("joint", "paper"):
+        raise InputError(
+            "is a number", where="--probability", fix=f"--reckon {text} chooses the rule"
+        )
+    return parse_probability(text, "--probability")
 
 
 def plan_file(set_file: Path, sites: Path | None, at: Instant, how: HowToPlan) -> Planned:
@@ -55,6 +71,8 @@ def plan_file(set_file: Path, sites: Path | None, at: Instant, how: HowToPlan) -
     make_pipeline(how.options.policy)
     check_rule(how.options.probability)
     wanted, named = load_set(set_file)
+    if how.asked is not None:
+        wanted = replace(wanted, probability=how.asked)
     catalog = choose_catalog(sites or (Path(named) if named else None))
     out = console(stderr=True)
     with out.status("planning") as status:
@@ -63,6 +81,7 @@ def plan_file(set_file: Path, sites: Path | None, at: Instant, how: HowToPlan) -
         status.update("planning")
         planned = plan_set(wanted, grid, how.seed, how.options)
     print_warnings(out, [w for log in grid.logs.values() for w in log.warnings])
+    print_warnings(out, told(grid.words))
     return planned
 
 

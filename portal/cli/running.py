@@ -28,6 +28,7 @@ from portal.jobs.runs import carry_out, go_on, take_over, tidy, unended
 from portal.jobs.webhook import Webhook
 from portal.records.run_record import RunRecord
 from portal.records.store import Store
+from workflows.written import document_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +54,7 @@ def run_here(planned: Planned, how: HowToRun) -> bool:
     with Store() as store:
         set_id = store.add_set(
             planned.wanted.name,
-            {"name": planned.wanted.name},
+            document_of(planned.wanted),
             plan_json(planned.plan),
             planned_gantt(planned),
         )

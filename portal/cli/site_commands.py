@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +14,7 @@ from portal.cli.options import (
     At,
     Gantt,
     Seed,
+    SiteName,
     Sites,
     answer_with,
     app,
@@ -49,6 +51,39 @@ def list_sites(sites: SitesFile = None, as_json: AsJson = False) -> None:
     answer_with(as_json, {"sites": rows}, lambda: sites_table(rows))
 
 
+@sites_app.command("show", epilog="Example: `vgrads sites show local`")
+def show(
+    site: SiteName,
+    sites: Sites = None,
+    as_json: AsJson = False,
+) -> None:
+    """What runs have seen of a site, queue by queue, beside what its description states."""
+    from desk.sites import describe
+    from portal.cli.site_tables import learned_table
+    from portal.records.sites import choose_catalog, past_acquisitions
+
+    catalog = choose_catalog(sites)
+    (row,) = describe(replace(catalog, sites=(catalog.site(site),)), past_acquisitions())
+    answer_with(as_json, row, lambda: learned_table(row))
+
+
+@sites_app.command("reset", epilog="Example: `vgrads sites reset local`")
+def reset(
+    site: SiteName,
+    queue: Annotated[
+        str | None, typer.Option("--queue", "-q", help="Only what was seen of this queue.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Forget what runs have seen of a site: plans believe its description again."""
+    from portal.records.store import Store
+
+    with Store() as store:
+        count = store.forget_acquisitions(site, queue)
+    told = f"forgot how {count} slots of {site} fared"
+    answer_with(as_json, {"site": site, "queue": queue, "forgotten": count}, lambda: told)
+
+
 @sites_app.command("check", epilog="Example: `vgrads sites check data/sites.toml`")
 def check_sites(sites: SitesFile = None, as_json: AsJson = False) -> None:
     """Reach every site and say what each can do; exit 4 if one cannot be used."""
@@ -74,7 +109,7 @@ def add(
 
 
 @sites_app.command("remove", epilog="Example: `vgrads sites remove kittyhawk`")
-def remove(name: Annotated[str, typer.Argument(metavar="SITE")]) -> None:
+def remove(name: SiteName) -> None:
     """Forget a site of the database."""
     from portal.records.sites import remove_site
 
@@ -110,7 +145,7 @@ def sweep(
 
 @sites_app.command("queue", epilog="Example: `vgrads sites queue cluster --procs 16 --walltime 2h`")
 def queue(
-    site: Annotated[str, typer.Argument(metavar="SITE")],
+    site: SiteName,
     sites: Sites = None,
     procs: Annotated[
         int | None, typer.Option("--procs", "-n", min=1, help="Ask for the site's own forecast.")

@@ -24,7 +24,40 @@ def sites_table(rows: Sequence[Json]) -> Table:
         table.add_row(
             row["name"], row["kind"], row["driver"], "\n".join(_node_text(row, node) for node in row["nodes"]),
             "\n".join(map(_queue_text, row["queues"])) or "–", span if binding["p95_s"] else "at once",
-            str(binding["observed"]),
+            _seen_text(row["learned"]),
+        )  # fmt: skip
+    return table
+
+
+def _seen_text(learned: Sequence[Json]) -> str:
+    """Slots that runs asked for: how they fared."""
+    parts = []
+    for row in learned:
+        seen = row["seen"]
+        if seen["asked"]:
+            where = f"{row['queue']}: " if len(learned) > 1 else ""
+            bad = "".join(f", {seen[what]} {what}" for what in ("refused", "broken") if seen[what])
+            parts.append(f"{where}{seen['asked']} asked for, {seen['ready']} ready{bad}")
+    return "\n".join(parts) or "nothing"
+
+
+def learned_table(site: Json) -> Table:
+    """What runs have seen of one site, beside what its description states."""
+    table = Table(title=f"Seen of '{site['name']}'", title_justify="left", box=SIMPLE_HEAD)
+    for name in (
+        "queue",
+        "slots asked for",
+        "granted at all",
+        "lives to its end",
+        "ready after the grant",
+    ):
+        table.add_column(name)
+    for row in site["learned"]:
+        binding, stated = row["binding"], row["stated"]
+        table.add_row(
+            row["queue"], _seen_text([row]), f"{binding['acquire']:.3f} ({stated['acquire']:g} stated)",
+            f"{binding['up']:.3f} ({stated['up']:g} stated)",
+            f"{format_duration(binding['p50_s'])} ({format_duration(stated['boot_s'])} stated)",
         )  # fmt: skip
     return table
 

@@ -72,9 +72,11 @@ def promise_sentence(plan: Plan) -> str:
         return f"Cannot promise {goal}: {plan.lacking}."
     promise = plan.promise
     short = "" if plan.kept_as_asked else f" (less than the {plan.asked_probability} asked for)"
+    weak = sorted({f"{u.slot.shared}: {u.slot.basis}" for u in plan.uses if u.slot.basis})
+    rests = f" It rests on no history of waits ({'; '.join(weak)})." if weak else ""
     return (
         f"Promise: {goal} with probability {promise.probability:.3f} ± {promise.standard_error:.3f}{short}, "
-        f"for {format_usd(plan.cost_usd)}."
+        f"for {format_usd(plan.cost_usd)}.{rests}"
     )
 
 

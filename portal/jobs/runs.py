@@ -94,7 +94,7 @@ def go_on(
     def work() -> Outcome:
         if taken.stop:
             return cancel_run(setup, books, events, record, taken.stop)
-        return resume_run(setup, books, events, record, watch, outside)
+        return resume_run(setup, books, events, record, watch, outside, seen=store.acquisitions())
 
     return carry_out(store, record, store.gantt_of(record.run_id), work)
 

@@ -17,16 +17,19 @@ from portal.records.store import Store
 from portal.records.tables import HistoryRow, LinkRow, SiteRow
 from traces.history import read_history
 from vgrid.binding import Acquisition
-from vgrid.catalog import Catalog, build_catalog, load_catalog
+from vgrid.catalog import Catalog, Queue, build_catalog, load_catalog
 from vgrid.documents import SiteDocument, SitesDocument
 
 HERE = "database"
 
 
 def choose_catalog(file: Path | None) -> Catalog:
-    """The sites of a file; else those of the database, if it has any; else the embedded ones."""
+    """The sites of a file; else those of the database, if it has any; else the embedded ones.
+
+    A queue of the file that names no history has the one that was collected of the queue of that name.
+    """
     if file is not None:
-        return load_catalog(file)
+        return with_collected(load_catalog(file))
     return stored_catalog() or load_catalog(embedded_data() / "sites.toml")
 
 
@@ -43,19 +46,36 @@ def stored_catalog() -> Catalog | None:
     return build_catalog(validate(SitesDocument, parts, HERE), folder, HERE)
 
 
-def with_uploads(catalog: Catalog, store: Store) -> Catalog:
-    """A catalogue with the histories of the database in place of those that it names itself."""
+def with_collected(catalog: Catalog) -> Catalog:
+    """A catalogue whose queues without a history have those of the database; as it is where that cannot be asked."""
+    if all(queue.history is not None for site in catalog.sites for queue in site.queues):
+        return catalog
+    try:
+        with Store() as store:
+            return with_uploads(catalog, store, only_missing=True)
+    except (SiteError, OSError):
+        return catalog
+
+
+def with_uploads(catalog: Catalog, store: Store, only_missing: bool = False) -> Catalog:
+    """A catalogue with the histories of the database in place of those that it names itself.
+
+    ``only_missing``: only for queues that name none.
+    """
     folder = home() / "cache"
     kept = set(store.histories())
-    sites = []
-    for site in catalog.sites:
-        queues = []
-        for queue in site.queues:
-            row = store.history(site.name, queue.name) if (site.name, queue.name) in kept else None
-            laid_out = str(folder / _lay_out(row, folder)) if row is not None else queue.history
-            queues.append(replace(queue, history=laid_out))
-        sites.append(replace(site, queues=tuple(queues)))
-    return replace(catalog, sites=tuple(sites))
+
+    def with_its_own(site: str, queue: Queue) -> Queue:
+        if (site, queue.name) not in kept or (only_missing and queue.history is not None):
+            return queue
+        row = store.history(site, queue.name)
+        return queue if row is None else replace(queue, history=str(folder / _lay_out(row, folder)))
+
+    sites = tuple(
+        replace(site, queues=tuple(with_its_own(site.name, queue) for queue in site.queues))
+        for site in catalog.sites
+    )
+    return replace(catalog, sites=sites)
 
 
 def _with_histories(site: dict[str, Any], files: dict[tuple[str, str], str]) -> dict[str, Any]:

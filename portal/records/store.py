@@ -160,6 +160,16 @@ class Store:
             rows = session.exec(query).all()
         return [Acquisition(**row.model_dump(exclude={"id", "run_id"})) for row in rows]
 
+    def forget_acquisitions(self, site: str, queue: str | None = None) -> int:
+        """Forget how slots of a site, or of one of its queues, came about; how many there were."""
+        gone = delete(AcquisitionRow).where(col(AcquisitionRow.site) == site)
+        if queue is not None:
+            gone = gone.where(col(AcquisitionRow.queue) == queue)
+        with Session(self._engine) as session:
+            count = session.execute(gone).rowcount  # type: ignore[attr-defined]
+            session.commit()
+        return int(count)
+
     def add_grid(
         self, name: str, offer: dict[str, Any], gantt: dict[str, Any], owner: str = "local"
     ) -> str:

@@ -140,6 +140,10 @@ def _add_set_pages(app: FastAPI, service: Service) -> None:
         if not head.revision:
             raise HTTPException(409, "the set has no plan yet")
         document = json.loads(service.sets.text(set_id, "document"))
+        if "workflows" not in document:
+            raise HTTPException(
+                409, "an earlier version kept only the name of this set: hand it over again"
+            )
         budget = document.get("budget_usd")
         most = max(20.0, 2 * (head.summary.get("cost_usd") or 0.0), 2 * (budget or 0.0))
         return _page(
@@ -177,9 +181,9 @@ def _still(service: Service, head: Head) -> Markup:
 
 
 def _count(service: Service, set_id: str) -> int:
-    """Workflows of a set."""
-    workflows = json.loads(service.sets.text(set_id, "document"))["workflows"]
-    return sum(int(w.get("count", 1)) for w in workflows)
+    """Workflows of a set; 0 where an earlier version kept only its name."""
+    document = json.loads(service.sets.text(set_id, "document"))
+    return sum(int(w.get("count", 1)) for w in document.get("workflows", ()))
 
 
 def _shown(row: Json) -> Json:

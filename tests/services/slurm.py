@@ -182,7 +182,22 @@ def start_nodes(service: SlurmService) -> None:
     for name in (f"n{number}" for number in range(1, NODES + 1)):
         if name not in service.daemons or service.daemons[name].poll() is not None:
             _daemon(service, "slurmd", "-D", "-N", name, name=name, environment=service.environment)
-    until(lambda: _idle_nodes(service) >= NODES, "slurmd", 60.0)
+    until(
+        lambda: _takes_jobs(service), lambda: f"Slurm's nodes idle, now {_nodes(service)},", 120.0
+    )
+
+
+def _takes_jobs(service: SlurmService) -> bool:
+    """All nodes idle; one that Slurm drained because it could not end a step there, its daemon killed, is taken back."""
+    states = _nodes(service)
+    if any(word in state for state in states for word in ("drain", "down")):
+        command = [
+            "timeout", "3", "scontrol", "update", f"NodeName=n[1-{NODES}]", "State=RESUME",
+        ]  # fmt: skip
+        subprocess.run(
+            command, env=os.environ | service.environment, check=False, capture_output=True
+        )
+    return states.count("idle") >= NODES
 
 
 def start_controller(service: SlurmService, *flags: str) -> None:
@@ -205,12 +220,13 @@ def kill_controller(service: SlurmService) -> None:
     service.daemons["slurmctld"].wait()
 
 
-def _idle_nodes(service: SlurmService) -> int:
+def _nodes(service: SlurmService) -> list[str]:
+    """The state of each node, as Slurm words it."""
     done = subprocess.run(
         ["timeout", "3", "sinfo", "-h", "-N", "-p", "batch", "-o", "%T"], env=os.environ | service.environment,
         capture_output=True, text=True, check=False,
     )  # fmt: skip
-    return done.stdout.split().count("idle")
+    return done.stdout.split()
 
 
 def _daemon(service: SlurmService, program: str, *flags: str, name: str = "",

@@ -1,0 +1,51 @@
+"""What tasks print: kept for every attempt, the end of it where it is long."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+STDOUT, STDERR = "stdout.txt", "stderr.txt"
+"""In a scratch folder: what a task printed."""
+MOST_KEPT = 2**20
+"""Bytes of the end of each that are kept when scratch folders go, and that travel from other machines."""
+
+
+def tail(file: Path, most: int = 4096) -> str:
+    """The end of a file, whole lines where it is longer; empty where there is none."""
+    try:
+        with file.open("rb") as printed:
+            size = printed.seek(0, os.SEEK_END)
+            printed.seek(max(0, size - most))
+            text = printed.read(most).decode(errors="replace")
+    except OSError:
+        return ""
+    return text.partition("\n")[2] if size > most and "\n" in text else text
+
+
+def shorten(scratch: Path) -> dict[str, Path]:
+    """Cut what a task that has ended printed down to its end; name → file of what there is."""
+    found = {}
+    for name in (STDOUT, STDERR):
+        file = scratch / name
+        if not file.is_file() or file.is_symlink():
+            continue
+        if file.stat().st_size > MOST_KEPT:
+            file.write_text(tail(file, MOST_KEPT))
+        found[name] = file
+    return found
+
+
+def keep_output(scratch: Path) -> None:
+    """Remove a scratch folder's content but for what its task printed."""
+    kept = set(shorten(scratch).values())
+    for path in scratch.iterdir() if scratch.is_dir() else ():
+        if path in kept:
+            continue
+        with suppress(OSError):
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
