@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,6 +29,7 @@ from execmgr.outside_engine import OutsideEngine
 from execmgr.remainder import plan_remainder
 from execmgr.runner import Replanner, Runner, Surroundings, Watcher, no_replanner
 from execmgr.states import Cancelled, Event, RunState, SlotNews
+from kernel.clock import Moment
 from kernel.errors import InputError
 from vgrid.catalog import Catalog
 from vgrid.slot import Slot
@@ -81,11 +81,13 @@ class RunOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Setup:
-    """What a run was started with: all that is needed to go on with it."""
+    """What a run was started with: all that is needed to go on with it. When: see :class:`kernel.clock.Moment`."""
 
     options: RunOptions
     catalog: Catalog
     began_unix_s: float
+    began_boot: str = ""
+    began_up_s: float = 0.0
 
 
 class Record(Journal, Protocol):
@@ -107,7 +109,7 @@ def run_plan(
 ) -> Outcome:  # fmt: skip
     """Execute a plan to its end; ``outside``: somebody else runs the tasks, in real time."""
     book = make_book(planned.plan, planned.snapshot)
-    setup = Setup(options=options, catalog=planned.grid.catalog, began_unix_s=time.time())
+    setup = begun_now(options, planned.grid.catalog)
     simulated = _simulated(book, setup.catalog)
     if not simulated and outside is None:
         _refuse_without_commands(book)
@@ -177,10 +179,18 @@ def _folders(options: RunOptions, book: Book) -> tuple[Path, Path]:
     return options.folder, Path(book.snapshot.wanted.directory)
 
 
+def begun_now(options: RunOptions, catalog: Catalog) -> Setup:
+    """What a run is started with that begins at this instant."""
+    now = Moment.now()
+    return Setup(
+        options=options, catalog=catalog, began_unix_s=now.unix_s, began_boot=now.boot, began_up_s=now.up_s
+    )  # fmt: skip
+
+
 def passed_since(setup: Setup, events: list[Event]) -> float:
     """How long ago a run on real sites began, in seconds of its clock."""
     last_s = max((event.at_s for event in events), default=0.0)
-    return max(time.time() - setup.began_unix_s, last_s)
+    return max(Moment(setup.began_unix_s, setup.began_boot, setup.began_up_s).passed_s(), last_s)
 
 
 def _outcome(runner: Runner, work: Callable[[Runner], RunState]) -> Outcome:

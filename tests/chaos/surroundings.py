@@ -50,6 +50,12 @@ def faketime():
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
+_SLEEP = """import select, time
+time.sleep = lambda seconds: select.select((), (), (), seconds) and None
+"""
+"""libfaketime (0.9.10) reads the monotonic instant at which ``time.sleep`` ends as one of the calendar: EINVAL."""
+
+
 class Clock(Surroundings):
     """The calendar of the managers and their tasks; as on a real machine, only the monotonic clock is never set."""
 
@@ -62,8 +68,11 @@ class Clock(Surroundings):
     def enter(self, world):
         self._draws, self._file = world.draws, world.folder / "clock"
         self.jump()
+        modules = world.folder / "modules"
+        modules.mkdir()
+        (modules / "sitecustomize.py").write_text(_SLEEP)
         self.environment = {
-            "LD_PRELOAD": faketime(), "FAKETIME_TIMESTAMP_FILE": str(self._file), "FAKETIME_NO_CACHE": "1",
+            "PYTHONPATH": f"{modules}:{ROOT}", "LD_PRELOAD": faketime(), "FAKETIME_TIMESTAMP_FILE": str(self._file), "FAKETIME_NO_CACHE": "1",
             "FAKETIME_DONT_FAKE_MONOTONIC": "1", "FAKETIME_DISABLE_SHM": "1",
         }  # fmt: skip
         self.faults = [self.jump, self.jump]
@@ -220,9 +229,7 @@ def _own_clock(folder):
 
 
 def _said(*command, failed=""):
-    done = subprocess.run(
-        ["timeout", "20", *command], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(["timeout", "20", *command], capture_output=True, text=True, check=False)
     return done.stdout if done.returncode == 0 else failed
 
 

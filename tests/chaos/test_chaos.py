@@ -49,9 +49,7 @@ def surroundings(seed, request):
     found = []
     for kind in kinds_of(seed):
         there(kind.missing())
-        found.append(
-            kind(request.getfixturevalue("slurm_site")) if kind is SlurmSite else kind()
-        )
+        found.append(kind(request.getfixturevalue("slurm_site")) if kind is SlurmSite else kind())
     return found
 
 
