@@ -61,15 +61,18 @@ class World:
         self.folder, self.draws, self.surroundings = folder, draws, surroundings
         self.home = folder / "home"
         self.environment = {**os.environ, "VGRADS_HOME": str(self.home)}
+        self.managers, self.stopped, self._seen = [], [], None
+
+    def start(self):
+        """The first manager, and its run."""
         sites = HERE.format("here")
-        for one in surroundings:
+        for one in self.surroundings:
             one.enter(self)
             self.environment |= one.environment
             sites += one.sites
-        if not any(one.sites for one in surroundings):
+        if not any(one.sites for one in self.surroundings):
             sites += HERE.format("there")
-        self.managers, self.stopped, self._seen = [], [], None
-        self.begin("run", write_set(folder, draws, sites))
+        self.begin("run", write_set(self.folder, self.draws, sites))
         until(lambda: self.home.is_dir() and self.run() is not None, "the run", 60)
 
     def begin(self, *words):
