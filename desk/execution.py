@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,11 +25,12 @@ from execmgr.acquisitions import acquisitions
 from execmgr.book import Book, make_book, spec_id
 from execmgr.endings import workflows_done
 from execmgr.engine import Engine, Reach
-from execmgr.journal import Journal, fold
+from execmgr.journal import Journal, advance
 from execmgr.outside_engine import OutsideEngine
 from execmgr.remainder import plan_remainder
 from execmgr.runner import Replanner, Runner, Surroundings, Watcher, no_replanner
 from execmgr.states import Cancelled, Event, RunState, SlotNews
+from kernel.clock import Moment
 from kernel.errors import InputError
 from vgrid.binding import Acquisition
 from vgrid.catalog import Catalog
@@ -83,11 +83,32 @@ class RunOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Setup:
-    """What a run was started with: all that is needed to go on with it."""
+    """What a run was started with: all that is needed to go on with it. When: see :class:`kernel.clock.Moment`."""
 
     options: RunOptions
     catalog: Catalog
     began_unix_s: float
+    began_boot: str = ""
+    began_up_s: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Begun:
+    """A run whose manager is gone: what it was started with, its books, what it has come to by its journal.
+
+    ``seen``: how slots of earlier runs fared, for planning anew.
+    """
+
+    setup: Setup
+    books: list[Book]
+    state: RunState
+    seen: Sequence[Acquisition] = ()
+
+    @property
+    def passed_s(self) -> float:
+        """How long ago it began, in seconds of its clock; never before what its journal tells of."""
+        began = Moment(self.setup.began_unix_s, self.setup.began_boot, self.setup.began_up_s)
+        return max(began.passed_s(), self.state.now_s)
 
 
 class Record(Journal, Protocol):
@@ -109,7 +130,7 @@ def run_plan(
 ) -> Outcome:  # fmt: skip
     """Execute a plan to its end; ``outside``: somebody else runs the tasks, in real time."""
     book = make_book(planned.plan, planned.snapshot)
-    setup = Setup(options=options, catalog=planned.grid.catalog, began_unix_s=time.time())
+    setup = begun_now(options, planned.grid.catalog)
     simulated = _simulated(book, setup.catalog)
     if not simulated and outside is None:
         _refuse_without_commands(book)
@@ -120,45 +141,32 @@ def run_plan(
 
 
 def resume_run(
-    setup: Setup,
-    books: list[Book],
-    events: list[Event],
-    record: Record,
-    watch: Watcher | None = None,
-    outside: OutsideEngine | None = None,
-    seen: Sequence[Acquisition] = (),
+    begun: Begun, record: Record, watch: Watcher | None = None, outside: OutsideEngine | None = None
 ) -> Outcome:
-    """Go on with a run whose manager is gone. Simulated sites went with it: those are played again.
-
-    ``seen``: how slots of earlier runs fared, for planning anew.
-    """
-    grid = open_grid(setup.catalog, setup.options.at, seen=seen)
+    """Go on with a run whose manager is gone. Simulated sites went with it: those are played again."""
+    setup, books = begun.setup, begun.books
+    grid = open_grid(setup.catalog, setup.options.at, seen=begun.seen)
     if _simulated(books[0], setup.catalog):
         around = _surroundings(books[0], setup, grid, record, 0.0, outside)
         return _outcome(Runner(setup.options.run_id, books[0], around, watch), lambda r: r.run())
-    passed_s = passed_since(setup, events)
-    around = _surroundings(books[0], setup, grid, record, passed_s, outside)
-    known = {
-        spec_id(slot, setup.options.run_id) for slot in books[fold(books, events).version].uses
-    }
+    around = _surroundings(books[0], setup, grid, record, begun.passed_s, outside)
+    known = {spec_id(slot, setup.options.run_id) for slot in books[begun.state.version].uses}
     sweep_others(around.drivers, setup.options.run_id, known)
-    runner = Runner(setup.options.run_id, books[0], around, watch)
-    return _outcome(runner, lambda r: r.resume(books, events))
+    runner = Runner(setup.options.run_id, books[begun.state.version], around, watch)
+    return _outcome(runner, lambda r: r.resume(begun.state))
 
 
-def cancel_run(
-    setup: Setup, books: list[Book], events: list[Event], record: Record, reason: str
-) -> Outcome:
+def cancel_run(begun: Begun, record: Record, reason: str) -> Outcome:
     """Give back what a run holds whose manager is gone, and return when it is gone; nothing is planned."""
-    catalog, options = setup.catalog, setup.options
-    state = fold(books, events)
-    book = books[state.version]
-    if _simulated(books[0], catalog):  # its sites ended with its manager
+    catalog, options, state = begun.setup.catalog, begun.setup.options, begun.state
+    book = begun.books[state.version]
+    if _simulated(begun.books[0], catalog):  # its sites ended with its manager
         end: list[Event] = [Cancelled(at_s=state.now_s, reason=reason), *_released(state)]
         record.append(end)
-        state = fold(books, [*events, *end])
+        for event in end:
+            state = advance(begun.books, state, event)
         return Outcome(book=book, state=state, done=workflows_done(book, state))
-    clock = make_clock(False, None, passed_since(setup, events))
+    clock = make_clock(False, None, begun.passed_s)
     held = {s for s, r in state.slots.items() if r.state is not None and not r.state.ended}
     needed = sorted({book.uses[slot].slot.site for slot in held})
     nothing = Surrounding(logs={}, instants={}, until_s=0.0, seed=0)
@@ -166,7 +174,7 @@ def cancel_run(
     engine = make_local_engine(clock, _folders(options, book), options.own)
     around = Surroundings(drivers=drivers, clock=clock, journal=record, engine=engine)
     runner = Runner(options.run_id, book, around)
-    return _outcome(runner, lambda r: r.cancel(books, events, reason))
+    return _outcome(runner, lambda r: r.cancel(state, reason))
 
 
 def _released(state: RunState) -> list[Event]:
@@ -183,10 +191,12 @@ def _folders(options: RunOptions, book: Book) -> tuple[Path, Path]:
     return options.folder, Path(book.snapshot.wanted.directory)
 
 
-def passed_since(setup: Setup, events: list[Event]) -> float:
-    """How long ago a run on real sites began, in seconds of its clock."""
-    last_s = max((event.at_s for event in events), default=0.0)
-    return max(time.time() - setup.began_unix_s, last_s)
+def begun_now(options: RunOptions, catalog: Catalog) -> Setup:
+    """What a run is started with that begins at this instant."""
+    now = Moment.now()
+    return Setup(
+        options=options, catalog=catalog, began_unix_s=now.unix_s, began_boot=now.boot, began_up_s=now.up_s
+    )  # fmt: skip
 
 
 def _outcome(runner: Runner, work: Callable[[Runner], RunState]) -> Outcome:

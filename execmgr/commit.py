@@ -20,6 +20,7 @@ from queue import Empty, SimpleQueue
 
 from execmgr.engine import TaskOrder
 from execmgr.task_folder import CLAIMS, TaskFolder, file_name
+from kernel.clock import boot_id
 
 _GATHERED = ".out"
 _WHOSE = ".copy"
@@ -86,7 +87,7 @@ def is_committed(folder: TaskFolder, order: TaskOrder) -> bool:
     A claim of before the machine was started anew does not count: nobody said that it is on the disk.
     """
     whose = _whose(_claim(folder, order))
-    if not whose or whose.get("boot") != _boot():
+    if not whose or whose.get("boot") != boot_id():
         return False
     return not _place(folder, order)
 
@@ -95,7 +96,7 @@ def _attempt(folder: TaskFolder, order: TaskOrder) -> str:
     try:
         claim = _claim(folder, order)
         whose = _whose(claim)
-        if whose and whose["boot"] != _boot():
+        if whose and whose["boot"] != boot_id():
             shutil.rmtree(claim)
             whose = {}
         if not whose:
@@ -120,7 +121,7 @@ def _stake(folder: TaskFolder, order: TaskOrder, claim: Path) -> dict[str, objec
             _forbid_writing(target)
         elif not os.path.lexists(target):
             raise FileNotFoundError(f"'{name}' is not there any more")
-    mine = {"copy": order.key[2], "attempt": order.attempt, "boot": _boot()}
+    mine = {"copy": order.key[2], "attempt": order.attempt, "boot": boot_id()}
     (gathered / _WHOSE).write_text(json.dumps(mine))
     claim.parent.mkdir(parents=True, exist_ok=True)
     with suppress(OSError):  # another copy's claim is no empty folder, so it stays
@@ -176,14 +177,6 @@ def _forbid_writing(path: Path) -> None:
     for one in (path, *path.rglob("*")) if path.is_dir() else (path,):
         if not one.is_symlink() and not one.is_dir():
             one.chmod(one.stat().st_mode & _READ_ONLY)
-
-
-def _boot() -> str:
-    """Since when this machine runs: what was not synced before is lost."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""
 
 
 def sync(folder: Path) -> None:

@@ -25,6 +25,7 @@ from execmgr.folder_engine import FolderEngine
 from execmgr.news import News
 from execmgr.parcels import Parcel, pack, unpack
 from execmgr.processes import kill_marked, marked, variable_of
+from execmgr.run_keys import make_keys
 from execmgr.task_folder import AWAY, CONTACT, TaskFolder
 from execmgr.task_output import STDERR, STDOUT, shorten
 from execmgr.task_process import Verdict, alive, await_end, has_ended
@@ -76,13 +77,8 @@ def _open_contact(folder: Path) -> Contact:
     kept = folder / CONTACT
     if kept.is_file():
         return Contact(**json.loads(kept.read_text()))
-    made = Security.temporary()
-    return Contact(
-        port=0,
-        ca=str(made.tls_ca_file),
-        certificate=str(made.tls_worker_cert),
-        key=str(made.tls_worker_key),
-    )
+    certificate, key = make_keys()
+    return Contact(port=0, ca=certificate, certificate=certificate, key=key)
 
 
 class DaskEngine(FolderEngine):

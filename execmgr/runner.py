@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from drivers.api import Driver
+from drivers.api import Driver, SlotState
 from execmgr.book import Book
 from execmgr.core import begin, step
 from execmgr.endings import over
 from execmgr.engine import Engine, Reach, TaskOrder
-from execmgr.journal import Journal, LeaseLost, fold
+from execmgr.journal import Journal, LeaseLost
 from execmgr.sites import Sites
 from execmgr.states import (
     CancelCopy,
@@ -78,27 +78,30 @@ class Runner:
         """Work until everything is settled; slots and tasks are given back whatever happens."""
         return self._look_after(lambda: self._handle([Tick(at_s=self.around.clock.now())]))
 
-    def resume(self, books: Sequence[Book], events: Sequence[Event]) -> RunState:
+    def resume(self, state: RunState) -> RunState:
         """Go on where a journal ends: open slots and running tasks are found again, or done without.
 
-        What was commanded after the last event may have happened or not; asking again is asking once.
+        ``state`` is its fold, and this runner's book the one that rules it. What was commanded after the last
+        event may have happened or not; asking again is asking once.
         """
-        self.state = fold(books, events)
-        self.book = books[self.state.version]
+        self.state = state
         return self._look_after(self._recover)
 
-    def cancel(self, books: Sequence[Book], events: Sequence[Event], reason: str) -> RunState:
+    def cancel(self, state: RunState, reason: str) -> RunState:
         """Give back what a run holds whose manager is gone: nothing is planned, asked for or begun."""
-        self.state = fold(books, events)
-        self.book = books[self.state.version]
+        self.state = state
         return self._look_after(lambda: self._give_back(reason))
 
-    def _give_back(self, reason: str) -> None:
+    def _take_slots(self, take: Callable[[str, SlotState], None]) -> None:
+        """Take the slots that are open over from an earlier manager; what it was giving back goes on being so."""
         for slot, record in self.state.slots.items():
             if record.state is not None and not record.state.ended:
-                self._sites.know(slot, record.state)
+                take(slot, record.state)
                 if record.closing:
                     self._sites.close(self.book, slot)
+
+    def _give_back(self, reason: str) -> None:
+        self._take_slots(self._sites.know)
         self.around.engine.recover([])
         self._handle([Cancelled(at_s=self.around.clock.now(), reason=reason)])
 
@@ -125,11 +128,7 @@ class Runner:
         return self.state
 
     def _recover(self) -> None:
-        for slot, record in self.state.slots.items():
-            if record.state is not None and not record.state.ended:
-                self._sites.find(slot, record.state)
-                if record.closing:
-                    self._sites.close(self.book, slot)
+        self._take_slots(self._sites.find)
         running = [
             k for k, record in self.state.copies.items() if record.state == CopyState.RUNNING
         ]

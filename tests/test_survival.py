@@ -141,9 +141,9 @@ def run_through_crashes(world, positions, before):
         journal = FragileJournal(position, before)
         journal.events = kept
         try:
-            return Runner("r", world.books[0], world.around(journal)).resume(
-                world.books, list(kept)
-            ), journal
+            state = fold(world.books, kept)
+            book = world.books[state.version]
+            return Runner("r", book, world.around(journal)).resume(state), journal
         except Killed:
             events = journal.events
     raise AssertionError

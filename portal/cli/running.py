@@ -127,12 +127,12 @@ def resume_here(run_id: str, how: HowToRun, stop: str = "", until: int | None = 
     with Store() as store:
         unended(store, run_id)
         record = RunRecord(store.engine, run_id)
-        taken = take_over(record, stop, until)
+        taken = take_over(store, record, stop, until)
         if taken.replayed and not taken.stop:
             out.print("simulated sites end with their manager: played again from the beginning")
-        reporter = RunReporter(out, taken.books[0].plan, taken.books[0].snapshot)
+        reporter = RunReporter(out, taken.begun.books[0].plan, taken.begun.books[0].snapshot)
         outcome = go_on(store, record, taken, reporter)
-    return _conclude(outcome, taken.setup.options, how, out)
+    return _conclude(outcome, taken.begun.setup.options, how, out)
 
 
 def cancel_run(run_id: str, how: HowToRun) -> str:

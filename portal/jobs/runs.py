@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from desk.answers import outcome_json, run_gantt
-from desk.execution import Outcome, RunOptions, Setup, cancel_run, passed_since, resume_run
+from desk.execution import Begun, Outcome, RunOptions, cancel_run, resume_run
 from desk.wiring import any_real
 from execmgr.acquisitions import acquisitions
 from execmgr.book import Book
@@ -16,7 +16,7 @@ from execmgr.core import begin
 from execmgr.journal import LeaseLost, advance
 from execmgr.outside_engine import OutsideEngine
 from execmgr.runner import Watcher
-from execmgr.states import Event
+from execmgr.states import Event, RunState
 from execmgr.task_folder import AWAY, BESIDE, TaskFolder, clean_up
 from kernel.clock import WallClock
 from kernel.errors import InputError
@@ -32,9 +32,7 @@ class TakenOver:
     ``replayed``: simulated sites ended with the last one; ``stop``: why it is only to be given back.
     """
 
-    setup: Setup
-    books: list[Book]
-    events: list[Event]
+    begun: Begun
     replayed: bool
     stop: str = ""
 
@@ -47,7 +45,9 @@ def unended(store: Store, run_id: str) -> RunRow:
     return row
 
 
-def take_over(record: RunRecord, stop: str = "", until: int | None = None) -> TakenOver:
+def take_over(
+    store: Store, record: RunRecord, stop: str = "", until: int | None = None
+) -> TakenOver:
     """Become the manager of a run that was begun; InputError while another one is at work, or for a damaged record.
 
     ``stop``: only to give everything back, as where somebody left that word. ``until``: of the journal only
@@ -57,8 +57,8 @@ def take_over(record: RunRecord, stop: str = "", until: int | None = None) -> Ta
     record.take()
     try:
         stop = stop or record.stop_reason()
-        books, events = record.books(), record.events(until)
-        _read_through(record, books, events)
+        books = record.books()
+        state = _read_through(record, books, record.events(until))
     except InputError:
         record.leave()
         raise
@@ -67,11 +67,12 @@ def take_over(record: RunRecord, stop: str = "", until: int | None = None) -> Ta
     replayed = not any_real(setup.catalog, books[0].plan)
     if replayed and not stop:
         record.begin_again()
-    return TakenOver(setup=setup, books=books, events=events, replayed=replayed, stop=stop)
+    begun = Begun(setup=setup, books=books, state=state, seen=store.acquisitions())
+    return TakenOver(begun=begun, replayed=replayed, stop=stop)
 
 
-def _read_through(record: RunRecord, books: list[Book], events: list[Event]) -> None:
-    """InputError for an event that can be read and does not fit what was before it, or for books that are gone."""
+def _read_through(record: RunRecord, books: list[Book], events: list[Event]) -> RunState:
+    """What a journal has come to; InputError for an event that can be read and does not fit what was before it, or for books that are gone."""
     if not books:
         raise InputError(f"run '{record.run_id}' kept nothing that it could be resumed from")
     state = begin(books[0])
@@ -80,6 +81,7 @@ def _read_through(record: RunRecord, books: list[Book], events: list[Event]) -> 
             state = advance(books, state, event)
         except (LookupError, TypeError, ValueError) as error:
             record.refuse_event(position, f"does not fit: {error!r}")
+    return state
 
 
 def go_on(
@@ -87,14 +89,13 @@ def go_on(
     outside: OutsideEngine | None = None,
 ) -> Outcome:  # fmt: skip
     """Work on a run that was taken over to its end."""
-    setup, books, events = taken.setup, taken.books, taken.events
     if outside is not None and not taken.replayed:
-        outside.clock = WallClock(passed_since(setup, events))
+        outside.clock = WallClock(taken.begun.passed_s)
 
     def work() -> Outcome:
         if taken.stop:
-            return cancel_run(setup, books, events, record, taken.stop)
-        return resume_run(setup, books, events, record, watch, outside, seen=store.acquisitions())
+            return cancel_run(taken.begun, record, taken.stop)
+        return resume_run(taken.begun, record, watch, outside)
 
     return carry_out(store, record, store.gantt_of(record.run_id), work)
 

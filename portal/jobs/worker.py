@@ -152,7 +152,7 @@ def run_one(
         return  # its last manager died after the end
     try:
         if record.begun():
-            go_on(store, record, take_over(record), outside=outside)
+            go_on(store, record, take_over(store, record), outside=outside)
         else:
             _begin(store, record, catalog, outside)
     except LeaseLost as error:

@@ -21,6 +21,7 @@ from sqlalchemy import func, literal, select
 from sqlmodel import Session
 
 from execmgr.processes import start_ticks
+from kernel.clock import boot_id
 from portal.records.tables import LeaseRow, WorkRow
 
 LEASE_S = 30.0
@@ -30,8 +31,7 @@ RENEW_S = 5.0
 @cache
 def _machine() -> str:
     """This machine since it was started, and the space of its process numbers that we see."""
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return f"{boot}.{Path('/proc/self/ns/pid').readlink().name.strip('pid:[]')}"
+    return f"{boot_id()}.{Path('/proc/self/ns/pid').readlink().name.strip('pid:[]')}"
 
 
 def new_owner() -> str:

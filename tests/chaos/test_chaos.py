@@ -1,7 +1,7 @@
 """Whatever is done to its managers and tasks, a run ends, with every result whole, once, and nothing left behind.
 
-Each seed draws its own faults. Every test run plays a few; ``VGRADS_CHAOS=300 python -m pytest tests/chaos`` as many
-as you like, ``VGRADS_CHAOS_FROM`` from another seed on.
+Each seed draws what surrounds its run, and its own faults. Every test run plays a few; ``VGRADS_CHAOS=300 python
+-m pytest tests/chaos`` as many as you like, ``VGRADS_CHAOS_FROM`` from another seed on.
 """
 
 from __future__ import annotations
@@ -9,158 +9,49 @@ from __future__ import annotations
 import json
 import os
 import random
-import signal
-import sqlite3
-import subprocess
-import sys
 import time
 from collections import Counter
-from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 
-from execmgr.processes import kill, marked, run_token
-from portal.records.lease import LEASE_S
-from tests.conftest import ROOT
+from tests.chaos.surroundings import Clock, Disk, SlurmSite
+from tests.chaos.world import GOES_ON, PARTS, World
+from tests.services.fixtures import there
 from tests.waiting import until
 
 FIRST = int(os.environ.get("VGRADS_CHAOS_FROM", "0"))
-SEEDS = range(FIRST, FIRST + int(os.environ.get("VGRADS_CHAOS", "5")))
-SITES = "".join(
-    f'[[site]]\nname = "{name}"\nkind = "local"\nprocs = 2\ndriver = "local"\nslot_up = 0.6\n' for name in ("here", "there")
-)  # fmt: skip
-GOES_ON = ("running", "interrupted")
-PARTS = 4
-"""Files of each task: of one copy, or of the other."""
+SEEDS = range(FIRST, FIRST + int(os.environ.get("VGRADS_CHAOS", "7")))
+NOTES = os.environ.get("VGRADS_CHAOS_NOTES", "")
+_EVERY = 5
+"""One seed of so many has a site of Slurm, which takes longer than one of processes."""
+_GONE_S = 60.0
 
 
-def task(name, parents, sleep_s):
-    """A task that notes its beginning, writes some files, slowly, and reads what its parents wrote."""
-    outputs = [f"{name}.{n}" for n in range(PARTS)]
-    inputs = [f"{parent}.{n}" for parent in parents for n in range(PARTS)]
-    read = f"cat {' '.join(sorted(inputs))} | cksum | cut -d' ' -f1" if inputs else "echo 0"
-    steps = "; ".join(
-        f"echo {name} $x $$ > {output}; sleep {sleep_s / PARTS:.3f}" for output in outputs
-    )
-    # what all files of a copy share is the number of its shell
-    return {
-        "id": name, "runtime_s": 3, "parents": parents, "inputs": inputs, "outputs": outputs,
-        "command": f"x=$({read}); {steps}; sleep 30 & exit 0",
-    }  # fmt: skip
-
-
-def write_set(folder, draws):
-    tasks = [
-        task("a", [], draws.uniform(0.1, 0.6)), task("b", ["a"], draws.uniform(0.1, 0.6)),
-        task("c", ["a"], draws.uniform(0.1, 0.6)), task("d", ["b", "c"], draws.uniform(0.1, 0.4)),
+def kinds_of(seed):
+    """What surrounds the run of a seed."""
+    draws = random.Random(f"surroundings of {seed}")
+    return [
+        *([SlurmSite] if seed % _EVERY == 1 else []), *([Clock] if draws.random() < 0.45 else []),
+        *([Disk] if draws.random() < 0.4 else []),
     ]  # fmt: skip
-    (folder / "sites.toml").write_text(SITES)
-    path = folder / "set.json"
-    workflows = [{"name": "w", "count": 2, "tasks": tasks}]
-    path.write_text(
-        json.dumps(
-            {"name": "chaos", "deadline": "10m", "workflows": workflows, "sites": "sites.toml"}
-        )
-    )
-    return path
 
 
-class World:
-    """One run with its managers, as many as there may be at once."""
+def chosen(seed):
+    kinds = kinds_of(seed)
+    name = "-".join([str(seed), *(kind.__name__.lower() for kind in kinds)])
+    marks = [pytest.mark.services] if SlurmSite in kinds else []
+    return pytest.param(seed, id=name, marks=marks)
 
-    def __init__(self, folder, draws):
-        self.folder, self.draws = folder, draws
-        self.home = folder / "home"
-        self.environment = {**os.environ, "VGRADS_HOME": str(self.home)}
-        self.managers, self.stopped = [], []
-        self.begin("run", write_set(folder, draws))
-        until(lambda: self.home.is_dir() and self.run() is not None, "the run", 60)
 
-    def begin(self, *words):
-        with (self.folder / "managers.log").open("ab") as log:
-            command = [sys.executable, "-m", "portal", *map(str, words)]
-            self.managers.append(
-                subprocess.Popen(command, cwd=ROOT, env=self.environment, stdout=log, stderr=log)
-            )
-
-    def ask(self, query):
-        with closing(sqlite3.connect(self.home / "vgrads.db", timeout=30)) as database:
-            return database.execute(query).fetchall()
-
-    def run(self):
-        with suppress(sqlite3.OperationalError):
-            for name, state in self.ask("SELECT id, state FROM run"):
-                return name, state
-        return None
-
-    def age_lease(self):
-        with closing(sqlite3.connect(self.home / "vgrads.db", timeout=3)) as database:
-            database.execute("UPDATE run_lease SET beat_s = beat_s - ?", (LEASE_S + 1,))
-            database.commit()
-
-    @property
-    def run_folder(self):
-        return self.home / "runs" / self.run()[0]
-
-    def ours(self):
-        token = run_token(self.run_folder.resolve())
-        return marked(lambda mark: mark.startswith(token))
-
-    # faults
-
-    def live(self):
-        return [m for m in self.managers if m.poll() is None and m not in self.stopped]
-
-    def kill_manager(self):
-        for manager in self.live()[:1]:
-            manager.kill()
-            manager.wait()
-            self.begin("resume", self.run()[0])
-
-    def stop_manager(self):
-        for manager in self.live()[:1]:
-            manager.send_signal(signal.SIGSTOP)
-            try:
-                self.age_lease()
-            except (
-                sqlite3.OperationalError
-            ):  # stopped in the middle of a write: the database is its own
-                manager.send_signal(signal.SIGCONT)
-                return
-            self.stopped.append(manager)
-            self.begin("resume", self.run()[0])
-
-    def continue_manager(self):
-        if self.stopped:
-            self.stopped.pop().send_signal(signal.SIGCONT)
-
-    def double(self):
-        for _ in range(2):
-            self.begin("resume", self.run()[0])
-
-    def interrupt(self):
-        for manager in self.live()[:1]:
-            manager.send_signal(signal.SIGINT)
-            self.begin("resume", self.run()[0])
-
-    def kill_task(self):
-        for pid in self.draws.sample(sorted(self.ours()), k=min(1, len(self.ours()))):
-            kill(pid)
-
-    def end(self):
-        """Continue what is stopped, resume what is not at its end; every run must come to one."""
-        for _ in range(12):
-            while self.stopped:
-                self.continue_manager()
-            for manager in self.managers:
-                with suppress(subprocess.TimeoutExpired):
-                    manager.wait(60)
-                assert manager.poll() is not None, "a manager does not end"
-            if self.run()[1] not in GOES_ON:
-                return
-            self.begin("resume", self.run()[0])
-        raise AssertionError(f"the run does not end: {self.run()}")
+@pytest.fixture
+def surroundings(seed, request):
+    """As drawn; where something for it is missing, the test skips."""
+    found = []
+    for kind in kinds_of(seed):
+        there(kind.missing())
+        found.append(kind(request.getfixturevalue("slurm_site")) if kind is SlurmSite else kind())
+    return found
 
 
 def events(world):
@@ -170,7 +61,7 @@ def events(world):
 
 
 def check(world):
-    """No result lost, mixed or committed twice; no process left."""
+    """No result lost, mixed or committed twice; no process or job left; no traceback at the user."""
     log = (world.folder / "managers.log").read_text()
     assert "Traceback" not in log, log[-3000:]
     done = Counter()
@@ -185,30 +76,43 @@ def check(world):
         assert contents[0].startswith(f"{name} ")
     if world.run()[1] == "kept":
         assert len(done) == 8
+    for one in world.surroundings:
+        until(lambda one=one: not one.left(), "the end of what runs at the site", _GONE_S)
     assert not world.ours()
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_no_fault_loses_mixes_or_doubles_anything(seed, tmp_path):
+@pytest.mark.parametrize("seed", [chosen(seed) for seed in SEEDS])
+def test_no_fault_loses_mixes_or_doubles_anything(seed, surroundings, tmp_path):
     draws = random.Random(seed)
-    world = World(tmp_path, draws)
-    faults = [
-        world.kill_manager, world.stop_manager, world.continue_manager, world.double, world.interrupt, world.kill_task,
-        world.kill_task,
-    ]  # fmt: skip
+    played = []
+    world = World(tmp_path, draws, surroundings)
     try:
-        for _ in range(draws.randint(1, 5)):
+        world.start()
+        for _ in range(draws.randint(1, 5 + 2 * len(surroundings))):
             pause(draws.uniform(0.0, 1.5))
             if world.run()[1] not in GOES_ON:
                 break
-            draws.choice(faults)()
+            fault = draws.choice(world.faults)
+            played.append(fault.__qualname__)
+            fault()
         world.end()
         check(world)
+        note(seed, world.run()[1], played)
+    except BaseException:
+        note(seed, "failed", played)
+        raise
     finally:
-        for manager in world.managers:
-            if manager.poll() is None:
-                manager.kill()
-                manager.wait()
+        world.leave()
+
+
+def note(seed, ended, played):
+    """What was played, for whoever reads the report of a failure, or wants to count: ``VGRADS_CHAOS_NOTES=FILE``."""
+    kinds = [kind.__name__ for kind in kinds_of(seed)]
+    line = json.dumps({"seed": seed, "kinds": kinds, "ended": ended, "faults": played})
+    print(line)
+    if NOTES:
+        with Path(NOTES).open("a") as notes:
+            notes.write(f"{line}\n")
 
 
 def pause(seconds):
@@ -220,6 +124,7 @@ def pause(seconds):
 def test_the_check_itself_sees_what_is_wrong(tmp_path):
     """A result that is lost, and one of two copies, are seen."""
     world = World(tmp_path, random.Random(1))
+    world.start()
     world.end()
     check(world)
     victim = next(Path(world.run_folder).glob("*/results/a.1"))

@@ -1,0 +1,183 @@
+"""One real run with its managers, as many as there may be at once, and what can be done to them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing, suppress
+
+from execmgr.processes import kill, marked, run_token
+from portal.records.lease import LEASE_S
+from tests.conftest import ROOT
+from tests.waiting import until
+
+GOES_ON = ("running", "interrupted")
+PARTS = 4
+"""Files of each task: of one copy, or of the other."""
+HERE = '[[site]]\nname = "{}"\nkind = "local"\nprocs = 2\ndriver = "local"\nslot_up = 0.6\n'
+"""A site of processes that is said to fail often: two of them get two copies of a task."""
+_ROUNDS = 12
+
+
+def task(name, parents, sleep_s):
+    """A task that notes its beginning, writes some files, slowly, and reads what its parents wrote."""
+    outputs = [f"{name}.{n}" for n in range(PARTS)]
+    inputs = [f"{parent}.{n}" for parent in parents for n in range(PARTS)]
+    read = f"cat {' '.join(sorted(inputs))} | cksum | cut -d' ' -f1" if inputs else "echo 0"
+    steps = "; ".join(
+        f"echo {name} $x $$ > {output} || exit 1; sleep {sleep_s / PARTS:.3f}" for output in outputs
+    )
+    # what all files of a copy share is the number of its shell
+    return {
+        "id": name, "runtime_s": 3, "parents": parents, "inputs": inputs, "outputs": outputs,
+        "command": f"x=$({read}); {steps}; sleep 30 & exit 0",
+    }  # fmt: skip
+
+
+def write_set(folder, draws, sites):
+    tasks = [
+        task("a", [], draws.uniform(0.1, 0.6)), task("b", ["a"], draws.uniform(0.1, 0.6)),
+        task("c", ["a"], draws.uniform(0.1, 0.6)), task("d", ["b", "c"], draws.uniform(0.1, 0.4)),
+    ]  # fmt: skip
+    (folder / "sites.toml").write_text(sites)
+    path = folder / "set.json"
+    workflows = [{"name": "w", "count": 2, "tasks": tasks}]
+    path.write_text(
+        json.dumps(
+            {"name": "chaos", "deadline": "10m", "workflows": workflows, "sites": "sites.toml"}
+        )
+    )
+    return path
+
+
+class World:
+    """A run among its surroundings (:mod:`tests.chaos.surroundings`), each of which brings faults of its own."""
+
+    def __init__(self, folder, draws, surroundings=()):
+        self.folder, self.draws, self.surroundings = folder, draws, surroundings
+        self.home = folder / "home"
+        self.environment = {**os.environ, "VGRADS_HOME": str(self.home)}
+        self.managers, self.stopped, self._seen = [], [], None
+
+    def start(self):
+        """The first manager, and its run."""
+        sites = HERE.format("here")
+        for one in self.surroundings:
+            one.enter(self)
+            self.environment |= one.environment
+            sites += one.sites
+        if not any(one.sites for one in self.surroundings):
+            sites += HERE.format("there")
+        self.begin("run", write_set(self.folder, self.draws, sites))
+        until(lambda: self.home.is_dir() and self.run() is not None, "the run", 60)
+
+    def begin(self, *words):
+        with (self.folder / "managers.log").open("ab") as log:
+            command = [sys.executable, "-m", "portal", *map(str, words)]
+            self.managers.append(
+                subprocess.Popen(command, cwd=ROOT, env=self.environment, stdout=log, stderr=log)
+            )
+
+    def ask(self, query):
+        with closing(sqlite3.connect(self.home / "vgrads.db", timeout=30)) as database:
+            return database.execute(query).fetchall()
+
+    def run(self):
+        """Its name and state, as far as the database can be read: a reader needs room on the disk too."""
+        with suppress(sqlite3.OperationalError):
+            self._seen = next(iter(self.ask("SELECT id, state FROM run")), None)
+        return self._seen
+
+    def age_lease(self):
+        with closing(sqlite3.connect(self.home / "vgrads.db", timeout=3)) as database:
+            database.execute("UPDATE run_lease SET beat_s = beat_s - ?", (LEASE_S + 1,))
+            database.commit()
+
+    @property
+    def run_folder(self):
+        return self.home / "runs" / self.run()[0]
+
+    def ours(self):
+        token = run_token(self.run_folder.resolve())
+        return marked(lambda mark: mark.startswith(token))
+
+    @property
+    def faults(self):
+        """What may be done to the managers and tasks of any run, and what its surroundings can do."""
+        anywhere = [
+            self.kill_manager, self.stop_manager, self.continue_manager, self.double, self.interrupt, self.kill_task,
+            self.kill_task,
+        ]  # fmt: skip
+        return anywhere + [fault for one in self.surroundings for fault in one.faults]
+
+    def live(self):
+        return [m for m in self.managers if m.poll() is None and m not in self.stopped]
+
+    def kill_manager(self):
+        for manager in self.live()[:1]:
+            manager.kill()
+            manager.wait()
+            self.resume()
+
+    def resume(self):
+        self.begin("resume", self.run()[0])
+
+    def stop_manager(self):
+        for manager in self.live()[:1]:
+            manager.send_signal(signal.SIGSTOP)
+            try:
+                self.age_lease()
+            except sqlite3.OperationalError:
+                # stopped in the middle of a write: the database is its own; or its disk is full
+                manager.send_signal(signal.SIGCONT)
+                return
+            self.stopped.append(manager)
+            self.resume()
+
+    def continue_manager(self):
+        if self.stopped:
+            self.stopped.pop().send_signal(signal.SIGCONT)
+
+    def double(self):
+        for _ in range(2):
+            self.resume()
+
+    def interrupt(self):
+        for manager in self.live()[:1]:
+            manager.send_signal(signal.SIGINT)
+            self.resume()
+
+    def kill_task(self):
+        for pid in self.draws.sample(sorted(self.ours()), k=min(1, len(self.ours()))):
+            kill(pid)
+
+    def end(self):
+        """Continue what is stopped, resume what is not at its end; every run must come to one."""
+        for one in self.surroundings:
+            one.ease()
+        for _ in range(_ROUNDS):
+            while self.stopped:
+                self.continue_manager()
+            for manager in self.managers:
+                with suppress(subprocess.TimeoutExpired):
+                    manager.wait(60)
+                assert manager.poll() is not None, "a manager does not end"
+            if self.run()[1] not in GOES_ON:
+                return
+            self.resume()
+        raise AssertionError(f"the run does not end: {self.run()}")
+
+    def leave(self):
+        """Nothing of the world outlives it, however its test ended."""
+        for manager in self.managers:
+            if manager.poll() is None:
+                manager.kill()
+                manager.wait()
+        for pid in self.ours() if self._seen else ():
+            kill(pid)
+        for one in reversed(self.surroundings):
+            one.leave()
