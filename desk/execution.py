@@ -32,7 +32,7 @@ from execmgr.runner import Replanner, Runner, Surroundings, Watcher, no_replanne
 from execmgr.states import Cancelled, Event, RunState, SlotNews
 from kernel.clock import Moment
 from kernel.errors import InputError
-from vgrid.binding import Acquisition
+from vgrid.acquisition import Acquisition
 from vgrid.catalog import Catalog
 from vgrid.slot import Slot
 from workflows.sets import WorkflowSet

@@ -22,6 +22,8 @@ from kernel.errors import SiteError
 from vgrid.catalog import Catalog, Queue, Site
 
 BASIS = "the site's own word"
+ENOUGH = 59
+"""Waits without which no bound at .95 with confidence .95 can be given: log .05 / log .95 (SC'09 §3.1)."""
 _AT_ONCE_S = 60.0
 """The median wait where the site announces an immediate start."""
 _BUSY_S = 4 * 3600.0
@@ -93,27 +95,30 @@ class SiteWord:
 
 def told(words: Mapping[tuple[str, str], SiteWord]) -> list[str]:
     """What a person should know of a promise that rests on the word of sites, and what would make it better."""
-    found = []
-    for (site, queue), word in words.items():
-        mend = f"'vgrads sites collect {site}' learns from its accounting; stated_probability and stated_wait tell what you know"
-        if word.said:
-            said = "; ".join(sorted(word.said))
-            found.append(
-                f"{site}/{queue} has no history, and nothing can be promised there: {said}. {mend}"
-            )
-        elif word.asked:
-            found.append(
-                f"{site}/{queue} has no history: what its site announces of starts is believed, with doubt. {mend}"
-            )
-    return found
+    return [
+        f"{site}/{queue} has no history, or a short one: what its site announces of starts is believed, with doubt. 'vgrads sites collect "
+        f"{site}' learns from its accounting; stated_probability and stated_wait tell what you know"
+        for (site, queue), word in words.items()
+        if word.asked and not word.said
+    ]
 
 
-def first_words(catalog: Catalog) -> dict[tuple[str, str], SiteWord]:
-    """What speaks for the queues of real batch sites that have neither a history nor a statement of their operator."""
+def refusals(words: Mapping[tuple[str, str], SiteWord]) -> list[str]:
+    """What sites said of queues without history where nothing can be promised."""
+    return [said for word in words.values() for said in sorted(word.said)]
+
+
+def first_words(
+    catalog: Catalog, known: Mapping[tuple[str, str], int]
+) -> dict[tuple[str, str], SiteWord]:
+    """What speaks for the queues of real batch sites that have neither a history nor a statement of their operator.
+
+    ``known``: jobs in the histories that there are; of a few nothing can be said with confidence yet.
+    """
     return {
         (site.name, queue.name): SiteWord(site, queue, open_batch(site))
         for site in catalog.sites
         if is_real(site) and site.kind == "batch"
         for queue in site.queues
-        if queue.history is None and queue.stated_probability <= 0
+        if known.get((site.name, queue.name), 0) < ENOUGH and queue.stated_probability <= 0
     }

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from desk.first_words import BASIS, SiteWord, first_words
+from desk.first_words import BASIS, SiteWord, first_words, refusals
 from desk.histories import Instant, cached_forecast, open_history
 from planner.make import STANDARD, Options, make_plan
 from planner.plan import Plan
@@ -15,7 +15,7 @@ from planner.relax import relaxations
 from planner.snapshot import Snapshot
 from qbets.forecast import QueueForecast
 from traces.records import JobLog
-from vgrid.binding import Acquisition
+from vgrid.acquisition import Acquisition
 from vgrid.catalog import Catalog
 from vgrid.offers import Knowledge, OfferRequest, offer_slots
 from vgrid.slot import Slot
@@ -41,7 +41,7 @@ class Grid:
     def known(self) -> Knowledge:
         """What offers are made from."""
         return Knowledge(
-            oracles={**self.words, **self.forecasts}, seen=self.seen,
+            oracles={**self.forecasts, **self.words}, seen=self.seen,
             basis=dict.fromkeys(self.words, BASIS),
         )  # fmt: skip
 
@@ -77,7 +77,7 @@ def open_grid(
             forecasts[key] = cached_forecast(queue.history, queue.log_queue, instants[key])
     return Grid(
         catalog=catalog, logs=logs, instants=instants, forecasts=forecasts, seen=tuple(seen),
-        words=first_words(catalog),
+        words={} if at is not None else first_words(catalog, {key: len(log) for key, log in logs.items()}),
     )  # fmt: skip
 
 
@@ -91,7 +91,8 @@ def plan_set(
     plan = make_plan(snapshot, options)
     if not plan.feasible:
         found = relaxations(snapshot, lambda changed: take_snapshot(changed, grid, seed), options)
-        plan = replace(plan, relaxations=found)
+        said = "; ".join((plan.lacking, *refusals(grid.words)))
+        plan = replace(plan, relaxations=found, lacking=said)
     plan = replace(plan, seconds={"procure": procure_s, **plan.seconds})
     return Planned(wanted=wanted, grid=grid, snapshot=snapshot, plan=plan)
 

@@ -11,7 +11,8 @@ from desk.wiring import is_real, open_site
 from drivers.api import SPOT, QueueLimits
 from kernel.errors import SiteError, VgradsError
 from kernel.units import format_duration, format_instant
-from vgrid.binding import Acquisition, learn_binding
+from vgrid.acquisition import Acquisition
+from vgrid.binding import learn_binding
 from vgrid.catalog import Catalog, NodeType, Queue, Site
 
 Json = dict[str, Any]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from drivers.api import SlotState
 from execmgr.book import Book
 from execmgr.states import RunState, SlotRecord
-from vgrid.binding import Acquisition
+from vgrid.acquisition import Acquisition
 
 
 def acquisitions(book: Book, state: RunState) -> list[Acquisition]:

@@ -95,12 +95,13 @@ class _Turn:
         record = self.slots[news.slot]
         if record.state is not None and (record.state.ended or news.state <= record.state):
             return  # late news
+        said = news.reason or ("" if news.state.ended else record.reason)
         ready_s = news.at_s if news.state == SlotState.READY else record.ready_s
         granted_s = news.at_s if news.state == SlotState.GRANTED else record.granted_s
         self.slots = self.slots.set(
             news.slot,
             replace(
-                record, state=news.state, granted_s=granted_s, ready_s=ready_s, reason=news.reason,
+                record, state=news.state, granted_s=granted_s, ready_s=ready_s, reason=said,
                 permanent=news.permanent, ended_s=news.at_s if news.state.ended else None,
             ),
         )  # fmt: skip

@@ -29,7 +29,8 @@ from execmgr.states import (
 from kernel.clock import Clock
 from planner.snapshot import CopyKey, TaskKey
 
-Watcher = Callable[[RunState, list[Event]], None]
+Watcher = Callable[[Book, RunState, list[Event]], None]
+"""Is told the book that rules, what the run has come to, and what has just happened."""
 Replanner = Callable[[Book, RunState], tuple[Book | None, str]]
 """What is left → the book that does it better (kept wherever books are kept), or None, and why."""
 POLL_S = 0.5  # longest wait of the loop in real time; ends of tasks are noticed at once
@@ -157,7 +158,7 @@ class Runner:
                 self.state, commands = step(self.book, self.state, event)
                 found += self._act(commands)
             if self._watch:
-                self._watch(self.state, events)
+                self._watch(self.book, self.state, events)
             events = found
 
     def _collect(self) -> list[Event]:

@@ -33,6 +33,8 @@ _MOST_COPIED = 16 * 2**20
 """Bytes up to which an input is copied where the file system cannot share blocks: some milliseconds."""
 _MOST_BESIDE = 256 * 2**20
 """Bytes of files beside the set of which a run keeps a copy of its own."""
+HERE = "tasks"
+"""The kind of the scratch folders of tasks that run on the manager's own machine."""
 AWAY = "slot-tasks"
 """The kind of the scratch folders of tasks that run in slots elsewhere."""
 CONTACT = "contact.json"
@@ -64,7 +66,7 @@ class TaskFolder:
 
     run_folder: Path
     set_folder: Path
-    kind: str = "tasks"
+    kind: str = HERE
     own: bool = False
 
     @cached_property

@@ -12,7 +12,7 @@ from planner.phases import run_phases
 from planner.plan import Plan, Promise, SlotUse
 from planner.policies import make_draft, make_pipeline
 from planner.probability import standard_error
-from planner.rollout import LARGEST, rollout
+from planner.rollout import LARGEST, enough_s, rollout
 from planner.snapshot import Snapshot
 from vgrid.binding import latest_submission
 from workflows.dag import Workflow
@@ -87,10 +87,11 @@ def _promise(draft: Draft, uses: Sequence[SlotUse]) -> Promise:
         return _reckoned(draft)
     submits = {use.slot.id: use.submit_s for use in uses}
     played = rollout(draft.snapshot, draft.placements, submits)
-    probability = float((sum(played.values()) >= np.int64(draft.snapshot.wanted.needed)).mean())
+    kept_s = enough_s(played, draft.snapshot.wanted.needed, draft.scenarios.count)
+    probability = float(np.isfinite(kept_s).mean())
     return Promise(
         probability=probability, standard_error=standard_error(probability, draft.scenarios.count),
-        by_workflow={name: float(done.mean()) for name, done in played.items()}, cautious=draft.promise,
+        by_workflow={name: float(np.isfinite(done_s).mean()) for name, done_s in played.items()}, cautious=draft.promise,
     )  # fmt: skip
 
 

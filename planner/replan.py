@@ -15,7 +15,7 @@ import numpy as np
 
 from planner.make import STANDARD, Options, make_plan
 from planner.plan import Placement, Plan, SlotUse
-from planner.rollout import rollout
+from planner.rollout import enough_s, rollout
 from planner.snapshot import CopyKey, Snapshot, TaskKey
 from vgrid.slot import Slot, StartCurve, certain_from
 from workflows.dag import Workflow, make_workflow
@@ -69,7 +69,7 @@ def replan(
     remainder = remainder_of(plan, snapshot, progress, offers)
     if remainder is None:
         return None, "nothing is left to be planned"
-    staying = _staying(plan, remainder, progress)
+    staying = _staying(plan, remainder, progress).probability
     fresh = make_plan(remainder, options)
     if not fresh.feasible:
         return None, f"no plan for the remainder: {fresh.lacking}; going on promises {staying:.3f}"
@@ -82,14 +82,23 @@ def replan(
     ), told  # fmt: skip
 
 
-def promise_now(plan: Plan, snapshot: Snapshot, progress: Progress) -> float:
-    """P(the promise is kept), given how the run stands, if everything goes on as planned."""
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """P(the promise is kept), given how a run stands, and when it will be as likely as not; None: surely never."""
+
+    probability: float
+    end_s: float | None = None
+
+
+def promise_now(plan: Plan, snapshot: Snapshot, progress: Progress) -> Outlook:
+    """How the promise stands if everything goes on as planned."""
     remainder = remainder_of(plan, snapshot, progress, lambda _: ())
     if remainder is not None:
         return _staying(plan, remainder, progress)
     wanted = snapshot.wanted
     names = (w.name for w in wanted.workflows if all((w.name, t) in progress.done for t in w.tasks))
-    return float(sum(1 for _ in names) >= wanted.needed)
+    kept = sum(1 for _ in names) >= wanted.needed
+    return Outlook(float(kept), progress.now_s if kept else None)
 
 
 def remainder_of(
@@ -151,7 +160,7 @@ def _held(slot: OpenSlot, now_s: float) -> Slot:
     """An open slot as an offer from now on: paid for already, and as sure as it is now."""
     given = slot.use.slot
     curve = (
-        certain_from(0.0) if slot.ready else _given_not_yet(given.curve, now_s - slot.use.submit_s)
+        certain_from(0.0) if slot.ready else given_not_yet(given.curve, now_s - slot.use.submit_s)
     )
     return replace(
         given, curve=curve, end_s=max(0.0, slot.end_s - now_s), submit_s=0.0, price_usd_per_hour=0.0
@@ -164,7 +173,7 @@ def _coming(use: SlotUse, now_s: float) -> Slot:
     return replace(use.slot, submit_s=0.0, end_s=max(0.0, use.submit_s - now_s) + lasts_s)
 
 
-def _given_not_yet(curve: StartCurve, waited_s: float) -> StartCurve:
+def given_not_yet(curve: StartCurve, waited_s: float) -> StartCurve:
     """P(ready within t more | not ready before ``waited_s``): what was asked for just now may start at once."""
     later = curve.times_s >= waited_s
     before = 0.0 if later.all() else float(curve.probabilities[~later][-1])
@@ -180,8 +189,8 @@ def _renamed(slot: Slot, suffix: str) -> Slot:
     return replace(slot, id=f"{slot.id}{suffix}", shared=shared)
 
 
-def _staying(plan: Plan, remainder: Snapshot, progress: Progress) -> float:
-    """P(the promise is kept) if everything goes on as planned."""
+def _staying(plan: Plan, remainder: Snapshot, progress: Progress) -> Outlook:
+    """How the promise stands if everything goes on as planned."""
     known = remainder.workflow_by_name
     later = {use.slot.id: max(0.0, use.submit_s - progress.now_s) for use in progress.coming}
     remainder = replace(
@@ -202,11 +211,10 @@ def _staying(plan: Plan, remainder: Snapshot, progress: Progress) -> float:
         begin_s = 0.0 if p.key in progress.running else max(0.0, p.start_s - progress.now_s)
         shifted.append(replace(p, start_s=begin_s, end_s=begin_s + length_s))
     done = rollout(remainder, shifted, dict.fromkeys(open_ids, 0.0) | later)
-    kept = sum(
-        (np.asarray(flags, dtype=np.int64) for flags in done.values()),
-        np.zeros(remainder.scenarios, dtype=np.int64),
-    )
-    return float((kept >= remainder.wanted.needed).mean())
+    kept_s = enough_s(done, remainder.wanted.needed, remainder.scenarios)
+    in_time = kept_s[np.isfinite(kept_s)]
+    end_s = float(np.median(in_time)) + progress.now_s if len(in_time) else None
+    return Outlook(float(np.isfinite(kept_s).mean()), end_s)
 
 
 def _merged(plan: Plan, fresh: Plan, progress: Progress) -> Plan:

@@ -28,12 +28,13 @@ LARGEST = 20_000
 
 def rollout(
     snapshot: Snapshot, placements: Sequence[Placement], submits_s: Mapping[str, float]
-) -> dict[str, NDArray[np.bool_]]:
-    """Workflow → scenarios in which it is done by the deadline; ``submits_s``: slot → when it is asked for."""
+) -> dict[str, Floats]:
+    """Workflow → when it is done in each scenario, ``inf`` where not by the deadline; ``submits_s``: slot → when
+    it is asked for."""
     played = _Playing(snapshot, submits_s)
     for placement in sorted(placements, key=lambda p: (p.start_s, p.end_s, p.key)):
         played.play(placement)
-    return {name: played.done(name) for name in dict.fromkeys(p.workflow for p in placements)}
+    return {name: played.done_s(name) for name in dict.fromkeys(p.workflow for p in placements)}
 
 
 class _Playing:
@@ -101,10 +102,20 @@ class _Playing:
             length = np.where(draws.random(self.snapshot.scenarios) < failure, np.inf, length)
         return length
 
-    def done(self, workflow: str) -> NDArray[np.bool_]:
-        """Scenarios in which every task of a workflow ended in time in some copy."""
-        every = np.ones(self.snapshot.scenarios, dtype=bool)
+    def done_s(self, workflow: str) -> Floats:
+        """When the last task of a workflow ended, each in the copy that was first."""
+        last = np.zeros(self.snapshot.scenarios)
         for task_id in self.snapshot.workflow_by_name[workflow].tasks:
             ends = [ends for _, ends in self._copies[workflow, task_id]]
-            every &= np.isfinite(np.minimum.reduce(ends)) if ends else False
-        return every
+            last = np.maximum(last, np.minimum.reduce(ends) if ends else np.inf)
+        return last
+
+
+def enough_s(done: Mapping[str, Floats], needed: int, scenarios: int) -> Floats:
+    """When ``needed`` of these workflows are done in each scenario; ``inf`` where fewer are."""
+    if needed <= 0:
+        return np.zeros(scenarios)
+    if len(done) < needed:
+        return np.full(scenarios, np.inf)
+    found: Floats = np.partition(np.stack(list(done.values())), needed - 1, axis=0)[needed - 1]
+    return found

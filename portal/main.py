@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
+import tempfile
+import traceback
+from importlib.metadata import version
 
 import typer
 
@@ -13,7 +17,7 @@ from portal.cli.options import app
 
 COMMANDS = (commands, queue_commands, site_commands, bag_commands, admin_commands, serve)
 """Importing them adds their commands to the application."""
-_INTERRUPTED = 130
+_INTERRUPTED, _OWN_FAULT = 130, 70
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -31,12 +35,26 @@ def _run(arguments: list[str] | None) -> int:
         code = _INTERRUPTED
     except Exception as error:
         usage = _usage_error(error)
-        if usage is None:
-            raise
-        return usage
+        return _own_fault(error) if usage is None else usage
     if code == _INTERRUPTED:  # typer itself turns Ctrl-C into this code
         sys.stderr.write("vgrads: interrupted\n")
     return code
+
+
+def _own_fault(error: Exception) -> int:
+    """What nobody foresaw: said in a line, kept whole in a file, to be reported."""
+    whole = "".join(traceback.format_exception(error))
+    with tempfile.NamedTemporaryFile(
+        "w", prefix="vgrads-fault-", suffix=".txt", delete=False
+    ) as kept:
+        kept.write(
+            f"vgrads {version('vgrads')}, Python {sys.version}, {shlex.join(sys.argv)}\n\n{whole}"
+        )
+    sys.stderr.write(
+        f"vgrads: this is a fault of vgrads itself, not yours: {type(error).__name__}: {' '.join(str(error).split())[:300]}\n"
+        f"vgrads: please report it with {kept.name}\n"
+    )
+    return _OWN_FAULT
 
 
 def _usage_error(error: Exception) -> int | None:

@@ -256,7 +256,8 @@ def test_a_webhook_goes_where_it_was_addressed_to_and_nowhere_else():
         f"http://127.0.0.1:{server.server_port}/hook", "secret", "run-1", pause=lambda _: 0.0
     )
     hook(state(), [])
-    hook.close({"state": "kept"})
+    hook.outcome = {"state": "kept"}
+    hook.close()
     server.shutdown()
     server.server_close()
     assert set(asked) == {"/hook"}

@@ -69,7 +69,7 @@ def test_the_standard_policy_is_as_sure_as_the_papers_rule_where_it_falls_short(
 def test_unknown_policies_and_rules_are_refused(vgrads):
     for option, value, known in (
         ("--policy", "luck", "cloud-first"),
-        ("--probability", "luck", "joint, paper"),
+        ("--reckon", "luck", "joint, paper"),
     ):
         answer = vgrads("plan", DATA / "lead.yaml", option, value)
         assert (answer.code, known in answer.err) == (2, True)

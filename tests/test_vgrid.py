@@ -10,7 +10,8 @@ from qbets.forecast import QueueForecast, forecast
 from qbets.predictor import Settings
 from tests.conftest import DATA
 from tests.logs import make_log
-from vgrid.binding import Acquisition, latest_submission, learn_binding
+from vgrid.acquisition import Acquisition
+from vgrid.binding import latest_submission, learn_binding
 from vgrid.catalog import Site, load_catalog
 from vgrid.offers import Knowledge, OfferRequest, offer_slots
 from vgrid.slot import Slot, StartCurve, certain_from

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from vgrid.acquisition import Acquisition
 from vgrid.catalog import Site
 from vgrid.slot import Slot, StartCurve
 from vgrid.varq import STEP_S
@@ -22,28 +23,6 @@ _OVERHEAD_WEIGHT = 4.0
 _RATE_WEIGHT = 20.0
 """Observations that a stated probability counts for."""
 _POINTS = 9
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Acquisition:
-    """One slot from request to end; instants in seconds of any one clock, None: never came so far."""
-
-    site: str
-    queue: str
-    procs: int
-    requested_s: float
-    granted_s: float | None = None
-    ready_s: float | None = None
-    ended_s: float | None = None
-    refused: bool = False
-    broken: bool = False
-
-    def check(self) -> None:
-        """Requested, granted, ready, ended: in this order."""
-        told = [self.requested_s, self.granted_s, self.ready_s, self.ended_s]
-        known = [instant for instant in told if instant is not None]
-        if known != sorted(known):
-            raise AssertionError(f"out of order: {self}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from drivers.api import SPOT
-from vgrid.binding import Acquisition, Binding, learn_binding
+from vgrid.acquisition import Acquisition
+from vgrid.binding import Binding, learn_binding
 from vgrid.catalog import Catalog, NodeType, Queue, Site
 from vgrid.slot import Slot, StartCurve, certain_from
 from vgrid.varq import STEP_S, WaitOracle

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from kernel.errors import InputError
+from portal.cli.completion import complete_runs
 from portal.cli.options import (
     AsJson,
     AsStated,
@@ -122,8 +123,7 @@ def run(
     how = running.HowToRun(
         speed=pace, seed=seed, gantt=gantt, folder=out, as_json=as_json, at=instant_of(at), webhook=webhook, keep=keep, replan=replan
     )  # fmt: skip
-    kept = running.run_here(planned, how)
-    raise typer.Exit(0 if kept else 1)
+    raise typer.Exit(running.exit_code_of(running.run_here(planned, how)))
 
 
 @app.command(epilog="Example: `vgrads demo --seed 7`")
@@ -217,8 +217,7 @@ def resume(
     from portal.cli import running
 
     how = running.HowToRun(speed=None, seed=0, gantt=gantt, folder=None, as_json=as_json)
-    if not running.resume_here(run_id, how, until=until):
-        raise typer.Exit(1)
+    raise typer.Exit(running.exit_code_of(running.resume_here(run_id, how, until=until)))
 
 
 @app.command(epilog="Example: `vgrads cancel run-0123456789`")
@@ -236,14 +235,47 @@ def cancel(
 
 @app.command(epilog="Example: `vgrads status`")
 def status(
-    run_id: Annotated[str | None, typer.Argument(metavar="[RUN]", show_default=False)] = None,
+    run_id: Annotated[
+        str | None,
+        typer.Argument(metavar="[RUN]", show_default=False, autocompletion=complete_runs),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """How runs stand or ended."""
-    from portal.cli import planning
+    from portal.cli.status_text import print_run, print_runs
+    from portal.records.standing import run_rows
+    from portal.records.store import Store
 
-    rows = planning.run_summaries(run_id)
-    answer_with(as_json, {"runs": rows}, lambda: planning.print_runs(make_console(), rows))
+    with Store() as store:
+        rows = run_rows(store, run_id)
+        if run_id is not None:
+            from portal.cli.run_text import details_of
+
+            rows = [details_of(store, rows[0])]
+    show = (
+        (lambda: print_runs(make_console(), rows))
+        if run_id is None
+        else (lambda: print_run(make_console(), rows[0]))
+    )
+    answer_with(as_json, {"runs": rows}, show)
+
+
+@app.command(epilog="Example: `vgrads logs run-0123456789 wrf`")
+def logs(
+    run_id: RunId,
+    task: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[TASK]", help="WORKFLOW/TASK, or TASK in every workflow.", show_default=False
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Every attempt at the tasks of a run: state, exit code, seconds, slot; of a task also what it printed."""
+    from portal.cli.run_text import logs_of, logs_text
+
+    answer = logs_of(run_id, task)
+    answer_with(as_json, answer, lambda: logs_text(answer, task is not None))
 
 
 @app.command(

@@ -9,12 +9,8 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, NoReturn
 
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
-
 from desk.answers import plan_json, planned_gantt
-from desk.first_words import told
+from desk.first_words import refusals, told
 from desk.histories import Instant
 from desk.planning import Planned, open_grid, plan_set
 from kernel.documents import load_mapping
@@ -82,6 +78,8 @@ def plan_file(set_file: Path, sites: Path | None, at: Instant, how: HowToPlan) -
         planned = plan_set(wanted, grid, how.seed, how.options)
     print_warnings(out, [w for log in grid.logs.values() for w in log.warnings])
     print_warnings(out, told(grid.words))
+    if planned.plan.feasible:
+        print_warnings(out, refusals(grid.words))
     return planned
 
 
@@ -161,31 +159,3 @@ def draw_gantt(
 ) -> None:
     """A page; with the ending ``.svg``, ``.png`` or ``.pdf`` the chart alone, with ``.json`` a trace."""
     write_bytes(path, export(gantt, format_of(path.name), sentence, reasons))
-
-
-def run_summaries(run_id: str | None) -> list[dict[str, Any]]:
-    """One run, or the newest ones."""
-    with Store() as store:
-        rows = [store.get_run(run_id)] if run_id else store.list_runs()
-    return [
-        {
-            "run": r.id,
-            "set": r.set_id,
-            "state": r.state,
-            "started": r.started.isoformat(),
-            "outcome": json.loads(r.outcome),
-        }
-        for r in rows
-    ]
-
-
-def print_runs(out: Console, rows: list[dict[str, Any]]) -> None:
-    """Runs as a table."""
-    table = Table(box=SIMPLE_HEAD)
-    for name in ("run", "state", "started", "in time"):
-        table.add_column(name)
-    for row in rows:
-        outcome = row["outcome"]
-        done = f"{outcome['in_time']}, {outcome['needed']} needed" if "in_time" in outcome else "–"
-        table.add_row(row["run"], row["state"], row["started"][:19], done)
-    out.print(table)

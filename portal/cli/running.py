@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -18,17 +19,23 @@ from desk.config import run_folder
 from desk.execution import Outcome, RunOptions, run_plan
 from desk.histories import Instant
 from desk.planning import Planned
+from desk.wiring import any_real
+from execmgr.book import Book, make_book
 from execmgr.runner import Watcher
 from execmgr.states import Event, RunState
 from kernel.errors import InputError
 from portal.charts.exports import reasons_of
+from portal.cli.live import LiveLine, RunReporter
 from portal.cli.planning import draw_gantt
-from portal.cli.terminal import RunReporter, console, outcome_sentence, print_plan
+from portal.cli.run_text import held_slots, name_troubles
+from portal.cli.terminal import console, outcome_sentence, print_plan
 from portal.jobs.runs import carry_out, go_on, take_over, tidy, unended
 from portal.jobs.webhook import Webhook
 from portal.records.run_record import RunRecord
 from portal.records.store import Store
 from workflows.written import document_of
+
+_SECOND_S = 5.0  # in which a second Ctrl-C is waited for
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +53,7 @@ class HowToRun:
     replan: bool = True
 
 
-def run_here(planned: Planned, how: HowToRun) -> bool:
+def run_here(planned: Planned, how: HowToRun) -> Outcome:
     """Execute a plan in this process, keep it in the database, say how it ended."""
     out = console(stderr=how.as_json)
     _webhook_secret(how)
@@ -70,26 +77,31 @@ def run_here(planned: Planned, how: HowToRun) -> bool:
             own=True,
         )
         record = RunRecord(store.engine, run_id)
-        reporter = RunReporter(out, planned.plan, planned.snapshot)
-        gantt = planned_gantt(planned)
-        with _told(how, run_id, reporter, out) as watch:
-            outcome = carry_out(
-                store, record, gantt, lambda: run_plan(planned, options, record, watch)
-            )
-            watch.outcome = outcome_json(outcome)
-    return _conclude(outcome, options, how, out)
+        book, gantt = make_book(planned.plan, planned.snapshot), planned_gantt(planned)
+        real = any_real(planned.grid.catalog, planned.plan)
+        followed = real or how.speed is not None
+        with _told(how, run_id, out) as told, following(out, book, 0.0, followed) as watchers:
+            watch = _Watch([*watchers, *told])
+            with _interruptible(store, run_id, how, out):
+                outcome = carry_out(
+                    store, record, gantt, lambda: run_plan(planned, options, record, watch)
+                )
+            for hook in told:
+                hook.outcome = outcome_json(outcome)
+        _conclude(outcome, options, how, out)
+        name_troubles(outcome, record, options.folder, out)
+    return outcome
 
 
 @dataclass
 class _Watch:
-    """A run's watchers as one, and how it ended once that is known."""
+    """A run's watchers as one."""
 
     watchers: list[Watcher]
-    outcome: dict[str, Any] = field(default_factory=lambda: {"state": "interrupted"})
 
-    def __call__(self, state: RunState, events: list[Event]) -> None:
+    def __call__(self, book: Book, state: RunState, events: list[Event]) -> None:
         for watch in self.watchers:
-            watch(state, events)
+            watch(book, state, events)
 
 
 def _webhook_secret(how: HowToRun) -> str:
@@ -103,22 +115,60 @@ def _webhook_secret(how: HowToRun) -> str:
 
 
 @contextmanager
-def _told(how: HowToRun, run_id: str, reporter: RunReporter, out: Console) -> Iterator[_Watch]:
-    """The reporter, and the webhook where one is wanted; its secret is ``VGRADS_WEBHOOK_SECRET``."""
+def following(out: Console, book: Book, passed_s: float, live: bool) -> Iterator[list[Watcher]]:
+    """Lines for what happens; with ``live``, and where a person looks, one that says how the run stands."""
+    reporter = RunReporter(out, book)
+    if not (live and out.is_terminal):
+        yield [reporter]
+        return
+    line = LiveLine(out, book, datetime.now().astimezone() - timedelta(seconds=passed_s))
+    with line.shown():
+        yield [line, reporter]
+
+
+@contextmanager
+def _told(how: HowToRun, run_id: str, out: Console) -> Iterator[list[Webhook]]:
+    """The webhook where one is wanted; its secret is ``VGRADS_WEBHOOK_SECRET``."""
     if not how.webhook:
-        yield _Watch([reporter])
+        yield []
         return
     hook = Webhook(how.webhook, _webhook_secret(how), run_id)
-    watch = _Watch([reporter, hook])
     try:
-        yield watch
+        yield [hook]
     finally:
-        hook.close(watch.outcome)
+        hook.close()
         if hook.undelivered:
             out.print(f"webhook: {hook.undelivered} messages were not taken", style="yellow")
 
 
-def resume_here(run_id: str, how: HowToRun, stop: str = "", until: int | None = None) -> bool:
+@contextmanager
+def _interruptible(store: Store, run_id: str, how: HowToRun, out: Console) -> Iterator[None]:
+    """After Ctrl-C, say what is still held and how to go on; a second one gives all of it back."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        held = held_slots(RunRecord(store.engine, run_id))
+        for line in held:
+            out.print(f"  still held: {line}", style="yellow", highlight=False, markup=False)
+        out.print(
+            f"interrupted: 'vgrads resume {run_id}' goes on, 'vgrads cancel {run_id}' gives everything back"
+            + (f"; Ctrl-C once more within {_SECOND_S:.0f} s does so now" if held else ""),
+            style="bold yellow", highlight=False, markup=False,
+        )  # fmt: skip
+        if held and _second_interrupt():
+            cancel_run(run_id, how)
+        raise
+
+
+def _second_interrupt() -> bool:
+    try:
+        time.sleep(_SECOND_S)
+    except KeyboardInterrupt:
+        return True
+    return False
+
+
+def resume_here(run_id: str, how: HowToRun, stop: str = "", until: int | None = None) -> Outcome:
     """Go on with a run whose manager is gone; with ``stop``, only to give everything back.
 
     ``until``: as if only the events of its journal before this one had happened.
@@ -130,9 +180,17 @@ def resume_here(run_id: str, how: HowToRun, stop: str = "", until: int | None = 
         taken = take_over(store, record, stop, until)
         if taken.replayed and not taken.stop:
             out.print("simulated sites end with their manager: played again from the beginning")
-        reporter = RunReporter(out, taken.begun.books[0].plan, taken.begun.books[0].snapshot)
-        outcome = go_on(store, record, taken, reporter)
-    return _conclude(outcome, taken.begun.setup.options, how, out)
+        begun, options = taken.begun, taken.begun.setup.options
+        live = not taken.replayed and not taken.stop
+        book = begun.books[0 if taken.replayed else begun.state.version]
+        with (
+            following(out, book, begun.passed_s, live) as watchers,
+            _interruptible(store, run_id, how, out),
+        ):
+            outcome = go_on(store, record, taken, _Watch(watchers))
+        _conclude(outcome, options, how, out)
+        name_troubles(outcome, record, options.folder, out)
+    return outcome
 
 
 def cancel_run(run_id: str, how: HowToRun) -> str:
@@ -146,7 +204,7 @@ def cancel_run(run_id: str, how: HowToRun) -> str:
     return "cancelled; everything was given back"
 
 
-def _conclude(outcome: Outcome, options: RunOptions, how: HowToRun, out: Console) -> bool:
+def _conclude(outcome: Outcome, options: RunOptions, how: HowToRun, out: Console) -> None:
     sentence = outcome_sentence(outcome)
     tidy(outcome, options, how.keep)
     if how.gantt:
@@ -162,4 +220,8 @@ def _conclude(outcome: Outcome, options: RunOptions, how: HowToRun, out: Console
         }
         sys.stdout.write(json.dumps(document, allow_nan=False) + "\n")
     out.print(sentence, style="bold green" if outcome.kept else "bold red", highlight=False)
-    return outcome.kept
+
+
+def exit_code_of(outcome: Outcome) -> int:
+    """0 kept, 1 broken, 5 cancelled."""
+    return {"kept": 0, "broken": 1, "cancelled": 5}[outcome.verdict]

@@ -12,11 +12,8 @@ from rich.progress import Progress
 from rich.table import Table
 
 from desk.execution import Outcome
-from drivers.api import SlotState
-from execmgr.states import Cancelled, CopyEnded, Event, Replanned, RunState, SiteSilent, SlotNews
 from kernel.units import format_duration, format_usd
 from planner.plan import Plan, Relaxation
-from planner.snapshot import Snapshot
 
 _PIPED_WIDTH = 160
 
@@ -80,69 +77,20 @@ def promise_sentence(plan: Plan) -> str:
     )
 
 
-class RunReporter:
-    """Turns the steps of a run into lines: slots that come and go, workflows done, what went wrong."""
-
-    def __init__(self, out: Console, plan: Plan, snapshot: Snapshot) -> None:
-        self._console, self._plan, self._snapshot = out, plan, snapshot
-        self._done: set[str] = set()
-        self._version = 0
-        self._tasks = len({p.task_key for p in plan.placements})
-
-    def __call__(self, state: RunState, events: list[Event]) -> None:
-        for event in events:
-            if isinstance(event, SlotNews):
-                self._slot(event)
-            elif isinstance(event, CopyEnded):
-                self._copy(event, state)
-            elif isinstance(event, Replanned):
-                verb = "planned anew" if event.version > self._version else "the planner was asked"
-                self._version = event.version
-                self._line(event.at_s, f"{verb}: {event.reason}", "yellow")
-            elif isinstance(event, SiteSilent):
-                self._line(event.at_s, f"{event.reason}; asked again later", "yellow")
-            elif isinstance(event, Cancelled):
-                self._line(event.at_s, f"stopping: {event.reason}", "yellow")
-
-    def _slot(self, news: SlotNews) -> None:
-        if news.state == SlotState.READY:
-            self._line(news.at_s, f"slot {news.slot} is ready", "green")
-        elif news.state == SlotState.FAILED:
-            self._line(news.at_s, f"slot {news.slot} failed: {news.reason}", "red")
-
-    def _copy(self, event: CopyEnded, state: RunState) -> None:
-        workflow, task, copy = event.key
-        if not event.ok:
-            self._line(
-                event.at_s, f"{workflow}: {task} (copy {copy}) failed: {event.reason}", "red"
-            )
-        tasks = self._snapshot.workflow_by_name[workflow].tasks
-        if workflow not in self._done and all((workflow, name) in state.done for name in tasks):
-            self._done.add(workflow)
-            late = event.at_s > self._plan.deadline_s
-            share = f"{len(state.done)}/{self._tasks} tasks"
-            self._line(
-                event.at_s,
-                f"workflow {workflow} is done{' LATE' if late else ''}  [{share}]",
-                "cyan",
-            )
-
-    def _line(self, at_s: float, text: str, style: str) -> None:
-        self._console.print(
-            f"  {format_duration(at_s):>8}  {text}", style=style, highlight=False, markup=False
-        )
-
-
 def outcome_sentence(outcome: Outcome) -> str:
     """What was promised, with which probability, and what happened: one sentence."""
     plan = outcome.book.plan
     total = len(outcome.book.snapshot.wanted.workflows)
     last = sorted(t for t in outcome.done.values() if t <= plan.deadline_s)
     when = f", the last of them after {format_duration(last[-1])}" if last else ""
+    cancelled = (
+        f"it was cancelled ({outcome.state.cancelled})" if outcome.verdict == "cancelled" else ""
+    )
+    held = cancelled or f"the promise was {'KEPT' if outcome.kept else 'BROKEN'}"
     return (
         f"Promised {plan.needed} of {total} workflows within {format_duration(plan.deadline_s)} with probability "
         f"{plan.promise.probability:.3f}; {outcome.in_time} were done in time{when}: "
-        f"the promise was {'KEPT' if outcome.kept else 'BROKEN'}."
+        f"{held}."
     )
 
 

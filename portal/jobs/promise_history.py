@@ -34,7 +34,7 @@ def promise_over_time(url: str, run_id: str) -> list[dict[str, float]]:
 def _point(book: Book, state: RunState, probability: float | None = None) -> dict[str, float]:
     chance = probability
     if chance is None:
-        chance = promise_now(book.plan, book.snapshot, progress_of(book, state))
+        chance = promise_now(book.plan, book.snapshot, progress_of(book, state)).probability
     done = sum(
         all((w.name, task) in state.done for task in w.tasks)
         for w in book.snapshot.wanted.workflows

@@ -17,7 +17,7 @@ from execmgr.journal import LeaseLost, advance
 from execmgr.outside_engine import OutsideEngine
 from execmgr.runner import Watcher
 from execmgr.states import Event, RunState
-from execmgr.task_folder import AWAY, BESIDE, TaskFolder, clean_up
+from execmgr.task_folder import AWAY, BESIDE, HERE, TaskFolder, clean_up
 from kernel.clock import WallClock
 from kernel.errors import InputError
 from portal.records.run_record import RunRecord
@@ -127,7 +127,7 @@ def tidy(outcome: Outcome, options: RunOptions, keep: str) -> None:
     if keep == "all" or not options.folder.is_dir():
         return
     shutil.rmtree(options.folder / BESIDE, ignore_errors=True)
-    for kind in ("tasks", AWAY):
+    for kind in (HERE, AWAY):
         folder = TaskFolder(options.folder, options.folder, kind)
         for name in outcome.done:
             clean_up(folder, outcome.book.snapshot.workflow_by_name[name], keep == "final")

@@ -12,6 +12,7 @@ import urllib.request
 from collections.abc import Callable
 from typing import Any
 
+from execmgr.book import Book
 from execmgr.journal import event_to_json
 from execmgr.states import Event, RunState, Tick
 from kernel.errors import InputError
@@ -49,18 +50,19 @@ class Webhook:
         self._waiting: queue.Queue[dict[str, Any] | None] = queue.Queue(_MOST_WAITING)
         self._closing = threading.Event()
         self.undelivered = 0
+        self.outcome: dict[str, Any] = {"state": "interrupted"}
         self._thread = threading.Thread(target=self._work, daemon=True)
         self._thread.start()
 
-    def __call__(self, state: RunState, events: list[Event]) -> None:
+    def __call__(self, _: Book, state: RunState, events: list[Event]) -> None:
         """Pass on what happened; ticks are nobody's news."""
         told = [event_to_json(event) for event in events if not isinstance(event, Tick)]
         if told:
             self._put({"run": self._run_id, "now_s": state.now_s, "events": told})
 
-    def close(self, outcome: dict[str, Any], timeout_s: float = 60.0) -> None:
-        """Pass on how it ended, and wait for what is still under way."""
-        self._put({"run": self._run_id, "outcome": outcome})
+    def close(self, timeout_s: float = 60.0) -> None:
+        """Pass on how it ended (``outcome``), and wait for what is still under way."""
+        self._put({"run": self._run_id, "outcome": self.outcome})
         self._waiting.put(None)
         self._thread.join(timeout_s)
         self._closing.set()

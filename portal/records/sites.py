@@ -16,7 +16,7 @@ from kernel.errors import InputError, SiteError
 from portal.records.store import Store
 from portal.records.tables import HistoryRow, LinkRow, SiteRow
 from traces.history import read_history
-from vgrid.binding import Acquisition
+from vgrid.acquisition import Acquisition
 from vgrid.catalog import Catalog, Queue, build_catalog, load_catalog
 from vgrid.documents import SiteDocument, SitesDocument
 

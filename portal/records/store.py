@@ -32,7 +32,7 @@ from portal.records.tables import (
     SetRow,
     SiteRow,
 )
-from vgrid.binding import Acquisition
+from vgrid.acquisition import Acquisition
 
 _SQLITE = "sqlite:///"
 GOES_ON = ("running", "interrupted")

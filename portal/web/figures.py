@@ -12,7 +12,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from portal.records.store import Store
 from portal.records.tables import RunRow
 from portal.records.work import Works
-from vgrid.binding import Acquisition
+from vgrid.acquisition import Acquisition
 
 Family = GaugeMetricFamily | CounterMetricFamily | HistogramMetricFamily
 _WAITS_S = (10.0, 60.0, 300.0, 900.0, 3600.0, 4 * 3600.0, 12 * 3600.0, 86400.0)
