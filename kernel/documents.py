@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, fie
 
 from kernel.errors import InputError
 from kernel.files import read_text
+from kernel.problems import MOST_TOLD, Sourced, problems_of
 
 
 class Document(BaseModel):
@@ -108,7 +109,7 @@ def parse_mapping(text: str, where: str, kind: str = "yaml") -> dict[str, Any]:
         ) from error
     if not isinstance(parsed, dict):
         raise InputError("must be a mapping of keys to values", where=where)
-    return parsed
+    return Sourced(parsed, text, kind)
 
 
 _MOST_REPEATED = 20_000
@@ -153,11 +154,11 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
 
 
 def validate(model: type[Model], data: Any, where: str) -> Model:
-    """``data`` as a model; InputError names the first wrong field as ``a.0.b`` and counts the rest."""
+    """``data`` as a model; the InputError tells everything that is wrong, with lines where they are known."""
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        raise InputError(first_problem(error), where=where) from error
+        raise document_error(error, model, data, where) from error
 
 
 def validate_field(model: type[Model], data: Any) -> Model:
@@ -165,13 +166,31 @@ def validate_field(model: type[Model], data: Any) -> Model:
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        field, _, what = first_problem(error).partition(": ")
-        raise InputError(what, where=field) from error
+        first, *_ = found = problems_of(error, model, _lines_of(data))
+        what, more = _all_problems(error, model, data)
+        if len(found) == 1:
+            what = f"line {first.line}: {first.what}" if first.line else first.what
+        raise InputError(what, more, where=first.field) from error
 
 
-def first_problem(error: ValidationError) -> str:
-    problems = error.errors(include_url=False)
-    first = problems[0]
-    field = ".".join(str(part) for part in first["loc"]) or "document"
-    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    return f"{field}: {first['msg'].removeprefix('Value error, ')}{more}"
+def document_error(
+    error: ValidationError, model: type[BaseModel], data: Any, where: str
+) -> InputError:
+    """Everything that Pydantic found wrong with a document, in our words."""
+    return InputError(*_all_problems(error, model, data), where=where)
+
+
+def _all_problems(
+    error: ValidationError, model: type[BaseModel], data: Any
+) -> tuple[str, tuple[str, ...]]:
+    """What to say in a line, and all problems where there are several."""
+    told = [str(problem) for problem in problems_of(error, model, _lines_of(data))]
+    if len(told) == 1:
+        return told[0], ()
+    more = len(told) - MOST_TOLD
+    shown = told[:MOST_TOLD] + ([f"and {more} more"] if more > 0 else [])
+    return f"{len(told)} things are wrong", tuple(shown)
+
+
+def _lines_of(data: Any) -> Callable[[tuple[str | int, ...]], int | None]:
+    return data.line if isinstance(data, Sourced) else lambda _: None

@@ -8,7 +8,8 @@
     └── SiteError            4   maybe  a site or service did not do what it was asked
 
 Each error carries the culprit as data (``where``) and what to do about it (``fix``), prints as
-one line, and survives pickling, so that it can cross a process boundary.
+one line, or one and a list of everything that is wrong with a document, and survives pickling, so that it can
+cross a process boundary.
 """
 
 from __future__ import annotations
@@ -22,14 +23,22 @@ class VgradsError(Exception):
     exit_code = 1
     transient = False
 
-    def __init__(self, what: str, *, where: str = "", fix: str = "") -> None:
+    def __init__(
+        self, what: str, parts: tuple[str, ...] = (), *, where: str = "", fix: str = ""
+    ) -> None:
         super().__init__(what)
-        self.what, self.where, self.fix = what, where, fix
+        self.what, self.parts, self.where, self.fix = what, parts, where, fix
 
-    def __str__(self) -> str:
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """For a person: the line, and one for each of the things that it counts (``parts``)."""
         place = f"{self.where}: " if self.where else ""
         advice = f" ({self.fix})" if self.fix else ""
-        return f"{place}{self.what}{advice}"
+        return f"{place}{self.what}{advice}", *self.parts
+
+    def __str__(self) -> str:
+        first, *more = self.lines
+        return f"{first}: {'; '.join(more)}" if more else first
 
     def within(self, place: str) -> VgradsError:
         """Say in which file or field this happened, keeping what was already known."""
@@ -62,8 +71,10 @@ class InfeasibleError(VgradsError):
         super().__init__(what, where=where)
         self.lacking = lacking
 
-    def __str__(self) -> str:
-        return super().__str__() + (f"; lacking: {self.lacking}" if self.lacking else "")
+    @property
+    def lines(self) -> tuple[str, ...]:
+        first, *more = super().lines
+        return (f"{first}; lacking: {self.lacking}" if self.lacking else first), *more
 
 
 class SiteError(VgradsError):

@@ -56,7 +56,8 @@ def install_problem_handlers(app: FastAPI) -> None:
         status, title = next(
             (s for kind, s in _STATUS.items() if isinstance(error, kind)), (500, "Error")
         )
-        return refusal(request.scope, status, title, str(error), field=error.where or None)
+        more = {"errors": list(error.parts)} if error.parts else {}
+        return refusal(request.scope, status, title, str(error), field=error.where or None, **more)
 
     @app.exception_handler(RequestValidationError)
     def _invalid(request: Request, error: RequestValidationError) -> Response:

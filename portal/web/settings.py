@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from pydantic_settings import BaseSettings, InitSettingsSource, SettingsConfigDict, SettingsError
 from pydantic_settings import PydanticBaseSettingsSource as Source
 
-from kernel.documents import first_problem
+from kernel.documents import document_error
 from kernel.errors import InputError
 from kernel.files import read_text
 from kernel.units import parse_duration
@@ -115,7 +115,7 @@ def load_settings(file: Path | None = None, **options: Any) -> ServiceSettings:
         return Layers(**given)
     except ValidationError as error:
         where = str(chosen) if chosen else "settings"
-        raise InputError(first_problem(error), where=where) from error
+        raise document_error(error, ServiceSettings, stated, where) from error
     except SettingsError as error:
         raise InputError(str(error), where="environment") from error
 
