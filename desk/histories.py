@@ -6,10 +6,10 @@ from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
 
+from desk.shelf import shelved
 from kernel.errors import InputError
 from qbets.forecast import QueueForecast, forecast
 from qbets.predictor import Settings
-from traces.history import read_history
 from traces.records import JobLog
 
 Instant = float | datetime | None
@@ -17,22 +17,32 @@ Instant = float | datetime | None
 
 @lru_cache(maxsize=64)
 def _cached_log(path: str, _changed_ns: int, format_name: str | None) -> JobLog:
+    from traces.history import read_history  # noqa: PLC0415 late: its readers take half a second to load
+
     return read_history(path, format_name)
 
 
 def open_history(path: str | Path, format_name: str | None = None) -> JobLog:
     """A history, read once as long as its file does not change."""
     file = Path(path)
-    if not file.is_file():
-        raise InputError("no such file", where=str(path))
+    check_there(file)
     return _cached_log(str(file), file.stat().st_mtime_ns, format_name)
+
+
+def check_there(file: Path) -> None:
+    """InputError where there is no such file."""
+    if not file.is_file():
+        raise InputError("no such file", where=str(file))
 
 
 @lru_cache(maxsize=256)
 def _cached_forecast(
     path: str, _changed_ns: int, queue: str | int | None, at_s: float, settings: Settings
 ) -> QueueForecast:
-    return forecast(open_history(path).only_queue(queue), at_s, settings)
+    def learn() -> QueueForecast:
+        return forecast(open_history(path).only_queue(queue), at_s, settings)
+
+    return shelved(Path(path), ("forecast", queue, at_s, settings), learn)
 
 
 def cached_forecast(

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from desk.histories import Instant, cached_forecast, open_history
+from desk.histories import Instant, cached_forecast, check_there, open_history
+from desk.shelf import shelved
 from kernel.errors import InputError
 from kernel.units import format_duration, format_instant
 from qbets.explain import Reason, explain
@@ -45,12 +46,17 @@ class Source:
 
 
 def ask_queue(source: Source, at: Instant, settings: Settings) -> AskedQueue:
-    """Open a history and learn from it what was known at an instant."""
+    """Open a history and learn from it what was known at an instant; learned once for a file's content."""
     settings.check()
-    log = open_history(source.file, source.format_name).only_queue(source.queue)
-    at_s = log.instant(at)
-    learn = forecast_state if settings.looks_at_state else forecast
-    return AskedQueue(log=log, at_s=at_s, forecast=learn(log, at_s, settings))
+
+    def learn_it() -> AskedQueue:
+        log = open_history(source.file, source.format_name).only_queue(source.queue)
+        at_s = log.instant(at)
+        learn = forecast_state if settings.looks_at_state else forecast
+        return AskedQueue(log=log, at_s=at_s, forecast=learn(log, at_s, settings))
+
+    check_there(source.file)
+    return shelved(source.file, ("asked", source.queue, source.format_name, at, settings), learn_it)
 
 
 def ask_log(

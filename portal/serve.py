@@ -29,6 +29,9 @@ def serve(
     config: Config = None,
 ) -> None:
     """REST and web pages, planning and running in the background."""
+    from portal.jobs import beside
+
+    beside.begin()
     from portal.web.serving import serve as serve_now
     from portal.web.settings import load_settings
 

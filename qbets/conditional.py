@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
-from scipy.optimize import nnls
 
 from qbets.queue_state import FEATURES, USUAL
 
@@ -88,6 +87,8 @@ def base_columns(rows: Floats) -> Floats:
 
 def fit(features: Floats, waits_s: Floats) -> ConditionalModel:
     """Learn from rows of features and the waits that followed."""
+    from scipy.optimize import nnls  # noqa: PLC0415 late: who asks what was learned before does not wait for it
+
     rows, target = clean(features), np.cbrt(waits_s)
     columns = base_columns(rows)
     scale = columns.std(axis=0)

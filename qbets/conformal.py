@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 import numpy as np
-from scipy.stats import binom
+from scipy.special import bdtrc
 
 RATES = (0.02, 0.05, 0.1, 0.2)
 WINDOWS = (200, 500, 2000)
@@ -74,7 +74,7 @@ class Calibration:
             _Group([self.nominal] * count, [1 / count] * count) for _ in range(len(BURSTS) + 1)
         ]
         self.surplus = 0.0  # misses beyond those allowed
-        self._alarm = int(binom.isf(_UNLIKELY, _LAST, 1 - quantile))
+        self._alarm = _unlikely_from(_LAST, 1 - quantile)
 
     @staticmethod
     def group_of(own_waiting: float) -> int:
@@ -177,3 +177,8 @@ class Calibration:
 def newest_scores(scores: deque[list[float]], count: int) -> np.ndarray:
     """The newest first, at most so many."""
     return np.array([cell[0] for cell in islice(reversed(scores), count)])
+
+
+def _unlikely_from(trials: int, chance: float) -> int:
+    """The least count that is exceeded with a probability of at most :data:`_UNLIKELY` (binomial)."""
+    return int(np.argmax(bdtrc(np.arange(trials + 1), trials, chance) <= _UNLIKELY))

@@ -51,7 +51,7 @@ def plan(
     """Plan a workflow set: which slots, which tasks where, and how sure it is."""
     from desk.answers import plan_json
     from portal.cli import planning
-    from portal.cli.terminal import print_plan
+    from portal.cli.plan_text import print_plan
 
     how = planning.how_to_plan(
         seed, as_stated, "optimal" if optimise else policy, reckon, probability

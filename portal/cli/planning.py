@@ -21,7 +21,8 @@ from planner.explain import explain
 from planner.make import STANDARD, Options
 from planner.policies import check_rule, make_pipeline
 from portal.charts.exports import export, format_of, reasons_of
-from portal.cli.terminal import console, print_warnings, relaxation_text
+from portal.cli.plan_text import relaxation_text
+from portal.cli.terminal import console, print_warnings
 from portal.records.sites import choose_catalog, past_acquisitions
 from portal.records.store import Store
 from workflows.sets import load_set

@@ -34,16 +34,24 @@ def _settings(method: str, quantile: float, confidence: str, arrays: bool) -> An
     return Settings(method=method, quantile=quantile, confidence=sure, arrays=arrays)
 
 
+def _resolve(given: Path) -> tuple[Path, str | int | None]:
+    """The file behind HISTORY, and which queue of it is meant; the database is asked where there is no such file."""
+    if given.is_file():
+        return given, None
+    from portal.records.sites import resolve_history
+
+    return resolve_history(given)
+
+
 def _ask(
     source: tuple[Path, str | None, str | None], at: str | None, settings: Any, procs: int
 ) -> Any:
     """What a history (path or SITE/QUEUE, queue, format) says at an instant, for jobs of this width."""
     from desk import queries
     from portal.cli.terminal import console
-    from portal.records.sites import resolve_history
 
     given, queue, format_name = source
-    file, log_queue = resolve_history(given)
+    file, log_queue = _resolve(given)
     chosen = queries.Source(
         file=file, queue=log_queue if queue is None else queue, format_name=format_name
     )
@@ -83,7 +91,7 @@ def bound(
 ) -> None:
     """How long will a job wait at most? (GETBOUND)"""
     from desk import queries
-    from desk.answers import bound_json, downtime_json
+    from desk.queue_answers import bound_json, downtime_json
     from portal.cli import queue_text
 
     chance, wall_s = (
@@ -136,7 +144,7 @@ def probability(
     as_json: AsJson = False,
 ) -> None:
     """How surely does a job start within a time? (GETPROB)"""
-    from desk.answers import probability_json
+    from desk.queue_answers import probability_json
     from portal.cli import queue_text
 
     within_s, wall_s = parse_duration(within, "--within"), parse_duration(walltime, "--walltime")
@@ -173,7 +181,7 @@ def trajectory(
 ) -> None:
     """When must a job be submitted to run by a given time? (VARQ)"""
     from desk import queries
-    from desk.answers import trajectory_json
+    from desk.queue_answers import trajectory_json
     from portal.cli import queue_text
     from vgrid.varq import Reservation
 

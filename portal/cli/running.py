@@ -26,9 +26,10 @@ from execmgr.states import Event, RunState
 from kernel.errors import InputError
 from portal.charts.exports import reasons_of
 from portal.cli.live import LiveLine, RunReporter
+from portal.cli.plan_text import outcome_sentence, print_plan
 from portal.cli.planning import draw_gantt
 from portal.cli.run_text import held_slots, name_troubles
-from portal.cli.terminal import console, outcome_sentence, print_plan
+from portal.cli.terminal import console
 from portal.jobs.runs import carry_out, go_on, take_over, tidy, unended
 from portal.jobs.webhook import Webhook
 from portal.records.run_record import RunRecord

@@ -1,4 +1,4 @@
-"""What a person sees on the terminal while vgrads works; everything of it goes to stderr or a console."""
+"""The terminal: consoles, bars of progress, warnings. Few imports: every command writes there."""
 
 from __future__ import annotations
 
@@ -6,14 +6,8 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
-
-from desk.execution import Outcome
-from kernel.units import format_duration, format_usd
-from planner.plan import Plan, Relaxation
 
 _PIPED_WIDTH = 160
 
@@ -30,68 +24,6 @@ def progress_bar(what: str) -> Iterator[Callable[[float, float], None]]:
     with Progress(console=console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
-
-
-def print_plan(out: Console, plan: Plan) -> None:
-    """The slots that a plan uses, what each phase gained, the promise."""
-    if plan.uses:
-        table = Table(title=f"Slots for '{plan.set_name}'", title_justify="left", box=SIMPLE_HEAD)
-        for name in ("slot", "procs", "ask at", "from", "until", "prob.", "cost", "tasks"):
-            table.add_column(name, justify="left" if name == "slot" else "right", no_wrap=True)
-        for use in plan.uses:
-            tasks = sum(p.slot == use.slot.id for p in plan.placements)
-            table.add_row(
-                use.slot.id, str(use.slot.procs), format_duration(use.submit_s),
-                format_duration(use.start_s), format_duration(use.end_s), f"{use.probability:.3f}",
-                format_usd(use.cost_usd) if use.slot.paid else "–", str(tasks),
-            )  # fmt: skip
-        out.print(table)
-    for phase in plan.phases:
-        out.print(
-            f"  phase {phase.name:<11} {phase.placed:>4} placed, promise "
-            f"{phase.probability_before:.3f} → {phase.probability_after:.3f}  ({phase.seconds * 1000:.0f} ms)"
-        )
-    out.print(promise_sentence(plan), style="bold" if plan.feasible else "bold red")
-
-
-def relaxation_text(found: Relaxation) -> str:
-    """A change that would do, in words."""
-    amount = (
-        format_duration(found.amount) if found.unit == "s" else f"{found.amount:g} {found.unit}"
-    )
-    return f"{found.change} (by {amount}; promise {found.probability:.3f}, {format_usd(found.cost_usd)})"
-
-
-def promise_sentence(plan: Plan) -> str:
-    """What is promised, or why nothing can be."""
-    goal = f"{plan.needed} or more of the workflows by {format_duration(plan.deadline_s)}"
-    if not plan.feasible:
-        return f"Cannot promise {goal}: {plan.lacking}."
-    promise = plan.promise
-    short = "" if plan.kept_as_asked else f" (less than the {plan.asked_probability} asked for)"
-    weak = sorted({f"{u.slot.shared}: {u.slot.basis}" for u in plan.uses if u.slot.basis})
-    rests = f" It rests on no history of waits ({'; '.join(weak)})." if weak else ""
-    return (
-        f"Promise: {goal} with probability {promise.probability:.3f} ± {promise.standard_error:.3f}{short}, "
-        f"for {format_usd(plan.cost_usd)}.{rests}"
-    )
-
-
-def outcome_sentence(outcome: Outcome) -> str:
-    """What was promised, with which probability, and what happened: one sentence."""
-    plan = outcome.book.plan
-    total = len(outcome.book.snapshot.wanted.workflows)
-    last = sorted(t for t in outcome.done.values() if t <= plan.deadline_s)
-    when = f", the last of them after {format_duration(last[-1])}" if last else ""
-    cancelled = (
-        f"it was cancelled ({outcome.state.cancelled})" if outcome.verdict == "cancelled" else ""
-    )
-    held = cancelled or f"the promise was {'KEPT' if outcome.kept else 'BROKEN'}"
-    return (
-        f"Promised {plan.needed} of {total} workflows within {format_duration(plan.deadline_s)} with probability "
-        f"{plan.promise.probability:.3f}; {outcome.in_time} were done in time{when}: "
-        f"{held}."
-    )
 
 
 def print_warnings(out: Console, warnings: Iterable[str]) -> None:

@@ -5,12 +5,13 @@ Until a history's newest submissions are learned, its questions are answered fro
 
 from __future__ import annotations
 
-import multiprocessing
 import threading
 from concurrent.futures import Future, ProcessPoolExecutor
 from pathlib import Path
 
 from desk.histories import open_history
+from desk.shelf import shelved
+from portal.jobs.beside import end, processes
 from portal.jobs.worker import be_a_child
 from qbets.forecast import QueueForecast
 from qbets.predictor import Settings
@@ -52,8 +53,7 @@ class LearnedStates:
 
     def _begin(self, key: _Key) -> None:
         if self._pool is None:
-            context = multiprocessing.get_context("forkserver")
-            self._pool = ProcessPoolExecutor(1, mp_context=context, initializer=be_a_child)
+            self._pool = ProcessPoolExecutor(1, mp_context=processes, initializer=be_a_child)
         for old in [k for k in self._learning if k[0] == key[0] and k[2] == key[2]]:
             del self._learning[old]
         while len(self._learning) >= _MOST:
@@ -65,9 +65,12 @@ class LearnedStates:
         with self._lock:
             self._closed, pool = True, self._pool
         if pool is not None:
-            pool.shutdown(wait=True, cancel_futures=True)
+            end(pool)
 
 
 def _learn(path: str, log_queue: str | int | None) -> Learned:
-    log = open_history(path).only_queue(log_queue)
-    return forecast_state(log, log.end_s, SETTINGS)
+    def learn() -> Learned:
+        log = open_history(path).only_queue(log_queue)
+        return forecast_state(log, log.end_s, SETTINGS)
+
+    return shelved(Path(path), ("state", log_queue, SETTINGS), learn)

@@ -12,14 +12,13 @@ from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import dataclass, field
-from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
 from typing import Any
 
 from execmgr.outside_engine import OutsideEngine
 from kernel.clock import WallClock
 from kernel.errors import SiteError
-from portal.jobs import worker
+from portal.jobs import beside, worker
 from portal.records.lease import RENEW_S, new_owner
 from portal.records.sets import Sets
 from portal.records.store import Store
@@ -28,8 +27,6 @@ from vgrid.catalog import Catalog
 
 _LOOK_S = 0.5  # between looks for work that another service left behind
 _log = logging.getLogger("vgrads.work")
-_processes = get_context("forkserver")
-_processes.set_forkserver_preload(["portal.jobs.worker"])  # a new process is there in milliseconds
 
 
 class ProcessDied(Exception):
@@ -67,10 +64,15 @@ class _Crew:
             self.pool = None
             return self._ready_pool().submit(function, *arguments)
 
+    def warm(self, catalog: Catalog) -> None:
+        """Have every planner learn what it will need, before somebody waits for it."""
+        for _ in range(self.places.planners):
+            self.think(worker.warm_in_child, catalog)
+
     def _ready_pool(self) -> ProcessPoolExecutor:
         if self.pool is None:
             self.pool = ProcessPoolExecutor(
-                self.places.planners, mp_context=_processes, initializer=worker.be_a_child
+                self.places.planners, mp_context=beside.processes, initializer=worker.be_a_child
             )
         return self.pool
 
@@ -80,7 +82,9 @@ class _Crew:
         return self.threads.submit(self._watch, catalog, run_id)
 
     def _watch(self, catalog: Catalog, run_id: str) -> None:
-        child = _processes.Process(target=worker.run_in_child, args=(self.url, catalog, run_id))
+        child = beside.processes.Process(
+            target=worker.run_in_child, args=(self.url, catalog, run_id)
+        )
         child.start()
         self.children[run_id] = child
         child.join()
@@ -92,9 +96,7 @@ class _Crew:
         for child in list(self.children.values()):
             child.terminate()
         if self.pool is not None:
-            for process in list(self.pool._processes.values()):  # no public way ends them
-                process.terminate()
-            self.pool.shutdown(wait=True, cancel_futures=True)
+            beside.end(self.pool)
         self.threads.shutdown(wait=False, cancel_futures=True)
 
 
@@ -115,8 +117,9 @@ class Supervisor:
         self._outside: dict[str, OutsideEngine] = {}
         self._thread = threading.Thread(target=self._look_after, daemon=True, name="supervisor")
 
-    def start(self) -> None:
-        """Begin to look after the queue."""
+    def start(self, catalog: Catalog) -> None:
+        """Begin to look after the queue; ``catalog``: what planners should know of before they are asked."""
+        self._crew.warm(catalog)
         self._thread.start()
 
     def poke(self) -> None:

@@ -56,6 +56,12 @@ def _end_with(sentinel: int) -> None:
     os._exit(1)
 
 
+def warm_in_child(catalog: Catalog) -> None:
+    """Learn from all histories of a catalogue; what cannot be read is told to who asks for it."""
+    with suppress(VgradsError):
+        open_grid(catalog)
+
+
 def plan_in_child(url: str, catalog: Catalog, set_id: str) -> None:
     """Plan a set of the database at ``url``."""
     with Store(url) as store:

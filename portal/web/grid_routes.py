@@ -13,9 +13,9 @@ from fastapi.responses import JSONResponse
 
 from desk import queries
 from desk import sites as site_rows
-from desk.answers import bound_json, downtime_json, probability_json, trajectory_json
 from desk.offers import offer_gantt, offer_json
 from desk.planning import open_grid
+from desk.queue_answers import bound_json, downtime_json, probability_json, trajectory_json
 from kernel.errors import InputError
 from portal.jobs.learned_states import LearnedStates
 from portal.records.access import Principal

@@ -14,8 +14,8 @@ from starlette.exceptions import HTTPException
 
 from desk import queries
 from desk import sites as site_rows
-from desk.answers import downtime_json
 from desk.config import embedded_data
+from desk.queue_answers import downtime_json
 from kernel.documents import Document
 from planner.explain import explain, explain_text
 from portal.charts.gantt import render_svg

@@ -13,7 +13,6 @@ from typing import Any
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
-from desk.queries import ask_log
 from desk.wiring import is_real
 from execmgr.outside_engine import OutsideEngine
 from kernel.errors import InputError, VgradsError
@@ -29,7 +28,6 @@ from portal.records.store import GOES_ON, Store
 from portal.records.tables import RunRow
 from portal.web.figures import Meters
 from portal.web.oidc import Provider
-from qbets.predictor import Settings
 from vgrid.catalog import Catalog
 
 Json = dict[str, Any]
@@ -63,7 +61,7 @@ class Service:
 
     def start(self) -> None:
         """Begin with what is queued, or was left behind."""
-        self.supervisor.start()
+        self.supervisor.start(self.catalog)
 
     def stop(self) -> None:
         """Leave everything to the next service."""
@@ -77,7 +75,6 @@ class Service:
             for queue in site.queues:
                 with suppress(VgradsError):
                     if queue.history is not None and not self.stopping.is_set():
-                        ask_log(queue.history, queue.log_queue, Settings())
                         self.learned.find(queue.history, queue.log_queue)
 
     def refresh(self) -> None:
