@@ -356,7 +356,7 @@ def test_settings_are_tried_and_shown_without_secrets(vgrads, write, monkeypatch
     assert vgrads("config", "check").code == 2
 
 
-def test_tokens_are_made_listed_and_revoked_on_the_command_line(vgrads):
+def test_tokens_are_made_listed_and_revoked_on_the_command_line(vgrads, write):
     made = vgrads("token", "create", "ann", "--scope", "submit", "--expires", "2d", "--json").json
     assert made["token"].startswith("vg_")
     (row,) = vgrads("token", "list", "--json").json["tokens"]
@@ -365,6 +365,10 @@ def test_tokens_are_made_listed_and_revoked_on_the_command_line(vgrads):
     assert vgrads("token", "revoke", row["id"]).code == 0
     assert vgrads("token", "revoke", row["id"]).code == 2
     assert vgrads("token", "create", "ann", "--scope", "all").code == 2
+    site = '[[site]]\nname = "build"\nkind = "local"\nprocs = 2\n'
+    unknown = vgrads("sites", "open", "build", "ann")
+    assert (unknown.code, "no site 'build'" in unknown.err) == (2, True)
+    assert vgrads("sites", "add", write("build.toml", site)).code == 0
     assert vgrads("sites", "open", "build", "ann").code == 0
     assert vgrads("sites", "open", "build", "ann", "--close").code == 0
     assert vgrads("sites", "open", "build", "ann", "--close").code == 2

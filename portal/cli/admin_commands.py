@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from kernel.errors import InputError
-from portal.cli.options import AsJson, answer_with, app
+from portal.cli.options import AsJson, SiteName, Sites, answer_with, app
 from portal.cli.site_commands import sites_app
 
 token_app = typer.Typer(name="token", help="Who may use the service.", no_args_is_help=True)
@@ -83,17 +83,20 @@ def revoke_token(
 
 @sites_app.command("open", epilog="Example: `vgrads sites open build ann`")
 def open_site(
-    site: Annotated[str, typer.Argument(metavar="SITE", show_default=False)],
+    site: SiteName,
     user: Annotated[str, typer.Argument(metavar="USER", show_default=False)],
     close: Annotated[bool, typer.Option("--close", help="Take it back.")] = False,
+    sites: Sites = None,
 ) -> None:
     """Let a user's tasks run on a real site, under the account that the service has there."""
     from portal.records.access import Access
+    from portal.records.sites import choose_catalog
     from portal.records.store import Store
 
     with Store() as store:
         access = Access(store.engine)
         if not close:
+            choose_catalog(sites).site(site)  # a typo would open nothing, silently
             access.grant(site, user)
         elif not access.withdraw(site, user):
             raise InputError(f"site '{site}' was not open for '{user}'", where="SITE")

@@ -183,7 +183,7 @@ def collect(
     answer_with(as_json, found, lambda: collected_text(found))
 
 
-@app.command(epilog="Example: `vgrads offers storm.grid --gantt offers.html`")
+@app.command(epilog="Example: `vgrads offers data/storm.grid --gantt offers.html`")
 def offers(
     request: Annotated[
         Path,
