@@ -100,12 +100,19 @@ def _of_history(told: Mapping[str, Any]) -> str:
         lines.append(
             f"{told['parallel']:,} of them were parallel jobs: each is played as one task of all its processor time."
         )
-    first, short = told["policies"][0], min(told["policies"], key=lambda row: row["length"])
-    lines.append(
-        f"Lowest average makespan: {first['selection']} {first['scheduling']}; "
-        f"lowest normalised length: {short['selection']} {short['scheduling']}."
-    )
+    lines += [
+        _best_of(told, "makespan_s", "average makespan"),
+        _best_of(told, "length", "normalised length"),
+    ]
     return "\n".join(lines)
+
+
+def _best_of(told: Mapping[str, Any], name: str, title: str) -> str:
+    """Who is best, and how many others are as good for all that one workload can tell."""
+    best = min(told["policies"], key=lambda row: row[name])
+    near = sum(row[name] <= 1.01 * best[name] for row in told["policies"]) - 1
+    others = f"; {near} more within 1 %" if near else ""
+    return f"Lowest {title}: {best['selection']} {best['scheduling']}{others}."
 
 
 def policies_table(told: Mapping[str, Sequence[Json]]) -> Table:
