@@ -53,7 +53,8 @@ def _runs(log: JobLog, gap_s: float | None) -> tuple[Ints, Bools]:
     begins = np.ones(len(log), dtype=np.bool_)
     if gap_s is None and log.bag is not None:
         order = np.lexsort((log.submit_s, log.bag, log.user))
-        begins[1:] = (np.diff(log.user[order]) != 0) | (np.diff(log.bag[order]) != 0)
+        user, bag = log.user[order], log.bag[order]
+        begins[1:] = (np.diff(user) != 0) | (np.diff(bag) != 0) | (bag[1:] < 0)
         return order, begins
     order = np.lexsort((log.submit_s, log.user))
     longest_s = GAP_S if gap_s is None else gap_s

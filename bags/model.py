@@ -116,6 +116,7 @@ def model_named(name: str) -> Model:
     return MODELS[name]
 
 
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")  # what is beyond all bounds is cut
 def draw_bags(model: Model, target: Target, seed: int) -> Bags:
     """A workload whose work is the target's share, to within one bag, all of it submitted within its days."""
     target.check()
@@ -162,7 +163,9 @@ def _runtimes(model: Model, draws: np.random.Generator, count: NDArray[np.int64]
 
 
 def _power(exponents: Floats) -> Floats:
-    return np.asarray(2.0 ** np.minimum(exponents, _LARGEST_EXPONENT))
+    """Of 2, within bounds: a fit may have any tail."""
+    within = np.clip(np.nan_to_num(exponents), -_LARGEST_EXPONENT, _LARGEST_EXPONENT)
+    return np.asarray(2.0**within)
 
 
 def _capped(runtime_s: Floats) -> Floats:
@@ -229,7 +232,7 @@ def _arrivals(model: Model, target: Target, count: int, draws: np.random.Generat
 
 def _day_clock(model: Model, days: float) -> tuple[Floats, Floats]:
     """Instants, and how far the clock of arrivals has come by then: 1 a second at peak hours."""
-    weights = model.daily_cycle.pdf(np.arange(48, dtype=np.float64) + 0.5)
+    weights = np.nan_to_num(model.daily_cycle.pdf(np.arange(48, dtype=np.float64) + 0.5))
     weights = np.maximum(weights / max(float(weights[_PEAK].mean()), 1e-9), 1e-3)
     steps = np.tile(weights, int(np.ceil(days)))[: int(np.ceil(days * 48))]
     edges = np.minimum(np.arange(len(steps) + 1) * _HALF_HOUR_S, days * DAY_S)

@@ -7,8 +7,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from bags.architectures import FLOCKING, Algorithm, simulate
 from bags.extract import extract_bags
 from bags.fit import Fitted, fit_bags, fit_users
@@ -23,7 +21,6 @@ from desk.histories import open_history
 from kernel.errors import InputError
 from kernel.files import write_text
 from traces.gwf import write_gwf
-from traces.records import JobLog
 from traces.swf import write_swf
 
 Json = dict[str, Any]
@@ -118,18 +115,16 @@ def _told(bags: Bags, system: System, how: Algorithm) -> Json:
 
 
 def play_history(
-    history: tuple[Path, str | int | None], names: tuple[str | None, str | None, str], system: System | None,
+    history: tuple[Path, str | int | None], names: tuple[str | None, str | None, str], system: System,
     gap_s: float | None, seed: int,
 ) -> Json:  # fmt: skip
     """Figures of the bags of a (history, queue) under every policy that is not named, the lowest makespan first.
 
-    Run times are taken as those of a processor of speed 1. ``system``: as many processors of that speed as the
-    history's header says for None. ``load``: work over what the system can do from the first bag to the last; None
-    where they come at once. InputError where the policy, the architecture or the system cannot be.
+    Run times are taken as those of a processor of speed 1. ``load``: work over what the system can do from the first
+    bag to the last; None where they come at once. InputError where the policy or the architecture cannot be.
     """
     file, queue = history
     log = open_history(file).only_queue(queue)
-    system = system or _own_system(log)
     bags = extract_bags(log, gap_s, seed)
     rows = [_told(bags, system, how) for how in _algorithms(names, system)]
     span_s = float(bags.submit_s[-1] - bags.submit_s[0])
@@ -141,14 +136,6 @@ def play_history(
         "clusters": [{"procs": int(n), "speed": float(v)} for n, v in zip(system.procs, system.speed, strict=True)],
         "policies": sorted(rows, key=lambda row: (row["makespan_s"], row["length"])),
     }  # fmt: skip
-
-
-def _own_system(log: JobLog) -> System:
-    if log.max_procs < 1:
-        raise InputError(
-            "does not say how many processors it had", where=log.name, fix="say --clusters 128x1.0"
-        )
-    return System(procs=np.array([log.max_procs]), speed=np.ones(1))
 
 
 def _algorithms(names: tuple[str | None, str | None, str], system: System) -> list[Algorithm]:

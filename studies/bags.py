@@ -276,8 +276,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--picture", type=Path, help="where the diagrams go (SVG)")
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
     chosen = parser.parse_args(arguments)
-    if chosen.seeds < 1:
-        raise InputError("must be at least 1", where="--seeds")
+    for name, value in (("--seeds", chosen.seeds), ("--processes", chosen.processes)):
+        if value < 1:
+            raise InputError("must be at least 1", where=name)
     predicted = predictor_rows(chosen.histories)
     rows = study(chosen.seeds, chosen.processes)
     if chosen.picture:

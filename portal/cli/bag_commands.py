@@ -102,7 +102,7 @@ def play(
         typer.Option(
             "--clusters",
             metavar="PROCSxSPEED,…",
-            help="The system, as 128x1.0,64x1.5. Default: the processors of the history's header, or the paper's twenty clusters.",
+            help="The system, as 128x1.0,64x1.5: needed for a history. Default for drawn workloads: the paper's twenty clusters.",
             show_default=False,
         ),
     ] = None,
@@ -143,6 +143,10 @@ def play(
     for name, value in (("--load", load), ("--model", model), ("--days", days)):
         if value is not None:
             raise InputError("is about a drawn workload; a history has its own", where=name)
+    if system is None:
+        raise InputError(
+            "is needed to play a history", where="--clusters", fix="write 128x1.0,64x1.5"
+        )
     chosen = (selection, scheduling, architecture)
     told = bags.play_history(resolve_history(history), chosen, system, _gap_s(gap), seed)
     answer_with(as_json, told, lambda: policies_compared(told))

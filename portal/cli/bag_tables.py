@@ -34,13 +34,13 @@ def fits_table(found: FittedHistory) -> Table:
     return table
 
 
-def figures_table(told: Mapping[str, Any]) -> Table:
+def figures_table(told: Mapping[str, Any]) -> Group:
     """Figures for a terminal."""
     title = (
         f"{told['tasks']:,} tasks in {told['bags']:,} bags on {told['processors']:,} processors, "
         f"load {told['load']:.0%}, utilisation {told['utilisation']:.0%}"
     )
-    table = Table(box=SIMPLE_HEAD, title=title, title_justify="left")
+    table = Table(box=SIMPLE_HEAD)
     table.add_column("of all bags")
     table.add_column("", justify="right")
     for name in ("makespan_s", "wait_s", "response_s"):
@@ -53,7 +53,7 @@ def figures_table(told: Mapping[str, Any]) -> Table:
             f"bags of {size_range(row['from'], row['to'])}",
             f"{format_duration(row['makespan_s'])}, length {row['length']:.3f}",
         )
-    return table
+    return Group(Text(title), table)
 
 
 def size_range(low: int, high: int | None) -> str:
