@@ -115,7 +115,7 @@ def _told(bags: Bags, system: System, how: Algorithm) -> Json:
 
 
 def play_history(
-    history: tuple[Path, str | int | None], names: tuple[str | None, str | None, str], system: System,
+    history: tuple[Path, str | int | None], names: tuple[str | None, str | None, str], system: System | None,
     gap_s: float | None, seed: int,
 ) -> Json:  # fmt: skip
     """Figures of the bags of a (history, queue) under every policy that is not named, the lowest makespan first.
@@ -123,6 +123,12 @@ def play_history(
     Run times are taken as those of a processor of speed 1. ``load``: work over what the system can do from the first
     bag to the last; None where they come at once. InputError where the policy or the architecture cannot be.
     """
+    if system is None:
+        raise InputError(
+            "a history needs a system to be played on",
+            where="--clusters",
+            fix="write 128x1.0,64x1.5",
+        )
     file, queue = history
     log = open_history(file).only_queue(queue)
     bags = extract_bags(log, gap_s, seed)
@@ -131,7 +137,7 @@ def play_history(
     return {
         "history": str(file),
         "load": float(bags.runtime_s.sum()) / (system.capacity * span_s) if span_s > 0 else None,
-        "bags": len(bags), "tasks": len(bags.runtime_s), "parallel": int((log.started & (log.procs > 1)).sum()),
+        "bags": len(bags), "tasks": len(bags.runtime_s), "parallel": int((log.started & (log.run_s > 0) & (log.procs > 1)).sum()),
         "processors": int(system.procs.sum()),
         "clusters": [{"procs": int(n), "speed": float(v)} for n, v in zip(system.procs, system.speed, strict=True)],
         "policies": sorted(rows, key=lambda row: (row["makespan_s"], row["length"])),

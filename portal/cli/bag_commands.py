@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -26,6 +27,23 @@ Gap = Annotated[
     typer.Option(
         "--gap",
         help="Longest pause between two submissions of one bag. Default: as the log tells of its bags, else 120s.",
+        show_default=False,
+    ),
+]
+Played = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="HISTORY",
+        help="A queue log, or SITE/QUEUE of the database: its bags under every policy. Without: bags are drawn from a model.",
+        show_default=False,
+    ),
+]
+Clusters = Annotated[
+    str | None,
+    typer.Option(
+        "--clusters",
+        metavar="PROCSxSPEED,…",
+        help="The system, as 128x1.0,64x1.5: needed for a history. Default for drawn workloads: the paper's twenty clusters.",
         show_default=False,
     ),
 ]
@@ -89,23 +107,8 @@ def generate(
     epilog="Examples: `vgrads bags simulate LOG.swf.gz --clusters 128x1.0,64x1.5` · `vgrads bags simulate --load .8 --selection S-BoT --scheduling FPLT`",
 )
 def play(
-    history: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="[HISTORY]",
-            help="A queue log, or SITE/QUEUE of the database: its bags under every policy. Without: bags are drawn from a model.",
-            show_default=False,
-        ),
-    ] = None,
-    clusters: Annotated[
-        str | None,
-        typer.Option(
-            "--clusters",
-            metavar="PROCSxSPEED,…",
-            help="The system, as 128x1.0,64x1.5: needed for a history. Default for drawn workloads: the paper's twenty clusters.",
-            show_default=False,
-        ),
-    ] = None,
+    history: Played = None,
+    clusters: Clusters = None,
     selection: Annotated[
         str | None,
         typer.Option("--selection", help="Which tasks next (of a history: all; else S-T)."),
@@ -127,29 +130,31 @@ def play(
     """Play the bags of a history under every policy, or a drawn workload under one."""
     from bags.system import parse_clusters
     from desk import bags
-    from kernel.errors import InputError
     from portal.cli.bag_tables import figures_table, policies_compared
     from portal.records.sites import resolve_history
 
     system = None if clusters is None else parse_clusters(clusters, "--clusters")
     if history is None:
-        if gap is not None:
-            raise InputError("is about the bags of a history", where="--gap")
+        _refuse("is about the bags of a history", {"--gap": gap})
         names = (selection or "S-T", scheduling or "FPLT", architecture)
         target = (LOAD if load is None else load, DAYS if days is None else days)
         told = bags.play(names, model or MODEL, target, seed, system)
         answer_with(as_json, told, lambda: figures_table(told))
         return
-    for name, value in (("--load", load), ("--model", model), ("--days", days)):
-        if value is not None:
-            raise InputError("is about a drawn workload; a history has its own", where=name)
-    if system is None:
-        raise InputError(
-            "is needed to play a history", where="--clusters", fix="write 128x1.0,64x1.5"
-        )
+    drawn = {"--load": load, "--model": model, "--days": days}
+    _refuse("is about a drawn workload; a history has its own", drawn)
     chosen = (selection, scheduling, architecture)
     told = bags.play_history(resolve_history(history), chosen, system, _gap_s(gap), seed)
     answer_with(as_json, told, lambda: policies_compared(told))
+
+
+def _refuse(why: str, options: Mapping[str, object]) -> None:
+    """InputError for the first option that was given and means nothing here."""
+    from kernel.errors import InputError
+
+    for name, value in options.items():
+        if value is not None:
+            raise InputError(why, where=name)
 
 
 @bags_app.command("policies", epilog="Example: `vgrads bags policies`")

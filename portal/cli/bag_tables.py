@@ -93,6 +93,7 @@ def _shown(name: str, value: float) -> str:
 def _of_history(told: Mapping[str, Any]) -> str:
     system = ", ".join(f"{c['procs']:,} of speed {c['speed']:g}" for c in told["clusters"])
     load = "all at once" if told["load"] is None else f"load {told['load']:.0%}"
+    load += ", more than the system can do" if (told["load"] or 0.0) > 1 else ""
     lines = [
         f"{told['history']}: {told['tasks']:,} tasks in {told['bags']:,} bags on {told['processors']:,} processors ({system}), {load}"
     ]
