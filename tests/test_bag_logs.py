@@ -16,6 +16,8 @@ from bags.scheduling import SCHEDULINGS, scheduling_named
 from bags.system import parse_clusters
 from desk.bag_models import CHARACTERISTICS
 from desk.bags import policies
+from desk.live_queue import with_live
+from drivers.api import QueuedJob
 from kernel.errors import InputError
 from traces.gwf import read_gwf, write_gwf
 from traces.history import read_history
@@ -79,6 +81,17 @@ def test_a_log_without_bags_of_its_own_and_a_gap_that_is_given():
     assert extract_bags(log.select(log.user >= 0)).sizes.tolist() == bags.sizes.tolist()
     numberless = replace(log, bag=np.full(len(log), -1))
     assert extract_bags(numberless).sizes.tolist() == [1] * len(log)
+
+
+def test_a_queue_as_it_stands_tells_no_bags():
+    log = draw_bags(AVERAGE, Target(load=0.4, capacity=60.0), seed=1).as_log("drawn")
+    log.check()
+    waiting = QueuedJob(queue="q", user="ann", procs=2, requested_s=600.0, waited_s=5.0)
+    now = with_live(log, [waiting], now_s=log.end_s / 2)
+    now.check()
+    assert now.select(now.procs == 2).bag is None
+    with pytest.raises(AssertionError, match="length"):
+        replace(log, bag=log.bag[1:]).check()
 
 
 def test_generate_fit_generate_gives_the_same_kind_of_workload(vgrads, tmp_path, drawn):

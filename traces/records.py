@@ -96,6 +96,8 @@ class JobLog:
     def check(self) -> None:
         """Equal lengths, sorted by submission, no negative wait, no NaN."""
         lengths = {name: len(getattr(self, name)) for name in COLUMNS}
+        if self.bag is not None:
+            lengths["bag"] = len(self.bag)
         if len(set(lengths.values())) > 1:
             raise AssertionError(f"columns differ in length: {lengths}")
         if np.any(np.diff(self.submit_s) < 0) or np.any(self.wait_s < 0):
