@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bags.committed import run_flock, run_gantt, run_guessing
+from bags.committed import run_earliest, run_flock
 from bags.scheduling import EARLIEST, Scheduling, scheduling_named
 from bags.selection import Selection, selection_named
 from bags.simulate import run_manager
@@ -94,9 +94,7 @@ def central(
     place = (system.procs, system.speed)
     told = bags.runtime_s if how.estimate_s is None else how.estimate_s
     if scheduling.place == EARLIEST:
-        if how.estimate_s is None and not scheduling.predicts:
-            return run_gantt(_columns(bags), bags.runtime_s, place)
-        return run_guessing(_columns(bags), (bags.runtime_s, told), place, scheduling.predicts)
+        return run_earliest(_columns(bags), (bags.runtime_s, told), place, scheduling.predicts)
     policy = (selection.choose, selection.portion, scheduling.place, scheduling.copies)
     return run_manager(_columns(bags), (bags.runtime_s, scheduling.rank(told)), place, policy)
 
@@ -127,14 +125,18 @@ def separate(
     return began, ended, where.astype(np.int64), start, spent, copies
 
 
+FLOCKING = ("FPLT", "DFPLT", "FPF")
+"""What flocking managers can do: they neither copy tasks nor look at each other's queues."""
+
+
 def flocking(
     bags: Bags, system: System, how: Algorithm, scheduling: Scheduling, selection: Selection
 ) -> Any:
     """Managers of clusters among which users wander (fcondor); tasks are all eligible where they queue."""
-    if how.selection != "S-T" or scheduling.copies or scheduling.place == EARLIEST:
+    if how.selection != "S-T" or how.scheduling not in FLOCKING:
         raise InputError(
             f"is not simulated with '{how.selection}' and '{how.scheduling}'", where="fcondor",
-            fix="S-T with FPLT, DFPLT or FPF",
+            fix=f"S-T with {', '.join(FLOCKING)}",
         )  # fmt: skip
     told = bags.runtime_s if how.estimate_s is None else how.estimate_s
     return run_flock(

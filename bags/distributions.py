@@ -7,7 +7,7 @@ last seven seconds; ``LN(mean, deviation)`` of the logarithm, or one task in twe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,6 +76,24 @@ class Distribution:
 def parse(symbol: str, one: float, other: float) -> Distribution:
     """An entry of Table 3."""
     return Distribution(_SYMBOLS[symbol], (one, other))
+
+
+def stated(family: str, parameters: Sequence[float]) -> Distribution:
+    """A distribution that somebody wrote down; InputError where there is none with such parameters."""
+    counts = {"exponential": 1, "hyper-exponential": 3}
+    if family not in FAMILIES:
+        raise InputError(f"unknown family '{family}'", where="family", fix=", ".join(FAMILIES))
+    if len(parameters) != counts.get(family, 2) or not np.isfinite(parameters).all():
+        raise InputError(
+            f"{family} has {counts.get(family, 2)} finite parameters", where="parameters"
+        )
+    first, last = parameters[0], parameters[-1]
+    free = {"normal": (first,), "log-normal": (last,)}  # means may be anything
+    if min(free.get(family, parameters)) <= 0 or (family == "hyper-exponential" and first >= 1):
+        raise InputError(
+            f"there is no {family} distribution with {list(parameters)}", where="parameters"
+        )
+    return Distribution(family, tuple(parameters))
 
 
 def _frozen(d: Distribution) -> Any:

@@ -1,4 +1,4 @@
-"""Bags in a queue history: tasks of one user that were submitted close to each other."""
+"""Bags in a queue history: as its log tells of them, else tasks of one user that came close to each other."""
 
 from __future__ import annotations
 
@@ -6,19 +6,22 @@ import numpy as np
 
 from bags.workload import Bags
 from kernel.errors import InputError
-from traces.records import JobLog
+from kernel.streams import stream
+from traces.records import Bools, Ints, JobLog
 
 GAP_S = 120.0
 """Longest pause between two submissions of one bag: the delay that Iosup, Jan, Sonmez and Epema took for groups
 of jobs (Euro-Par 2007, doi:10.1007/978-3-540-74466-5_42)."""
 
 
-def extract_bags(log: JobLog, gap_s: float = GAP_S) -> Bags:
+def extract_bags(log: JobLog, gap_s: float | None = None, seed: int = 0) -> Bags:
     """All bags of a history, single jobs as bags of one; a parallel job counts as a task of its processor time.
 
-    InputError where the history does not name users, or nothing in it ran.
+    Without ``gap_s`` (seconds) bags are those that the log itself tells of, else what one user submitted within
+    :data:`GAP_S`. Users get their numbers, which are priorities, at random (``seed``). InputError where the history
+    does not name users, or nothing in it ran.
     """
-    if not gap_s >= 0:
+    if gap_s is not None and not gap_s >= 0:
         raise InputError(f"{gap_s} is below 0", where="gap")
     ran = log.select(log.started & (log.run_s > 0))
     if len(ran) == 0:
@@ -27,10 +30,8 @@ def extract_bags(log: JobLog, gap_s: float = GAP_S) -> Bags:
         raise InputError(
             "does not name users: there is no telling which jobs belong together", where=log.name
         )
-    order = np.lexsort((ran.submit_s, ran.user))
+    order, begins = _runs(ran, gap_s)
     user, submit = ran.user[order], ran.submit_s[order]
-    begins = np.ones(len(order), dtype=np.bool_)
-    begins[1:] = (np.diff(user) != 0) | (np.diff(submit) > gap_s)
     bag = np.cumsum(begins) - 1
     starts = np.flatnonzero(begins)
     sizes = np.diff(np.append(starts, len(order)))
@@ -40,16 +41,29 @@ def extract_bags(log: JobLog, gap_s: float = GAP_S) -> Bags:
     tasks = np.argsort(place[bag], kind="stable")
     work = (ran.run_s * np.maximum(ran.procs, 1))[order]
     found = Bags(
-        submit_s=submit[starts][when], user=_ranks(user[starts][when]), home=np.zeros(len(when), dtype=np.int64),
+        submit_s=submit[starts][when], user=_priorities(user[starts][when], seed), home=np.zeros(len(when), dtype=np.int64),
         first=np.concatenate([[0], np.cumsum(sizes[when])]).astype(np.int64), runtime_s=work[tasks],
     )  # fmt: skip
     found.check()
     return found
 
 
-def _ranks(users: np.ndarray) -> np.ndarray:
-    """Users by how many bags they submitted, 0 the busiest."""
-    names, counts = np.unique(users, return_counts=True)
-    rank = np.empty(len(names), dtype=np.int64)
-    rank[np.argsort(-counts, kind="stable")] = np.arange(len(names))
-    return np.asarray(rank[np.searchsorted(names, users)])
+def _runs(log: JobLog, gap_s: float | None) -> tuple[Ints, Bools]:
+    """Jobs in an order in which those of a bag stand together, and where in it bags begin."""
+    begins = np.ones(len(log), dtype=np.bool_)
+    if gap_s is None and log.bag is not None:
+        order = np.lexsort((log.submit_s, log.bag, log.user))
+        user, bag = log.user[order], log.bag[order]
+        begins[1:] = (np.diff(user) != 0) | (np.diff(bag) != 0) | (bag[1:] < 0)
+        return order, begins
+    order = np.lexsort((log.submit_s, log.user))
+    longest_s = GAP_S if gap_s is None else gap_s
+    begins[1:] = (np.diff(log.user[order]) != 0) | (np.diff(log.submit_s[order]) > longest_s)
+    return order, begins
+
+
+def _priorities(users: Ints, seed: int) -> Ints:
+    """Users by numbers that say nothing of how much they submit."""
+    names = np.unique(users)
+    numbers = stream(seed, "priorities").permutation(len(names))
+    return np.asarray(numbers[np.searchsorted(names, users)])

@@ -39,12 +39,16 @@ class Fitted:
         return self.fits[0]
 
 
-def characteristics(bags: Bags, unix_start_s: float = 0.0) -> dict[str, Floats]:
-    """The five characteristics of §3.3–3.5, of bags of at least two tasks (all, for the arrivals)."""
-    hour_s = (unix_start_s + bags.submit_s) % _DAY_S
+def characteristics(bags: Bags, local_s: Floats | None = None) -> dict[str, Floats]:
+    """The five characteristics of §3.3–3.5, of bags of at least two tasks (all, for the arrivals).
+
+    ``local_s``: when each bag came on the clock of those who sent it (seconds from a midnight); else as it says.
+    """
+    local_s = bags.submit_s if local_s is None else local_s
+    hour_s = local_s % _DAY_S
     peak = (hour_s >= 8 * 3600) & (hour_s < 17 * 3600)
     gaps = np.diff(bags.submit_s)
-    same_day = np.diff(np.floor((unix_start_s + bags.submit_s) / _DAY_S)) == 0
+    same_day = np.diff(np.floor(local_s / _DAY_S)) == 0
     gaps = gaps[peak[1:] & peak[:-1] & same_day & (gaps >= 1.0)]
     real = bags.sizes >= 2
     means = np.add.reduceat(bags.runtime_s, bags.first[:-1]) / bags.sizes
@@ -86,7 +90,7 @@ def ks_distance(distribution: Distribution, values: Floats) -> float:
 
 
 def fit_users(bags: Bags) -> tuple[float, int]:
-    """Exponent of Zipf's law over the ranks of users by bags (maximum likelihood), and how many users there are."""
+    """Exponent of Zipf's law over the ranks of users by bags (maximum likelihood; 0 of one user), and how many there are."""
     counts = np.sort(np.unique(bags.user, return_counts=True)[1])[::-1].astype(np.float64)
     logs = np.log(np.arange(1, len(counts) + 1))
 
@@ -96,14 +100,14 @@ def fit_users(bags: Bags) -> tuple[float, int]:
         )
 
     if len(counts) < 2:
-        raise InputError("one user has no rank", where="users")
+        return 0.0, len(counts)
     return float(minimize_scalar(loss, bounds=(0.0, 10.0), method="bounded").x), len(counts)
 
 
-def fit_bags(bags: Bags, unix_start_s: float = 0.0) -> dict[str, Fitted]:
-    """Every characteristic with all its fits; InputError names the one that cannot be fitted."""
+def fit_bags(bags: Bags, local_s: Floats | None = None) -> dict[str, Fitted]:
+    """Every characteristic with all its fits (``local_s`` as there); InputError names the one that cannot be fitted."""
     found = {}
-    for name, values in characteristics(bags, unix_start_s).items():
+    for name, values in characteristics(bags, local_s).items():
         try:
             found[name] = fit_all(values)
         except InputError as error:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bags.architectures import Outcome
-from bags.workload import SIZE_CLASSES, size_class
+from bags.workload import class_bounds, size_class
 
 Floats = NDArray[np.float64]
 
@@ -64,11 +64,26 @@ def figures(outcome: Outcome) -> Figures:
     )
 
 
-def by_size(outcome: Outcome) -> list[tuple[int, float, float]]:
-    """Of each size class that occurs: its lower end, average makespan and length."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizeClass:
+    """Averages over the bags of ``low`` to ``high`` tasks (None: of ``low`` and more)."""
+
+    low: int
+    high: int | None
+    makespan_s: float
+    length: float
+
+
+def by_size(outcome: Outcome) -> list[SizeClass]:
+    """Each size class that occurs, single tasks too."""
     classes, spans, relative = size_class(outcome.bags.sizes), makespans(outcome), lengths(outcome)
-    return [
-        (SIZE_CLASSES[k], float(spans[classes == k].mean()), float(relative[classes == k].mean()))
-        for k in range(len(SIZE_CLASSES))
-        if (classes == k).any()
-    ]
+    found = []
+    for k in np.unique(classes).tolist():
+        low, high = class_bounds(k)
+        mine = classes == k
+        found.append(
+            SizeClass(
+                low=low, high=high, makespan_s=float(spans[mine].mean()), length=float(relative[mine].mean())
+            )
+        )  # fmt: skip
+    return found

@@ -8,7 +8,7 @@ K known, H from history, U unknown.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -80,8 +80,9 @@ def earliest_end(now_s: float, estimate_s: float, idle_s: Any, speed: Any) -> in
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scheduling:
-    """A policy; ``copies``: how often a running task may be copied."""
+    """A policy; ``copies``: how often a running task may be copied; ``about``: what sets it apart."""
 
+    about: str
     knows: tuple[str, str]
     rank: Callable[[Floats], Floats]
     place: int
@@ -89,24 +90,49 @@ class Scheduling:
     predicts: bool = False
 
 
+def _replicating(copies: int) -> Scheduling:
+    """WQR-n."""
+    often = "once" if copies == 1 else f"up to {copies} times"
+    return Scheduling(
+        about=f"tasks in the order of the set, to clusters in turn; once none waits, a running task is copied {often}",
+        knows=("U", "U"), rank=in_order, place=TURNS, copies=copies,
+    )  # fmt: skip
+
+
+# fmt: off
 SCHEDULINGS: Mapping[str, Scheduling] = {
-    "ECT": Scheduling(knows=("K", "K"), rank=in_order, place=EARLIEST),
-    "FPLT": Scheduling(knows=("K", "K"), rank=largest_first, place=FASTEST),
-    "RR": Scheduling(knows=("U", "U"), rank=in_order, place=TURNS, copies=1),
-    "WQR-1": Scheduling(knows=("U", "U"), rank=in_order, place=TURNS, copies=1),
-    "WQR-2": Scheduling(knows=("U", "U"), rank=in_order, place=TURNS, copies=2),
-    "WQR-4": Scheduling(knows=("U", "U"), rank=in_order, place=TURNS, copies=4),
-    "DFPLT": Scheduling(knows=("H", "K"), rank=largest_first, place=MEASURED),
-    "ECT-P": Scheduling(knows=("K", "H"), rank=in_order, place=EARLIEST, predicts=True),
-    "STFR": Scheduling(knows=("U", "K"), rank=shortest_first, place=TURNS, copies=1),
-    "FPF": Scheduling(knows=("K", "U"), rank=in_order, place=FASTEST),
+    "ECT": Scheduling(
+        about="each task, when it comes, to the cluster where it would end first, queue included; nothing is left to select",
+        knows=("K", "K"), rank=in_order, place=EARLIEST,
+    ),
+    "FPLT": Scheduling(
+        about="the longest task to the fastest free processor", knows=("K", "K"), rank=largest_first, place=FASTEST
+    ),
+    "RR": replace(_replicating(1), about="one name of WQR-1"),
+    **{f"WQR-{copies}": _replicating(copies) for copies in (1, 2, 4)},
+    "DFPLT": Scheduling(
+        about="the longest task to the free processor that ended tasks have shown to be the fastest",
+        knows=("H", "K"), rank=largest_first, place=MEASURED,
+    ),
+    "ECT-P": Scheduling(
+        about="as ECT, but a task is thought to last as long as the last one of its user that ended",
+        knows=("K", "H"), rank=in_order, place=EARLIEST, predicts=True,
+    ),
+    "STFR": Scheduling(
+        about="the shortest task to clusters in turn; once none waits, a running task is copied once",
+        knows=("U", "K"), rank=shortest_first, place=TURNS, copies=1,
+    ),
+    "FPF": Scheduling(
+        about="tasks in the order of the set, to the fastest free processor", knows=("K", "U"), rank=in_order, place=FASTEST
+    ),
 }
+# fmt: on
 
 
 def scheduling_named(name: str) -> Scheduling:
     """A policy; InputError lists them. ``WQR-n`` may have any n from 1 to 9."""
     if name.startswith("WQR-") and name[4:].isdigit() and 1 <= int(name[4:]) <= 9:
-        return Scheduling(knows=("U", "U"), rank=in_order, place=TURNS, copies=int(name[4:]))
+        return _replicating(int(name[4:]))
     if name not in SCHEDULINGS:
         raise InputError(
             f"no scheduling policy '{name}'", where="scheduling", fix=", ".join(SCHEDULINGS)

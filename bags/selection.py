@@ -64,10 +64,12 @@ def in_turn(waiting: Any, last: int) -> int:
 
 
 SELECTIONS: Mapping[str, Selection] = {
-    "S-T": Selection(choose=EVERYTHING, portion=ALL, about="all tasks, at once"),
+    "S-T": Selection(choose=EVERYTHING, portion=ALL, about="all tasks that wait, at once"),
     "S-BoT": Selection(choose=OLDEST, portion=BAG, about="bags in the order of their arrival"),
     "S-U-Prio": Selection(
-        choose=PRIORITY, portion=ALL, about="all tasks of the most important user"
+        choose=PRIORITY,
+        portion=ALL,
+        about="all tasks of the user with the highest priority; priorities are drawn by lot",
     ),
     "S-U-T": Selection(
         choose=LEAST_USED, portion=ALL, about="all tasks of the user who has used least"

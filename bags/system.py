@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +13,7 @@ from kernel.streams import stream
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+_CLUSTER = re.compile(r"([0-9]{1,12})(?:x([0-9]*\.?[0-9]+|[0-9]+\.))?")
 _SIZES = (
     72,
     32,
@@ -60,6 +62,34 @@ class System:
         return System(
             procs=self.procs[cluster : cluster + 1], speed=self.speed[cluster : cluster + 1]
         )
+
+
+_MOST_PROCS = 1_000_000
+_SPEEDS = (0.001, 1000.0)
+
+
+def parse_clusters(text: str, where: str) -> System:
+    """``128x1.0,64x1.5``: processors × speed of each cluster, against the processors that run times are of.
+
+    InputError (``where``) names the part that is none.
+    """
+    procs, speeds = [], []
+    for part in text.split(","):
+        found = _CLUSTER.fullmatch(part.strip())
+        if not found:
+            raise InputError(
+                f"'{part.strip()}' is not PROCSxSPEED", where=where, fix="write 128x1.0,64x1.5"
+            )
+        procs.append(int(found[1]))
+        speeds.append(float(found[2] or 1))
+    if min(procs) < 1 or sum(procs) > _MOST_PROCS:
+        raise InputError(
+            f"'{text}': a cluster has at least one processor, all have at most {_MOST_PROCS:,}",
+            where=where,
+        )
+    if not all(_SPEEDS[0] <= speed <= _SPEEDS[1] for speed in speeds):
+        raise InputError(f"'{text}': speeds are from {_SPEEDS[0]} to {_SPEEDS[1]:.0f}", where=where)
+    return System(procs=np.array(procs, dtype=np.int64), speed=np.array(speeds))
 
 
 def paper_system(seed: int = 0) -> System:

@@ -21,6 +21,7 @@ class Bags:
     """Columns over bags, in the order of their submission, and ``runtime_s`` over tasks, bag after bag.
 
     The tasks of bag b are those from ``first[b]`` to ``first[b + 1]``. ``home``: the cluster whose stream it is of.
+    ``user``: a number that is a priority, 0 the highest, given at random: no user is important for submitting much.
     """
 
     submit_s: Floats
@@ -72,15 +73,21 @@ class Bags:
         )  # fmt: skip
 
     def as_log(self, name: str) -> JobLog:
-        """A job for each task, sequential; the queue is the home cluster. Waits are 0: nothing has run yet."""
+        """A job for each task, sequential, with its bag; the queue is the home cluster. Waits are 0: nothing has run yet."""
         count, bag = len(self.runtime_s), self.bag_of
         return JobLog(
             name=name, submit_s=self.submit_s[bag], wait_s=np.zeros(count), run_s=np.ceil(self.runtime_s),
             procs=np.ones(count, dtype=np.int64), request_s=np.full(count, -1.0), user=self.user[bag],
-            queue=self.home[bag], started=np.ones(count, dtype=np.bool_),
+            queue=self.home[bag], started=np.ones(count, dtype=np.bool_), bag=bag + 1,
         )  # fmt: skip
 
 
 def size_class(sizes: Ints) -> Ints:
     """The class of each size, 0 for 2–4 … 8 for 1000 and over; −1 for single tasks."""
     return np.searchsorted(SIZE_CLASSES, sizes, side="right") - 1
+
+
+def class_bounds(k: int) -> tuple[int, int | None]:
+    """The least and the largest size of a class; None: there is no largest."""
+    low = SIZE_CLASSES[k] if k >= 0 else 1
+    return low, SIZE_CLASSES[k + 1] - 1 if k + 1 < len(SIZE_CLASSES) else None

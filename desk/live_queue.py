@@ -37,7 +37,7 @@ def with_live(log: JobLog, jobs: Sequence[QueuedJob], now_s: float, queue: int =
         for name in COLUMNS
     }  # fmt: skip
     order = np.argsort(columns["submit_s"], kind="stable")
-    return replace(log, **{name: column[order] for name, column in columns.items()})
+    return replace(log, bag=None, **{name: column[order] for name, column in columns.items()})
 
 
 def _row(job: QueuedJob, now_s: float, user: int, queue: int) -> dict[str, float]:

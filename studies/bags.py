@@ -1,13 +1,14 @@
 """The whole space of bag scheduling, simulated: what Iosup, Sonmez, Anoep and Epema found at HPDC 2008, again.
 
-Twenty clusters of 3,528 processors, workloads of the average model over one day, ``--seeds`` of each:
+Twenty clusters of 3,528 processors, workloads of the average model with run times of two hours on average over three
+days, which makes as many tasks as the paper has (20,000 to 175,000); ``--seeds`` of each:
 
 - selection policies, scheduling policies and architectures at loads from 20 to 95 % (their §5.1, 5.4, 5.5)
 - arrivals, bag sizes and run times at 60 % (§5.2), run times told wrongly (§5.3)
 - run-time predictors on histories given as files, or on the model (§3.7)
 
-Their simulations played a month with some 60,000 tasks; a day at 60 % has ten times as many here, for run times of
-the average model are short. Averages are over bags, then over seeds.
+The same over loads for a natural day: one day with the run times of the model, six times as many tasks and short ones.
+Averages are over bags, then over seeds.
 """
 
 from __future__ import annotations
@@ -39,7 +40,11 @@ from kernel.streams import stream
 from studies.picture import diagrams
 from traces.history import history_name, read_history
 
-LOADS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.95)
+Cells = dict[tuple[str, str, float | str], dict[str, float]]
+LOADS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
+DAYS, MEAN_RUNTIME_S = 3.0, 7200.0
+NATURAL = {"days": 1.0, "mean_runtime_s": None}
+PAPERS_TASKS = "20,000–175,000"
 SCHEDULED = ("ECT", "FPLT", "RR", "WQR-4", "DFPLT", "ECT-P", "STFR", "FPF")
 SIZES, MINUTES = (10, 20, 30, 40, 50), (3, 10, 30, 60, 180)
 WRONG = (0, 100, 300, 1000, 3000, 10000)
@@ -68,41 +73,54 @@ class Job:
 
 def _target(load: float, **more: Any) -> Target:
     system = paper_system()
-    return Target(load=load, capacity=system.capacity, clusters=len(system.procs), **more)
+    chosen = {"days": DAYS, "mean_runtime_s": MEAN_RUNTIME_S, **more}
+    return Target(load=load, capacity=system.capacity, clusters=len(system.procs), **chosen)
 
 
 def plan_jobs(seeds: int) -> list[Job]:
     """Everything that is to be simulated."""
-    return [job for seed in range(seeds) for job in (*_over_loads(seed), *_over_workloads(seed))]
+    return [
+        job
+        for seed in range(seeds)
+        for job in (
+            *_over_loads(seed, "", {}),
+            *_over_workloads(seed),
+            *_over_loads(seed, "natural day, ", NATURAL),
+        )
+    ]
 
 
-def _over_loads(seed: int) -> Iterable[Job]:
+def _over_loads(seed: int, prefix: str, more: dict[str, Any]) -> Iterable[Job]:
     for load in LOADS:
         asked = [
-            Question(experiment="selection", x=load, series=s, how=Algorithm(selection=s))
+            Question(experiment=f"{prefix}selection", x=load, series=s, how=Algorithm(selection=s))
             for s in SELECTIONS
         ]
         asked += [
-            Question(experiment="scheduling", x=load, series=s, how=Algorithm(scheduling=s))
+            Question(experiment=f"{prefix}scheduling", x=load, series=s, how=Algorithm(scheduling=s))
             for s in SCHEDULED
-        ]
+        ]  # fmt: skip
         asked += [
-            Question(experiment="architecture", x=load, series=a, how=Algorithm(architecture=a))
+            Question(experiment=f"{prefix}architecture", x=load, series=a, how=Algorithm(architecture=a))
             for a in ("csp", "sep-c", "fcondor")
-        ]
-        if load in (0.6, 0.95):
+        ]  # fmt: skip
+        if load in (0.6, 0.95) and not prefix:
             asked += [
                 Question(experiment=f"told wrongly, load {load:.0%}", x=w, series=s, how=Algorithm(scheduling=s), wrong=w)
                 for w in WRONG for s in ("ECT", "FPLT", "DFPLT", "STFR")
             ]  # fmt: skip
-        yield Job(target=_target(load), seed=seed, questions=tuple(asked))
+        yield Job(target=_target(load, **more), seed=seed, questions=tuple(asked))
 
 
 def _over_workloads(seed: int) -> Iterable[Job]:
+    """Run times are moved over one day: in three, tasks of three minutes would be four million."""
     kinds: list[tuple[str, float | str, Target]] = []
     kinds += [("arrivals", a, _target(_SPREAD, arrivals=a)) for a in ("cycle", "even", "at once")]
     kinds += [("median size", m, _target(_SPREAD, median_size=float(m))) for m in SIZES]
-    kinds += [("mean run time", m, _target(_SPREAD, mean_runtime_s=60.0 * m)) for m in MINUTES]
+    kinds += [
+        ("mean run time, minutes", m, _target(_SPREAD, days=1.0, mean_runtime_s=60.0 * m))
+        for m in MINUTES
+    ]
     for name, x, target in kinds:
         asked = tuple(
             Question(experiment=name, x=x, series=s, how=Algorithm(scheduling=s)) for s in SCHEDULED
@@ -144,9 +162,7 @@ def study(seeds: int, processes: int = 2) -> list[dict[str, Any]]:
         return [row for rows in found for row in rows]
 
 
-def averaged(
-    rows: Sequence[dict[str, Any]],
-) -> dict[tuple[str, str, float | str], dict[str, float]]:
+def averaged(rows: Sequence[dict[str, Any]]) -> Cells:
     """(experiment, series, x) → averages over seeds."""
     groups: dict[tuple[str, str, float | str], list[dict[str, Any]]] = {}
     for row in rows:
@@ -177,39 +193,34 @@ def predictor_rows(histories: Sequence[Path]) -> list[dict[str, Any]]:
 
 def tables(rows: Sequence[dict[str, Any]], predicted: Sequence[dict[str, Any]]) -> str:
     """Markdown: makespan in minutes and normalised length of every experiment, then the predictors."""
-    cells, parts = averaged(rows), []
+    cells = averaged(rows)
+    parts: list[str] = []
     for experiment in dict.fromkeys(key[0] for key in cells):
-        xs = list(dict.fromkeys(key[2] for key in cells if key[0] == experiment))
-        series = list(dict.fromkeys(key[1] for key in cells if key[0] == experiment))
-        for measure, title, scale in (
-            ("makespan_s", "makespan, minutes", 60.0),
-            ("length", "normalised length", 1.0),
-        ):
-            parts.append(f"\n**{experiment}: {title}**\n")
-            parts.append(
-                "| |" + "|".join(f" {_label(x)} " for x in xs) + "|\n|---|" + "--:|" * len(xs)
-            )
-            for name in series:
-                values = (cells[experiment, name, x][measure] / scale for x in xs)
-                parts.append(
-                    f"| {name} |"
-                    + "|".join(f" {v:.3g} " if v < 1000 else f" {v:,.0f} " for v in values)
-                    + "|"
-                )
-        if experiment == "architecture":
-            parts.append(
-                "\n**architecture: share of tasks that had ended when the last bag came**\n"
-            )
-            parts.append(
-                "| |" + "|".join(f" {_label(x)} " for x in xs) + "|\n|---|" + "--:|" * len(xs)
-            )
-            for name in series:
-                parts.append(
-                    f"| {name} |"
-                    + "|".join(f" {cells[experiment, name, x]['finished']:.2f} " for x in xs)
-                    + "|"
-                )
+        parts += _experiment_tables(cells, experiment)
     return "\n".join([*parts, _predictor_table(predicted)])
+
+
+def _experiment_tables(cells: Cells, experiment: str) -> Iterable[str]:
+    """Makespan and length, each beneath the tasks and the utilisation; of architectures also what had ended."""
+    xs = list(dict.fromkeys(key[2] for key in cells if key[0] == experiment))
+    series = list(dict.fromkeys(key[1] for key in cells if key[0] == experiment))
+    measures = [("makespan_s", "makespan, minutes", 60.0), ("length", "normalised length", 1.0)]
+    if experiment.endswith("architecture"):
+        measures.append(("finished", "share of tasks that had ended when the last bag came", 1.0))
+    for measure, title, scale in measures:
+        yield f"\n**{experiment}: {title}**\n"
+        yield "| |" + "|".join(f" {_label(x)} " for x in xs) + "|\n|---|" + "--:|" * len(xs)
+        counts = (cells[experiment, series[0], x]["tasks"] for x in xs)
+        yield f"| tasks ({PAPERS_TASKS}) |" + "|".join(f" {v:,.0f} " for v in counts) + "|"
+        used = (cells[experiment, series[0], x]["utilisation"] for x in xs)
+        yield f"| utilisation ({series[0]}) |" + "|".join(f" {v:.0%} " for v in used) + "|"
+        for name in series:
+            values = (cells[experiment, name, x][measure] / scale for x in xs)
+            yield f"| {name} |" + "|".join(_number(v) for v in values) + "|"
+
+
+def _number(value: float) -> str:
+    return f" {value:.3g} " if value < 1000 else f" {value:,.0f} "
 
 
 def _label(x: float | str) -> str:
@@ -265,8 +276,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--picture", type=Path, help="where the diagrams go (SVG)")
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
     chosen = parser.parse_args(arguments)
-    if chosen.seeds < 1:
-        raise InputError("must be at least 1", where="--seeds")
+    for name, value in (("--seeds", chosen.seeds), ("--processes", chosen.processes)):
+        if value < 1:
+            raise InputError("must be at least 1", where=name)
     predicted = predictor_rows(chosen.histories)
     rows = study(chosen.seeds, chosen.processes)
     if chosen.picture:

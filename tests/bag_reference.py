@@ -1,4 +1,4 @@
-"""The manager of :mod:`bags.simulate` written plainly, with lists that are searched anew each time."""
+"""The managers of :mod:`bags.simulate` and ECT written plainly, with lists that are searched anew each time."""
 
 from __future__ import annotations
 
@@ -128,3 +128,18 @@ class Manager:
         self.running.append((now + self.runtime[task] / self.speed[c], task, number))
         if number < self.scheduling.copies:
             self.ring.append(task)
+
+
+def earliest_completion(bags, system):
+    """ECT that knows run times: (began, where) of every task, by a chart of all processors."""
+    idle = [[0.0] * int(procs) for procs in system.procs]
+    began, where = [], []
+    for bag, now in enumerate(bags.submit_s.tolist()):
+        for task in range(int(bags.first[bag]), int(bags.first[bag + 1])):
+            lasts = [float(bags.runtime_s[task]) / speed for speed in system.speed.tolist()]
+            starts = [max(now, min(row)) for row in idle]
+            c = min(range(len(idle)), key=lambda k: (starts[k] + lasts[k], k))
+            idle[c][idle[c].index(min(idle[c]))] = starts[c] + lasts[c]
+            began.append(starts[c])
+            where.append(c)
+    return began, where

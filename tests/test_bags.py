@@ -14,7 +14,7 @@ from bags.distributions import FAMILIES, Distribution, fit
 from bags.extract import extract_bags
 from bags.fit import characteristics, fit_all, fit_bags, fit_users, ks_distance
 from bags.metrics import by_size, figures, lengths, makespans
-from bags.model import DAY_S, MODELS, Target, draw_bags
+from bags.model import DAY_S, LONGEST_S, MODELS, Target, draw_bags
 from bags.predictors import PREDICTORS, autoregressive, inaccuracies, series_of
 from bags.scheduling import SCHEDULINGS, scheduling_named
 from bags.selection import SELECTIONS
@@ -24,7 +24,7 @@ from kernel.errors import InputError
 from simulator.cluster import BatchCluster
 from simulator.load import load_background
 from studies.bags import Job, Question, answer, averaged, plan_jobs, predictor_rows, tables
-from tests.bag_reference import Manager
+from tests.bag_reference import Manager, earliest_completion
 from traces.gwf import read_gwf, write_gwf
 from traces.swf import read_swf, write_swf
 
@@ -180,7 +180,9 @@ def test_a_drawn_workload_keeps_a_simulated_site_as_busy_as_it_was_drawn_for():
 @pytest.mark.parametrize(
     ("change", "field"),
     [({"load": 0.0}, "load"), ({"load": 1.2}, "load"), ({"median_size": 0.5}, "median_size"), ({"capacity": 0.0}, "capacity"),
-     ({"arrivals": "never"}, "arrivals"), ({"mean_runtime_s": -1.0}, "mean_runtime_s")],
+     ({"arrivals": "never"}, "arrivals"), ({"mean_runtime_s": -1.0}, "mean_runtime_s"), ({"days": np.inf}, "days"),
+     ({"days": np.nan}, "days"), ({"days": 1e9}, "days"), ({"capacity": np.inf}, "capacity"), ({"capacity": 1e9}, "processors"),
+     ({"load": np.nan}, "load"), ({"median_size": np.nan}, "median_size"), ({"mean_runtime_s": np.inf}, "mean_runtime_s")],
 )  # fmt: skip
 def test_targets_that_cannot_be(change, field):
     with pytest.raises(InputError) as refused:
@@ -199,7 +201,8 @@ def test_jobs_of_one_user_that_come_together_are_a_bag():
     bags = extract_bags(read_swf("\n".join(lines), "x"))
     assert bags.sizes.tolist() == [3, 1, 1, 1]
     assert bags.submit_s.tolist() == [0, 60, 400, 410]
-    assert bags.user.tolist() == [0, 1, 0, 1]
+    assert bags.user[[0, 2]].tolist() == [bags.user[0]] * 2
+    assert sorted(set(bags.user.tolist())) == [0, 1]
     assert extract_bags(read_swf("\n".join(lines), "x"), gap_s=1000).sizes.tolist() == [4, 2]
     nobody = read_swf("\n".join(lines), "x")
     with pytest.raises(InputError, match="does not name users"):
@@ -352,8 +355,55 @@ def test_told_run_times_matter_to_policies_that_use_them():
     system = System(procs=np.array([1]), speed=np.array([1.0]))
     told = simulate(bags, system, Algorithm(estimate_s=np.array([9.0, 1.0, 5.0])))
     assert np.argsort(told.began_s).tolist() == [0, 2, 1]
-    same = simulate(bags, SMALL, Algorithm(scheduling="ECT", estimate_s=bags.runtime_s))
-    same.check()
+
+
+@settings(max_examples=60)
+@given(rows=bag_rows, off=st.floats(0.1, 10.0))
+def test_ect_is_one_algorithm_whoever_tells_it_run_times(rows, off):
+    """Told what is so, it starts what it starts without being told: by the plain chart. Told wrongly, nothing is lost."""
+    bags = workload(rows)
+    known = simulate(bags, SMALL, Algorithm(scheduling="ECT"))
+    told = simulate(bags, SMALL, Algorithm(scheduling="ECT", estimate_s=bags.runtime_s))
+    began, where = earliest_completion(bags, SMALL)
+    assert told.began_s.tolist() == known.began_s.tolist() == began
+    assert told.cluster.tolist() == known.cluster.tolist() == where
+    wrong = np.where(np.arange(len(bags.runtime_s)) % 2, bags.runtime_s * off, bags.runtime_s / off)
+    simulate(bags, SMALL, Algorithm(scheduling="ECT", estimate_s=wrong)).check()
+
+
+def test_ect_does_not_queue_behind_what_outlasts_its_guess():
+    """A fast processor whose task should long have ended is not thought to be free for ever."""
+    system = System(procs=np.array([1, 1]), speed=np.array([2.0, 1.0]))
+    bags = workload([(0, 0, [10_000]), (1000, 0, [200])])
+    guesses = np.array([10.0, 200.0])
+    outcome = simulate(bags, system, Algorithm(scheduling="ECT", estimate_s=guesses))
+    assert outcome.cluster.tolist() == [0, 1]
+    assert outcome.began_s.tolist() == [0.0, 1000.0]
+
+
+def test_who_submits_most_is_not_therefore_the_most_important():
+    """Priorities are drawn by lot, for drawn workloads and for recorded ones, and one seed gives one order."""
+    firsts = []
+    for seed in range(20):
+        drawn = draw_bags(AVERAGE, Target(load=0.5, capacity=100.0), seed)
+        found = extract_bags(drawn.as_log("drawn"), seed=seed)
+        again = extract_bags(drawn.as_log("drawn"), seed=seed)
+        assert found.user.tolist() == again.user.tolist()
+        for bags in (drawn, found):
+            counts = np.bincount(bags.user)
+            firsts.append(counts.argmax() / len(counts))
+    assert 0.3 < np.mean(firsts) < 0.7  # where the busiest stands among all, 0 the most important
+    assert min(firsts) < 0.3
+    assert max(firsts) > 0.7
+
+
+def test_no_task_outlasts_the_cap_however_run_times_are_moved():
+    target = Target(load=0.9, capacity=3000.0, days=3.0, mean_runtime_s=7200.0)
+    longest = [draw_bags(AVERAGE, target, seed).runtime_s for seed in range(8)]
+    assert max(run.max() for run in longest) <= LONGEST_S
+    assert np.mean([run.mean() for run in longest]) == pytest.approx(7200.0, rel=0.05)
+    with pytest.raises(InputError, match="mean of"):
+        draw_bags(AVERAGE, replace(target, mean_runtime_s=1e9), 0)
 
 
 @pytest.mark.parametrize(
@@ -394,8 +444,13 @@ def test_by_size_classes_cover_all_bags():
     bags = draw_bags(AVERAGE, Target(load=0.3, capacity=100.0), seed=0)
     outcome = simulate(bags, System(procs=np.array([100]), speed=np.array([1.0])), Algorithm())
     rows = by_size(outcome)
-    assert [low for low, *_ in rows] == sorted(low for low, *_ in rows)
-    assert rows[0][0] == 2
+    assert [row.low for row in rows] == sorted(row.low for row in rows)
+    assert rows[0].low == 2
+    for low, high in ((one.low, one.high or 10**6) for one in rows):
+        mine = (bags.sizes >= low) & (bags.sizes <= high)
+        assert makespans(outcome)[mine].mean() == pytest.approx(
+            next(one.makespan_s for one in rows if one.low == low)
+        )
 
 
 # the study and the commands
@@ -415,6 +470,18 @@ def test_the_study_asks_over_a_thousand_questions_and_tells_the_answers():
     text = tables(rows, predictor_rows([]))
     assert "| S-BoT |" in text
     assert "LastValue, batch" in text
+    assert "| tasks (20,000–175,000) |" in text
+    assert "| utilisation (S-T) |" in text
+
+
+def test_the_study_plays_as_many_tasks_as_the_paper():
+    """§4.2: between 20,000 and 175,000; a natural day, of shorter tasks, stands beside it."""
+    jobs = [job for job in plan_jobs(1) if job.questions[0].experiment == "selection"]
+    for job in (jobs[0], jobs[-1]):
+        assert 20_000 < len(draw_bags(AVERAGE, job.target, job.seed).runtime_s) < 175_000
+    natural = [job for job in plan_jobs(1) if job.questions[0].experiment.startswith("natural day")]
+    assert len(natural) == len(jobs)
+    assert {(job.target.days, job.target.mean_runtime_s) for job in natural} == {(1.0, None)}
 
 
 def test_commands_fit_generate_play_and_list(vgrads, tmp_path):
@@ -449,6 +516,7 @@ def test_commands_fit_generate_play_and_list(vgrads, tmp_path):
     ("arguments", "told"),
     [(("simulate", "--load", "1.5"), "load"), (("simulate", "--selection", "x"), "S-BoT"), (("simulate", "--scheduling", "x"), "FPLT"),
      (("simulate", "--model", "x"), "DAS-2"), (("simulate", "--architecture", "x"), "csp"), (("fit", "none.swf"), "no such file"),
+     (("generate", "-o", "x.swf", "--days", "inf"), "days"), (("generate", "-o", "x.swf", "--days", "nan"), "days"),
      (("generate", "-o", "x.txt"), ".swf"), (("generate", "-o", "x.swf", "--load", "0"), "load")],
 )  # fmt: skip
 def test_bad_input_names_what_is_wrong(vgrads, arguments, told):

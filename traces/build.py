@@ -17,7 +17,7 @@ BROKEN_SHARE = 0.01
 
 @dataclass(slots=True)
 class Job:
-    """One job of an accounting file, in seconds since 1970; ``start_s`` None: never started."""
+    """One job of an accounting file, in seconds since 1970; ``start_s`` None: never started; ``bag`` as in JobLog."""
 
     submit_s: float
     start_s: float | None
@@ -26,6 +26,7 @@ class Job:
     request_s: float
     user: str
     queue: str
+    bag: int | None = None
 
 
 def refuse_broken(
@@ -83,4 +84,5 @@ def build_log(jobs: Sequence[Job], name: str, warnings: tuple[str, ...] = ()) ->
         name=name, submit_s=submit - zero, wait_s=left - submit, run_s=np.where(run < 0, -1.0, run), procs=procs,
         request_s=np.array([job.request_s for job in kept]), user=user, queue=queue, started=started,
         unix_start_s=zero, max_procs=int(procs.max()), queue_names=queues, warnings=warnings,
+        bag=None if kept[0].bag is None else np.array([job.bag for job in kept], dtype=np.int64),
     )  # fmt: skip

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from datetime import datetime
+from datetime import UTC, datetime, tzinfo
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from kernel.errors import InputError
@@ -21,7 +22,8 @@ class JobLog:
     """Columns of equal length, sorted by submission.
 
     ``wait_s`` is the time in the queue: until the start where ``started``, else until the job was
-    withdrawn, a right-censored wait. Unknown numbers are −1; waits are never negative.
+    withdrawn, a right-censored wait. Unknown numbers are −1; waits are never negative. ``bag``: the number of the
+    bag of tasks that a job is of, where the log tells. ``zone``: by which clock the people of that machine lived.
     """
 
     name: str
@@ -37,6 +39,8 @@ class JobLog:
     max_procs: int = 0
     queue_names: Mapping[int, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    bag: Ints | None = None
+    zone: tzinfo = UTC
 
     def __len__(self) -> int:
         return len(self.submit_s)
@@ -54,7 +58,8 @@ class JobLog:
     def select(self, mask: Bools | Ints) -> JobLog:
         """The same log with only these rows, in this order."""
         columns = {name: getattr(self, name)[mask] for name in COLUMNS}
-        rest = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in COLUMNS}
+        columns["bag"] = None if self.bag is None else self.bag[mask]
+        rest = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in columns}
         return JobLog(**columns, **rest)
 
     def queue_code(self, queue: str | int) -> int:
@@ -82,9 +87,17 @@ class JobLog:
             return self.end_s
         return at.timestamp() - self.unix_start_s if isinstance(at, datetime) else at
 
+    def local_s(self, at_s: Floats) -> Floats:
+        """Instants of this log's clock as seconds since 1970 on the clocks of its zone, summer time included."""
+        instants = pd.to_datetime(self.unix_start_s + at_s, unit="s", utc=True)
+        local = instants.tz_convert(self.zone).tz_localize(None).to_numpy("datetime64[us]")
+        return np.asarray(local.astype(np.int64) / 1e6)
+
     def check(self) -> None:
         """Equal lengths, sorted by submission, no negative wait, no NaN."""
         lengths = {name: len(getattr(self, name)) for name in COLUMNS}
+        if self.bag is not None:
+            lengths["bag"] = len(self.bag)
         if len(set(lengths.values())) > 1:
             raise AssertionError(f"columns differ in length: {lengths}")
         if np.any(np.diff(self.submit_s) < 0) or np.any(self.wait_s < 0):

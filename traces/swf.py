@@ -1,7 +1,8 @@
 """Standard Workload Format 2.2 (Feitelson, Parallel Workloads Archive): 18 columns a job.
 
 Departures: extra columns are ignored and missing trailing ones read as −1, because logs found in
-the wild have both. Header comments (``; Key: value``) give clock, size and queue names.
+the wild have both. Header comments (``; Key: value``) give clock, zone, size and queue names; ``; BagField: 14``,
+which we write ourselves, says that the application of a job (column 14) is the bag of tasks that it belongs to.
 """
 
 from __future__ import annotations
@@ -9,19 +10,24 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterable
+from datetime import UTC, timedelta, timezone, tzinfo
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
 
 from kernel.errors import InputError
 from traces.build import BROKEN_SHARE, broken_warning, refuse_broken
-from traces.records import Bools, Floats, JobLog
+from traces.records import Bools, Floats, Ints, JobLog
 
 FIELDS = 18
+_DAY_S = 86400.0
 _NEEDED = 11  # up to the status; a shorter line says too little to be a job
 _HEADER = re.compile(r";\s*([A-Za-z]\w*)\s*:\s*(.*)")
 _QUEUE = re.compile(r"\s*(\d+)\s*(?:-\s*)?(\S*)")
 _CANCELLED = 5  # status of a job withdrawn before its end
+BAG_FIELD = 14
+"""The column that holds a job's bag where the log tells of bags, counted from 1; the same in GWF."""
 
 
 def read_swf(text: str, name: str, broken_share: float = BROKEN_SHARE) -> JobLog:
@@ -107,13 +113,31 @@ def _to_log(
     table = table[np.argsort(table[:, 1], kind="stable")]
     procs = np.where(table[:, 7] > 0, table[:, 7], table[:, 4]).astype(np.int64)
     queue, names = _queues(table, header)
+    zone, unsure = _zone(header)
+    tells_bags = header.get("BagField", [""])[0] == str(BAG_FIELD)
     return JobLog(
         name=name, submit_s=table[:, 1].copy(), wait_s=table[:, 2].copy(), run_s=table[:, 3].copy(),
         procs=procs, request_s=table[:, 8].copy(), user=table[:, 11].astype(np.int64), queue=queue,
         started=_started(table), unix_start_s=_header_number(header, "UnixStartTime"),
         max_procs=int(_header_number(header, "MaxProcs") or _header_number(header, "MaxNodes")),
-        queue_names=names, warnings=warnings,
+        queue_names=names, warnings=warnings + unsure, zone=zone,
+        bag=table[:, BAG_FIELD - 1].astype(np.int64) if tells_bags else None,
     )  # fmt: skip
+
+
+def _zone(header: dict[str, list[str]]) -> tuple[tzinfo, tuple[str, ...]]:
+    """``TimeZoneString``, a name as Europe/Paris; else ``TimeZone``, seconds east of Greenwich; else UTC."""
+    name = header.get("TimeZoneString", [""])[0]
+    try:
+        if name:
+            return ZoneInfo(name), ()
+    except (KeyError, ValueError, OSError):  # ZoneInfoNotFoundError is a KeyError
+        pass
+    east_s = _header_number(header, "TimeZone")
+    if header.get("TimeZone") and abs(east_s) < _DAY_S:
+        return timezone(timedelta(seconds=east_s)), ()
+    unsure = f"there is no time zone '{name}': hours of the day are those of UTC"
+    return UTC, (unsure,) if name else ()
 
 
 def _started(table: Floats) -> Bools:
@@ -147,23 +171,39 @@ def write_swf(log: JobLog, note: str = "") -> str:
         "; Version: 2.2", f"; Computer: {log.name}", f"; MaxJobs: {len(log)}",
         f"; UnixStartTime: {log.unix_start_s:.0f}", f"; MaxProcs: {log.max_procs}",
     ]  # fmt: skip
+    zone = zone_header(log.zone)
+    head += [f"; {zone}"] if zone else []
+    head += [f"; BagField: {BAG_FIELD}"] if log.bag is not None else []
     head += [f"; Queue: {code} {title}" for code, title in sorted(log.queue_names.items())]
     head += [f"; Note: {line}" for line in note.splitlines()]
     rows = zip(
         log.submit_s, log.wait_s, log.run_s, log.procs, log.request_s, log.user, log.queue, log.started,
-        strict=True,
+        bag_column(log), strict=True,
     )  # fmt: skip
     lines = [_swf_line(number, *row) for number, row in enumerate(rows, 1)]
     return "\n".join(head + lines) + "\n"
 
 
 def _swf_line(number: int, *row: float) -> str:
-    submit, wait, run, procs, request, user, queue, started = row
+    submit, wait, run, procs, request, user, queue, started, bag = row
     status = 1 if started else _CANCELLED
     return (
         f"{number} {_num(submit)} {_num(wait)} {_num(run)} {int(procs) if started else 0} -1 -1 "
-        f"{int(procs)} {_num(request)} -1 {status} {int(user)} -1 -1 {int(queue)} -1 -1 -1"
+        f"{int(procs)} {_num(request)} -1 {status} {int(user)} -1 {int(bag)} {int(queue)} -1 -1 -1"
     )
+
+
+def bag_column(log: JobLog) -> Ints:
+    """The bag of each job; −1 where the log does not tell."""
+    return np.full(len(log), -1, dtype=np.int64) if log.bag is None else log.bag
+
+
+def zone_header(zone: tzinfo) -> str:
+    """The header for a zone; nothing for UTC."""
+    if isinstance(zone, ZoneInfo):
+        return f"TimeZoneString: {zone.key}"
+    east = zone.utcoffset(None)
+    return f"TimeZone: {east.total_seconds():.0f}" if east else ""
 
 
 def _num(value: float) -> str:

@@ -116,7 +116,7 @@ Sites = Annotated[
         help="Sites (TOML). Default: those that the set names, else of the database, else embedded.",
     ),
 ]
-Seed = Annotated[int, typer.Option("--seed", help="Seed of everything random.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything random.")]
 AsStated = Annotated[
     bool,
     typer.Option(

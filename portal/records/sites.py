@@ -153,7 +153,7 @@ def resolve_history(given: Path) -> tuple[Path, str | int | None]:
         return given, None
     catalog = stored_catalog()
     names = {site.name: site for site in catalog.sites} if catalog else {}
-    if given.parts and given.parts[0] not in names:
+    if not given.parts or given.parts[0] not in names:
         return given, None  # the reader says that there is no such file
     site = names[given.parts[0]]
     wanted = given.parts[1] if len(given.parts) == 2 else None
