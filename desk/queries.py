@@ -10,6 +10,7 @@ from desk.histories import Instant, cached_forecast, check_there, open_history
 from desk.shelf import shelved
 from kernel.errors import InputError
 from kernel.units import format_duration, format_instant
+from qbets.arrays import distinct_starts
 from qbets.explain import Reason, explain
 from qbets.forecast import QueueForecast, forecast
 from qbets.predictor import Settings
@@ -20,11 +21,16 @@ from vgrid.varq import STEP_S, Reservation, Trajectory, trajectory
 
 @dataclass(frozen=True, kw_only=True)
 class AskedQueue:
-    """A history, the instant at which it is asked, and what it says."""
+    """A history, the instant at which it is asked, and what it says.
+
+    ``jobs``: how many had started by then, ``distinct`` as how many observations they count; None: not counted.
+    """
 
     log: JobLog
     at_s: float
     forecast: QueueForecast | StateForecast
+    jobs: int | None = None
+    distinct: int | None = None
 
     @property
     def since(self) -> str:
@@ -53,7 +59,11 @@ def ask_queue(source: Source, at: Instant, settings: Settings) -> AskedQueue:
         log = open_history(source.file, source.format_name).only_queue(source.queue)
         at_s = log.instant(at)
         learn = forecast_state if settings.looks_at_state else forecast
-        return AskedQueue(log=log, at_s=at_s, forecast=learn(log, at_s, settings))
+        jobs, distinct = distinct_starts(log, at_s)
+        return AskedQueue(
+            log=log, at_s=at_s, forecast=learn(log, at_s, settings), jobs=jobs,
+            distinct=distinct if settings.arrays else jobs,
+        )  # fmt: skip
 
     check_there(source.file)
     return shelved(source.file, ("asked", source.queue, source.format_name, at, settings), learn_it)

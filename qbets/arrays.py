@@ -9,6 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
+from traces.records import JobLog
+
 GAP_S = 60.0
 Shape = tuple[int, int, float]
 
@@ -55,3 +59,19 @@ class Arrays:
     def forget(self, before_s: float) -> None:
         """Drop arrays that no new job can join; keeps memory bounded over months."""
         self.newest = {s: a for s, a in self.newest.items() if a.first_s >= before_s - GAP_S}
+
+
+def distinct_starts(log: JobLog, until_s: float) -> tuple[int, int]:
+    """Jobs that had started by an instant, and how many of their starts count as observations of their own."""
+    arrays, joined = Arrays(), []
+    columns = (log.user, log.procs, log.request_s, log.submit_s)
+    for user, procs, request_s, submit_s in zip(*(c.tolist() for c in columns), strict=True):
+        shape = (user, procs, request_s)
+        joined.append(arrays.join(shape, submit_s) if user >= 0 else Array(submit_s))
+    known = np.flatnonzero(log.started & (log.start_s <= until_s))
+    order = known[np.argsort(log.start_s[known], kind="stable")]
+    counted = sum(
+        joined[row].counts(at_s)
+        for row, at_s in zip(order.tolist(), log.start_s[order].tolist(), strict=True)
+    )
+    return len(order), counted

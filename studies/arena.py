@@ -12,7 +12,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from desk.planning import Grid
+from kernel.errors import InputError
 from kernel.streams import stream
+from kernel.units import format_duration
 from qbets.forecast import QueueForecast, freeze
 from qbets.predictor import Settings
 from qbets.replay import (
@@ -130,6 +132,11 @@ def draw_instants(
 ) -> list[tuple[float, float]]:
     """Pairs of instants, after the first fifth of the history and before its end by the horizon."""
     first, last = float(log.submit_s[0]), float(log.submit_s[-1]) - horizon_s
+    if last <= first:
+        raise InputError(
+            f"spans {format_duration(float(log.submit_s[-1]) - first)}, its questions need {format_duration(horizon_s)} more",
+            where=log.name,
+        )
     begin = first + _WARM * (last - first)
     drawn = stream(seed, "instants", log.name).uniform(begin, last, (count, 2)).round()
     return [(float(one), float(two)) for one, two in drawn]

@@ -185,6 +185,8 @@ def predictor_rows(histories: Sequence[Path]) -> list[dict[str, Any]]:
         for predictor in PREDICTORS:
             for by in ("batch", "user"):
                 off = inaccuracies(bags, predictor, by)
+                if not len(off):
+                    raise InputError("has no bag of two tasks or more to predict by", where=name)
                 rows.append(
                     {"history": name, "predictor": predictor, "by": by, "mean": float(off.mean()), "median": float(np.median(off))}
                 )  # fmt: skip

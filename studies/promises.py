@@ -45,12 +45,13 @@ from studies.report import (
     need_files,
     paragraph,
     picture,
+    read_enough,
     study_parser,
     text_table,
     write_page,
 )
 from studies.rivals import RIVALS, Result
-from traces.history import history_name, read_history
+from traces.history import history_name
 from workflows.dag import Workflow
 from workflows.load import load_workflow
 
@@ -97,7 +98,7 @@ class Work:
 
 def cases_of(work: Work) -> Iterator[tuple[Arena, Arena | None, Case]]:
     """The cases of one log with the arenas that they are played in (the second knows states)."""
-    log = rescheduled(read_history(work.log))
+    log = rescheduled(read_enough(work.log))
     pairs = draw_instants(log, work.count, work.seed, _HORIZON_S)
     mine = [(n, pair) for n, pair in enumerate(pairs) if n % work.parts == work.part]
     instants = [at_s for _, pair in mine for at_s in pair]

@@ -11,6 +11,8 @@ from typing import Any
 
 from kernel.errors import InputError
 from kernel.files import write_text
+from traces.history import read_history
+from traces.records import JobLog
 
 Rows = Sequence[Sequence[str]]
 _STYLE = """body{font:15px/1.5 system-ui,sans-serif;color:#1c2430;background:#fff;max-width:70rem;margin:2rem auto;padding:0 1rem}
@@ -27,6 +29,21 @@ def study_parser(name: str, doc: str | None) -> ArgumentParser:
     parser.add_argument("--report", type=Path, metavar="FILE.html", help="a page with pictures")
     parser.add_argument("--seed", type=int, default=0, help="of everything random")
     return parser
+
+
+LEAST_JOBS = 1000
+"""Jobs of a log from which questions are drawn: with fewer, the answers of one week are all there is."""
+
+
+def read_enough(path: Path) -> JobLog:
+    """A history that is long enough to be studied; InputError for any other."""
+    log = read_history(path)
+    if len(log) < LEAST_JOBS:
+        raise InputError(
+            f"has {len(log)} jobs, a study of promises needs {LEAST_JOBS}", where=str(path),
+            fix="'vgrads backtest' tells how bounds did on a short one",
+        )  # fmt: skip
+    return log
 
 
 def need_files(paths: Sequence[Path]) -> None:

@@ -31,12 +31,13 @@ from studies.report import (
     need_files,
     paragraph,
     picture,
+    read_enough,
     study_parser,
     text_table,
     write_page,
 )
 from studies.rivals import Result, one_slot, reservation, task_by_task
-from traces.history import history_name, read_history
+from traces.history import history_name
 from workflows.sets import WorkflowSet
 
 PAPER_S = {
@@ -94,7 +95,7 @@ def study(logs: Sequence[Path], count: int, seed: int) -> list[Line]:
     found: list[Line] = []
     with ProcessPoolExecutor() as pool:
         for path in logs:
-            log = rescheduled(read_history(path))
+            log = rescheduled(read_enough(path))
             pairs = draw_instants(log, count, seed, _HORIZON_S)
             known = forecasts_at(log, [at_s for pair in pairs for at_s in pair])
             procs = most_busy(log)

@@ -35,8 +35,9 @@ from qbets.predictor import QueuePredictor, Settings
 from simulator.backfill import Job
 from simulator.cluster import BatchCluster
 from studies.picture import diagrams
+from studies.report import read_enough
 from studies.varq_stage import Asked, Stage, advance_to
-from traces.history import history_name, read_history
+from traces.history import history_name
 from traces.records import JobLog
 from vgrid.varq import Reservation
 
@@ -146,7 +147,7 @@ def _questions(
 
 def _work(job: tuple[Path, str, float, int]) -> Outcome:
     path, policy, probability, count = job
-    log = read_history(path)
+    log = read_enough(path)
     outcome = replay(
         log, log.max_procs or int(log.procs.max()), policy, probability, Extent(count=count)
     )

@@ -29,11 +29,12 @@ from studies.report import (
     need_files,
     paragraph,
     picture,
+    read_enough,
     study_parser,
     text_table,
     write_page,
 )
-from traces.history import history_name, read_history
+from traces.history import history_name
 from workflows.dag import Workflow
 from workflows.load import load_workflow
 from workflows.sets import WorkflowSet
@@ -94,7 +95,7 @@ def study(
     log_path: Path, shape: Workflow, count: int, budgets: Sequence[float], probability: float, seed: int
 ) -> list[Cell]:  # fmt: skip
     """Every combination, on all cores, with a progress bar."""
-    log = replace(rescheduled(read_history(log_path)), name=history_name(log_path))
+    log = replace(rescheduled(read_enough(log_path)), name=history_name(log_path))
     pairs = tuple(draw_instants(log, count, seed, _HORIZON_S))
     arena = Arena(
         log=log, procs=most_busy(log), forecasts=forecasts_at(log, [at_s for pair in pairs for at_s in pair])

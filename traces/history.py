@@ -12,7 +12,7 @@ from traces.gridengine import read_gridengine
 from traces.gwf import read_gwf
 from traces.pbs import read_pbs
 from traces.records import JobLog
-from traces.sacct import read_sacct
+from traces.sacct import is_padded, read_sacct
 from traces.swf import read_swf
 
 Reader = Callable[[str, str], JobLog]
@@ -63,7 +63,7 @@ def detect_format(text: str, where: str) -> str:
 def _format_of(line: str, text: str) -> str | None:
     if _PBS_RECORD.match(line):
         return "pbs"
-    if _TABLE_HEADER.search(line):
+    if _TABLE_HEADER.search(line) or is_padded(text):
         return "sacct"
     if line.count(":") >= 35:
         return "gridengine"

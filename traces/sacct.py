@@ -1,4 +1,4 @@
-"""Slurm's ``sacct -P``: a table with a header, any columns in any order; also as CSV.
+"""Slurm's ``sacct -P``: a table with a header, any columns in any order; also as CSV, or padded as without ``-P``.
 
 Needed are the submission, start and end, and processors; steps (``123.batch``) are skipped, array
 tasks (``123_4``) are jobs. Times without a zone are read as UTC; times with an offset and seconds
@@ -9,6 +9,7 @@ start, or, in old versions, one that equals its end: a right-censored wait.
 from __future__ import annotations
 
 import io
+import re
 
 import numpy as np
 import pandas as pd
@@ -28,11 +29,14 @@ _NAMES = {
     "state": ("state",),
     "id": ("jobid", "job_id", "jobidraw"),
 }
+_RULE = re.compile(r"\s*-+(\s+-+)*\s*")
 _REQUIRED = ("submit", "start", "end", "procs")
 
 
 def read_sacct(text: str, name: str) -> JobLog:
     """Parse a whole dump; lines that are no jobs are skipped up to 1 %, then refused."""
+    if is_padded(text):
+        text = _unpadded(text)
     header, _, body = text.partition("\n")
     delimiter = "|" if "|" in header else ","
     columns = _columns(header.rstrip("\r").split(delimiter), name)
@@ -45,6 +49,20 @@ def read_sacct(text: str, name: str) -> JobLog:
     if "id" in table:
         table = table[~table["id"].str.contains(".", regex=False)]
     return _to_log(table, name, broken)
+
+
+def is_padded(text: str) -> bool:
+    """True for what ``sacct`` prints without ``-P``: columns of fixed width, ruled off with dashes."""
+    first, second = (*text.split("\n", 2)[:2], "")[:2]
+    return bool(_RULE.fullmatch(second)) and "submit" in first.lower()
+
+
+def _unpadded(text: str) -> str:
+    """The same as ``-P`` prints it. What was too long for its column stays cut off, which times are not."""
+    header, rule, *lines = text.splitlines()
+    spans = [match.span() for match in re.finditer("-+", rule)]
+    rows = (line for line in (header, *lines) if line.strip())
+    return "\n".join("|".join(row[a:b].strip() for a, b in spans) for row in rows)
 
 
 def _columns(header: list[str], name: str) -> dict[str, int]:

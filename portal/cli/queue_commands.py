@@ -112,7 +112,9 @@ def bound(
 
         asked = ask_live(asked, stored_catalog(), str(history), settings)
     found = asked.forecast.bound(procs, wall_s, chance, settings.confidence)
-    document = bound_json(found, asked.since) | {"downtime": downtime_json(asked)}
+    document = bound_json(found, asked.since) | {
+        "downtime": downtime_json(asked), "history": {"jobs": asked.jobs, "distinct": asked.distinct},
+    }  # fmt: skip
     told = queries.explanation_of(asked, procs, wall_s, chance) if why else None
     document |= {"explanation": told} if told else {}
     answer_with(

@@ -18,16 +18,18 @@ from vgrid.varq import Reservation, Trajectory
 def bound_text(answer: Bound, asked: AskedQueue) -> str:
     """GETBOUND in a sentence, and what stands beside it."""
     if answer.bound_s is None:
-        return f"No bound can be given: {answer.reason}."
+        return f"No bound can be given: {answer.reason}.{_merged_text(asked)}"
     if answer.method == "state":
         return (
             f"A job like this, submitted now, waits at most {format_duration(answer.bound_s)} ({answer.bound_s:.0f} s) with "
             f"probability {answer.probability}, by the state of the queue and how {answer.jobs} such statements came true."
+            + _merged_text(asked)
             + _downtime_text(asked)
         )
     return (
         f"A job like this waits at most {format_duration(answer.bound_s)} ({answer.bound_s:.0f} s) with probability "
         f"{answer.probability}, stated with confidence {answer.confidence} from {answer.jobs} waits since {asked.since}."
+        + _merged_text(asked)
         + _downtime_text(asked)
     )
 
@@ -42,6 +44,16 @@ def explanation_text(explanation: dict[str, Any]) -> str:
             f"  {format_duration(abs(entry['moved_s'])):>8} {way} because of {entry['side']}{told}"
         )
     return "\n".join(lines)
+
+
+def _merged_text(asked: AskedQueue) -> str:
+    """That jobs of arrays were taken together, where that is most of them."""
+    if asked.jobs is None or asked.distinct is None or asked.distinct > asked.jobs / 2:
+        return ""
+    return (
+        f"\nOf the history's {asked.jobs} jobs {asked.distinct} are distinct: equal ones of one user that come and start within "
+        "a minute are one observation (--no-arrays takes each)."
+    )
 
 
 def _downtime_text(asked: AskedQueue) -> str:
