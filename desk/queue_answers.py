@@ -14,11 +14,12 @@ from vgrid.varq import Trajectory
 Json = dict[str, Any]
 
 
-def bound_json(bound: Bound, since: str) -> Json:
+def bound_json(bound: Bound, asked: AskedQueue) -> Json:
     """``vgrads bound --json``."""
     return {
         "bound_s": bound.bound_s, "probability": bound.probability, "confidence": bound.confidence,
-        "method": bound.method, "jobs": bound.jobs, "since": since, "cluster": asdict(bound.cluster), "reason": bound.reason,
+        "method": bound.method, "jobs": bound.jobs, "since": asked.since, "cluster": asdict(bound.cluster), "reason": bound.reason,
+        "downtime": downtime_json(asked), "history": {"jobs": asked.jobs, "distinct": asked.distinct},
     }  # fmt: skip
 
 

@@ -40,6 +40,8 @@ SMALLER = (
     (r"WORKFLOWS", "data/lead.json"),
     (r"\[SITES\.toml\]|SITES\.toml", "data/sites.toml"),
     (r"run-0123456789|\bRUN\b", "{run}"),
+    (r"w-1/model|\bTASK\b", "lead-1/wrf"),
+    (r"\bSITE\b(?!S)", "kittyhawk"),
     (r"tok-0123456789", "{token}"),
     (r"--model fit\.json -o", "--model fit.json --procs 64 -o"),
     (r"--procs 3500 -o bags\.swf", "--procs 64 --days .05 -o bags.swf"),

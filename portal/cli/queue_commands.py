@@ -91,7 +91,7 @@ def bound(
 ) -> None:
     """How long will a job wait at most? (GETBOUND)"""
     from desk import queries
-    from desk.queue_answers import bound_json, downtime_json
+    from desk.queue_answers import bound_json
     from portal.cli import queue_text
 
     chance, wall_s = (
@@ -112,9 +112,7 @@ def bound(
 
         asked = ask_live(asked, stored_catalog(), str(history), settings)
     found = asked.forecast.bound(procs, wall_s, chance, settings.confidence)
-    document = bound_json(found, asked.since) | {
-        "downtime": downtime_json(asked), "history": {"jobs": asked.jobs, "distinct": asked.distinct},
-    }  # fmt: skip
+    document = bound_json(found, asked)
     told = queries.explanation_of(asked, procs, wall_s, chance) if why else None
     document |= {"explanation": told} if told else {}
     answer_with(

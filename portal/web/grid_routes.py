@@ -15,7 +15,7 @@ from desk import queries
 from desk import sites as site_rows
 from desk.offers import offer_gantt, offer_json
 from desk.planning import open_grid
-from desk.queue_answers import bound_json, downtime_json, probability_json, trajectory_json
+from desk.queue_answers import bound_json, probability_json, trajectory_json
 from kernel.errors import InputError
 from portal.jobs.learned_states import LearnedStates
 from portal.records.access import Principal
@@ -102,7 +102,7 @@ def _add_queue_routes(
         settings = Settings(method=method, quantile=probability, confidence=confidence)
         asked = _asked(catalog(), site, queue, settings, learned_states)
         found = asked.forecast.bound(procs, walltime_s, probability, confidence)
-        answer = bound_json(found, asked.since) | {"downtime": downtime_json(asked)}
+        answer = bound_json(found, asked)
         if explain:
             answer["explanation"] = queries.explanation_of(asked, procs, walltime_s, probability)
         return answer
