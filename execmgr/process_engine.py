@@ -45,10 +45,9 @@ class ProcessEngine(FolderEngine):
             try:
                 with _uninterrupted():
                     process = self._running[order.key] = self._folder.launch(order)
+                    self._look_after(order, partial(process.attend, order.memory_mib))
             except OSError as error:
                 self._tell(order, Verdict(str(error)))
-                continue
-            self._look_after(order, partial(process.attend, order.memory_mib))
 
     def recover(self, orders: Sequence[TaskOrder]) -> None:
         wanted = {self._folder.mark(order): order for order in orders}
@@ -82,9 +81,10 @@ class ProcessEngine(FolderEngine):
                 self._tell(order, verdict)
 
         thread = threading.Thread(target=work, daemon=True)
-        with self._lock:
-            self._threads.add(thread)
-        thread.start()
+        with _uninterrupted():
+            with self._lock:
+                self._threads.add(thread)
+            thread.start()
 
     def cancel(self, key: CopyKey) -> None:
         with self._lock:
@@ -136,7 +136,8 @@ def _join(threads: set[threading.Thread], patience_s: float) -> None:
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Put Ctrl-C off until the end: between the start of a process and the note of it, it would leak."""
+    """Put Ctrl-C off until the end: between the start of a process and the note of it, it would leak, and a
+    thread that is noted and not started cannot be waited for."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 Path = tuple[str | int, ...]
 MOST_TOLD = 20
+_MISSING = "is missing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,25 +43,20 @@ def problems_of(
                 found[place] = Problem(found[place].field, what, found[place].line)
             continue
         line = lines(place[:-1] if one["type"] == "missing" else place)
-        found[place] = Problem(_dotted(place, one["type"]), _words(dict(one), place, owner), line)
+        field = ".".join(map(str, place)) or "document"
+        found[place] = Problem(field, _words(dict(one), place, owner), line)
     return sorted(_said_once(found), key=lambda problem: problem.line or 0)
 
 
 def _said_once(found: Mapping[Path, Problem]) -> Iterator[Problem]:
     """Without what only follows: a list that is empty because its entries are wrong, the key that a typo was for."""
-    meant = {p.what.partition("did you mean ")[2].rstrip("?") for p in found.values()}
+    meant = {p.what.partition("did you mean ")[2].strip("'?") for p in found.values()}
     for place, problem in found.items():
         inside = any(len(other) > len(place) and other[: len(place)] == place for other in found)
         if not (inside and problem.what.startswith("needs at least")) and not (
-            problem.what.endswith(" is missing")
-            and problem.what.removesuffix(" is missing") in meant
+            problem.what == _MISSING and str(place[-1]) in meant
         ):
             yield problem
-
-
-def _dotted(place: Path, kind: str) -> str:
-    shown = place[:-1] if kind in ("missing", "extra_forbidden") else place
-    return ".".join(str(part) for part in shown) or "document"
 
 
 def _walk(model: type[BaseModel], place: Path) -> tuple[Path, type[BaseModel] | None]:
@@ -117,9 +113,9 @@ _PLAIN = {
 def _words(one: Mapping[str, Any], place: Path, owner: type[BaseModel] | None) -> str:
     kind, given = str(one["type"]), one.get("input")
     if kind == "missing":
-        return f"'{place[-1]}' is missing"
+        return _MISSING
     if kind == "extra_forbidden":
-        return f"unknown key '{place[-1]}'{_meant(str(place[-1]), _keys(owner))}"
+        return f"unknown key{_meant(str(place[-1]), _keys(owner))}"
     if kind in ("float_parsing", "int_parsing", "float_type", "int_type"):
         whole = "whole " if kind.startswith("int") else ""
         return f"must be a {whole}number, is {_shown(given)}"

@@ -255,7 +255,7 @@ def test_a_webhook_goes_where_it_was_addressed_to_and_nowhere_else():
     hook = Webhook(
         f"http://127.0.0.1:{server.server_port}/hook", "secret", "run-1", pause=lambda _: 0.0
     )
-    hook(state(), [])
+    hook(None, state(), [])
     hook.outcome = {"state": "kept"}
     hook.close()
     server.shutdown()

@@ -246,9 +246,9 @@ def state(now_s=1.0):
 def test_webhooks_are_signed_in_order_and_tried_again(listen):
     listener = listen(refusals=2)
     hook = Webhook(listener.url, "secret", "run-1", pause=lambda _: 0.01)
-    hook(state(), [Tick(at_s=1.0)])
+    hook(None, state(), [Tick(at_s=1.0)])
     for n in range(3):
-        hook(state(), [CopyEnded(at_s=float(n), key=("w", "t", n), ok=True)])
+        hook(None, state(), [CopyEnded(at_s=float(n), key=("w", "t", n), ok=True)])
     hook.outcome = {"kept": True}
     hook.close()
     assert [body["events"][0]["at_s"] for body in listener.bodies[:-1]] == [0.0, 1.0, 2.0]
@@ -261,7 +261,7 @@ def test_webhooks_that_are_not_wanted_or_not_there_hold_nothing_up(listen):
     unwanted = Webhook(listen(refusals=99, code=404).url, "secret", "run-1", pause=lambda _: 0.01)
     nobody = Webhook("http://127.0.0.1:9/", "secret", "run-1", pause=lambda _: 0.01)
     for hook in (unwanted, nobody):
-        hook(state(), [CopyEnded(at_s=0.0, key=("w", "t", 0), ok=True)])
+        hook(None, state(), [CopyEnded(at_s=0.0, key=("w", "t", 0), ok=True)])
         hook.close()
         assert hook.undelivered == 2
     with pytest.raises(InputError, match="no http"):

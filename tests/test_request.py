@@ -83,7 +83,7 @@ def test_every_request_can_be_written_down_and_read_again(name, groups, duration
         ("grid a for 1h by 2h { x = loose 9..4 nodes }", "groups.0.nodes: '9..4' is no range"),
         ("grid a for soon by 2h { x = loose 4 nodes }", "duration: 'soon' is no duration"),
         ("grid a for 3h by 2h { x = loose 4 nodes }", "end after the deadline"),
-        ("grid a by 2h { x = loose 4 nodes }", "duration: Field required"),
+        ("grid a by 2h { x = loose 4 nodes }", "duration: is missing"),
         ("grid a for 1h by 2h { x = loose 1 node x = loose 1 node }", "two groups have one name"),
         ("grid a for 1h by 2h { x = loose 1 node [memory >= much] }", "'much' is no amount of memory"),
         ("grid a for 1h by 2h { }", "groups"),

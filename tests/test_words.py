@@ -34,16 +34,16 @@ workflows:
   - {}
 """
 SET_WRONG = [
-    "line 2: document: unknown key 'deadine'; did you mean 'deadline'?",
+    "line 2: deadine: unknown key; did you mean 'deadline'?",
     "line 3: fraction: '3/0' is no number",
     "line 4: probability: must be a number, is 'high'",
     "line 7: workflows.0.count: must be at least 1, is 0",
-    "line 8: workflows.0: unknown key 'taks'; did you mean 'tasks'?",
+    "line 8: workflows.0.taks: unknown key; did you mean 'tasks'?",
     "line 10: workflows.0.tasks.0.runtime_s: must be at least 0, is -5",
     "line 10: workflows.0.tasks.0.procs: must be a whole number, is 2.5",
     "line 10: workflows.0.tasks.0.parents: must be a list, is 'b'",
     "line 11: workflows.0.tasks.1.id: 'a/b' has signs that are not allowed here",
-    "line 11: workflows.0.tasks.1: unknown key 'runtim_s'; did you mean 'runtime_s'?",
+    "line 11: workflows.0.tasks.1.runtim_s: unknown key; did you mean 'runtime_s'?",
     "line 12: workflows.1: give either 'file' or 'tasks'",
 ]
 SITES = """\
@@ -63,7 +63,7 @@ poll = true
 SITES_WRONG = [
     "line 3: site.0.kind: 'bath' is none of batch, reservation, dedicated, cloud, local; did you mean 'batch'?",
     "line 4: site.0.procs: must be at least 1, is 0",
-    "line 6: site.0.queue.0: unknown key 'nme'; did you mean 'name'?",
+    "line 6: site.0.queue.0.nme: unknown key; did you mean 'name'?",
     "line 10: site.1.procs: must be a whole number, is 'many'",
     "line 12: site.1.access.poll: must not be true",
 ]

@@ -213,7 +213,7 @@ workflows:
         ("2h", "fraction: .5\nat_least: 1", "not both"),
         ("2h", "at_least: 3", "at_least is 3 of 1"),
         ("2h", "probability: 1.5", "probability: .*outside"),
-        ("2h", "colour: red", "colour: Extra inputs"),
+        ("2h", "colour: red", "colour: unknown key"),
         ("0s", "", "deadline: .*in the past"),
         ("2001-01-01T00:00:00Z", "", "deadline: .*in the past"),
         ("2001-01-01T00:00:00", "", "time zone"),
