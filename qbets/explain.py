@@ -74,14 +74,14 @@ def explain(
     Sides act together, so what they moved does not add up to the whole.
     """
     features, usual = known.features(procs, walltime_s), known.model.typical
-    score = known.curve().score(probability)
-    bound_s = wait_at(known.model.knots(features)[0], score)
+    score, shape = known.curve().score(probability), (procs, walltime_s, 0)
+    bound_s = wait_at(known.blend(features, shape), score)
     reasons = []
     for side, names in SIDES.items():
         columns = [FEATURES.index(name) for name in names]
         other = features.copy()
         other[columns] = usual[columns]
-        usual_s = wait_at(known.model.knots(other)[0], score)
+        usual_s = wait_at(known.blend(other, shape), score)
         reasons.append(
             Reason(
                 side=side, bound_s=bound_s, usual_bound_s=usual_s, told=_told(side, features, usual),

@@ -44,6 +44,16 @@ def score_within(knots: Floats, waits_s: ArrayLike) -> Floats:
     return np.asarray(found, dtype=np.float64)
 
 
+def score_among(knots: Floats, wait_s: float, share: float) -> float:
+    """The score of a wait; inside a flat stretch, where many scores mean the same wait, the one at ``share`` of it.
+
+    With a share drawn at random the scores of waits that follow the distribution are exponential also where
+    it has atoms (randomised probability integral transform: Czado, Gneiting and Held 2009, doi:10.1111/j.1541-0420.2009.01191.x).
+    """
+    low, high = score_of(knots, wait_s), float(score_within(knots, wait_s))
+    return low + share * max(0.0, high - low)
+
+
 def score_of(knots: Floats, wait_s: float) -> float:
     """The least score whose wait is at least this."""
     scores, roots = extended(knots)

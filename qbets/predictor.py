@@ -36,7 +36,9 @@ _PER_BIN = 2  # least history of a bin, in units of the minimum history
 class Settings:
     """What a predictor promises and how it groups jobs. ``size`` None: as the method says.
 
-    ``referee``: be stricter while misses pile up (never for ``bmbp``).
+    ``referee``: be stricter while misses pile up (never for ``bmbp``). ``knows_user``: questions name their
+    user, so what that one has in the queue and has seen counts; without it nothing is learned from who a user
+    was, for nobody could tell it when asking.
     """
 
     method: str = "qbets"
@@ -45,10 +47,16 @@ class Settings:
     arrays: bool = True
     size: str | None = None
     referee: bool = True
+    knows_user: bool = True
 
     @property
     def cluster_size(self) -> str:
-        return self.size or METHODS[self.method]
+        chosen = self.size or METHODS[self.method]
+        return "product" if chosen == "backlog" and not self.knows_user else chosen
+
+    def as_asked(self, arrival: Arrival) -> Arrival:
+        """A job as a question would tell of it."""
+        return arrival if self.knows_user else Arrival(arrival.procs, arrival.request_s)
 
     @property
     def looks_at_state(self) -> bool:
@@ -128,6 +136,11 @@ class QueuePredictor:
             self.ahead[arrival.user] += 1
         self.downtime.submitted()
         return bound
+
+    def bin_for(self, arrival: Arrival) -> int:
+        """Number of the cluster of a job that would be submitted now."""
+        size = SIZES[self._size_by](arrival.procs, arrival.request_s, self.ahead[arrival.user])
+        return bin_of(self.edges, size)
 
     def _bound(self, stream: WaitStream) -> float | None:
         """The stream's bound, stricter while the referee says so."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from qbets.blend import blended, knots_of
 from qbets.conditional import ConditionalModel
 from qbets.downtime import Downtime
 from qbets.forecast import Bound, QueueForecast, freeze
@@ -28,24 +29,20 @@ _OWN_WORK = FEATURES.index("own work waiting")
 
 @dataclass(frozen=True, kw_only=True)
 class LevelCurve:
-    """Which score to ask for at which probability: scores that came true, ascending, and a factor.
-
-    The factor makes it agree with the correction at the tracked quantile.
-    """
+    """Which score to ask for at which probability: scores that came true, ascending."""
 
     scores: Floats
-    factor: float
 
     def score(self, probability: float) -> float:
         """Monotone in the probability."""
         count = len(self.scores)
         rank = min(count - 1, int(np.ceil(probability * (count + 1))) - 1)
-        return float(self.scores[rank]) * self.factor
+        return float(self.scores[rank])
 
     def probability(self, score: ArrayLike) -> Floats:
         """The largest probabilities whose scores are at most these. Same shape."""
         asked = np.asarray(score, dtype=np.float64) * (1 + _ROUNDING)
-        known = np.searchsorted(self.scores * self.factor, asked, side="right")
+        known = np.searchsorted(self.scores, asked, side="right")
         return np.asarray(known / (len(self.scores) + 1), dtype=np.float64)
 
 
@@ -82,9 +79,19 @@ class StateForecast:
     def features(self, procs: int, walltime_s: float, ahead: int = 0) -> Floats:
         """What a job of an unknown user finds, who has so many like it waiting."""
         found = self.predictor.features(Arrival(procs, walltime_s), self.at_s)
+        if not self.settings.knows_user:
+            return found
         found[OWN] = ahead
         found[_OWN_WORK] = np.log1p(ahead * procs * walltime_s / self.predictor.state.most)
         return found
+
+    def knots(self, procs: int, walltime_s: float, ahead: int = 0) -> Floats:
+        """Cube roots of the waits at :data:`qbets.conditional.LEVELS`, as blended of state and past waits."""
+        return self.blend(self.features(procs, walltime_s, ahead), (procs, walltime_s, ahead))
+
+    def blend(self, features: Floats, shape: tuple[int, float, int]) -> Floats:
+        """The same for a queue that would be in another state."""
+        return blended(self.model.knots(features)[0], knots_of(self.floor.waits(*shape)))
 
     def choice(self, ahead: int = 0) -> Choice:
         """Whose answers are given, and why."""
@@ -92,12 +99,15 @@ class StateForecast:
         return self.predictor.choose(group, bool(len(self.floor.waits_s[0])))
 
     def curve(self, ahead: int = 0) -> LevelCurve:
-        """Levels as they came true for jobs alike."""
+        """Levels as they came true for jobs alike; from where the tail begins up to the tracked quantile ever more
+        as the correction of that quantile asks for."""
         calibration = self.predictor.calibration
         group = calibration.group_of(ahead)
-        plain = LevelCurve(scores=calibration.scores(group), factor=1.0)
-        asked = calibration.issue(group).score
-        return replace(plain, factor=asked / max(plain.score(calibration.quantile), 1e-9))
+        return LevelCurve(
+            scores=anchored(
+                calibration.scores(group), calibration.quantile, calibration.issue(group).score
+            )
+        )
 
     def waits(self, procs: int, walltime_s: float, ahead: int = 0) -> Floats:
         """What an answer rests on: scores, or the waits of QBETS where that answers."""
@@ -113,7 +123,7 @@ class StateForecast:
         floor, whose = self.floor.bounds(procs, walltime_s, levels, confidence), self.choice().whose
         if whose == "qbets":
             return floor
-        knots, curve = self.model.knots(self.features(procs, walltime_s))[0], self.curve()
+        knots, curve = self.knots(procs, walltime_s), self.curve()
         own = [wait_at(knots, curve.score(float(level))) for level in levels.ravel()]
         found = np.array(own).reshape(levels.shape)
         return np.fmax(found, floor) if whose == "both" else found
@@ -144,12 +154,20 @@ class StateForecast:
         whose = self.choice(ahead).whose
         if whose == "qbets":
             return floor
-        knots, curve = (
-            self.model.knots(self.features(procs, walltime_s, ahead))[0],
-            self.curve(ahead),
-        )
+        knots, curve = self.knots(procs, walltime_s, ahead), self.curve(ahead)
         found = curve.probability(score_within(knots, times))
         return np.minimum(found, floor) if whose == "both" else found
+
+
+def anchored(scores: Floats, quantile: float, asked: float) -> Floats:
+    """Ascending scores, bent so that ``quantile`` of them lie below ``asked``, and unbent in the body."""
+    count = len(scores)
+    plain = LevelCurve(scores=scores).score(quantile)
+    levels = np.arange(1, count + 1) / (count + 1)
+    body = 2 * quantile - 1  # as far below the quantile as that is from 1
+    share = np.clip((levels - body) / (quantile - body), 0.0, 1.0)
+    bent = scores * (1.0 + share * (asked / max(plain, 1e-9) - 1.0))
+    return np.maximum.accumulate(bent)
 
 
 def freeze_state(

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import heapq
 import math
+import random
 from collections import Counter
 from collections.abc import Callable
 from copy import copy, deepcopy
@@ -25,10 +26,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from qbets.blend import PastKnots, blended
 from qbets.conditional import LEAST, LEVELS, ConditionalModel, fit
 from qbets.conformal import BURSTS, Calibration, Issued
 from qbets.downtime import DowntimeWatch
-from qbets.knots import score_of, wait_at
+from qbets.knots import score_among, wait_at
 from qbets.predictor import Arrival, QueuePredictor, Settings
 from qbets.queue_state import FEATURES, QueueState
 
@@ -136,6 +138,8 @@ class StatePredictor:
         self.next_training = schedule(0)
         self.answered: Counter[str] = Counter()
         self._unix_start_s = unix_start_s
+        self._past = PastKnots()
+        self._draws = random.Random(0)
         self._waiting: dict[int, _Waiting] = {}
         self._expiries: list[tuple[float, int]] = []
 
@@ -166,13 +170,15 @@ class StatePredictor:
     def submit(self, job: int, at_s: float, arrival: Arrival) -> float | None:
         """A job enters the queue: the bound on its wait, None while history is too short."""
         self.advance(at_s)
+        asked = self.settings.as_asked(arrival)
+        past = None if self.model is None else self._past.of(self.floor, self.floor.bin_for(asked))
         floor_s = self.floor.submit(job, at_s, arrival)
         if at_s < self.awake_s:
             self.state.submit(job, at_s, arrival)
             return floor_s
-        features = self.features(arrival, at_s)
+        features = self.features(asked, at_s)
         self.state.submit(job, at_s, arrival)
-        knots = None if self.model is None else self.model.knots(features)[0]
+        knots = None if self.model is None else blended(self.model.knots(features)[0], past)
         raw_bound_s = np.nan if knots is None else float(knots[_SURE]) ** 3
         number = self.rows.add(features, at_s, raw_bound_s)
         group = self.calibration.group_of(features[OWN])
@@ -205,7 +211,8 @@ class StatePredictor:
             return
         if not waiting.judged:
             self._judge(waiting, waiting.issued, wait_s > waiting.judged_s)
-        self.calibration.learn(waiting.group, waiting.issued, score_of(waiting.knots, wait_s))
+        score = score_among(waiting.knots, wait_s, self._draws.random())
+        self.calibration.learn(waiting.group, waiting.issued, score)
         if waiting.floor_s is not None:
             q = self.settings.quantile
             losses = (

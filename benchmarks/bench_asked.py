@@ -1,0 +1,87 @@
+"""Are answers right as they are asked? ``python benchmarks/bench_asked.py LOGS… [--jobs 20000] [--sample 2000] [--known]``
+
+Every log is replayed; before a random sample of its submissions the forecast is frozen and asked, as a person
+would ask it, about a job of that shape: the bound at .95 and .5, and P(start within T) for five T. QBETS answers the same
+questions. Printed for each log: coverage, pinball loss and Brier score as ratios to QBETS, the calibration error of the
+probabilities (mean distance of tenths from what happened).
+"""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, Namespace
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import numpy as np
+
+from kernel.streams import stream
+from qbets.backtest import pinball
+from qbets.predictor import Settings
+from qbets.replay import Replay, make_predictor
+from qbets.state_forecast import StateForecast, freeze_state
+from traces.history import history_name, read_history
+
+WITHIN_S = np.array([300.0, 1800.0, 3600.0, 7200.0, 21600.0])
+_WARM = 2000  # jobs before the first question
+
+
+def measure(path: Path, how: Namespace) -> str:
+    """A row of the table."""
+    log = read_history(path)
+    log = log.select(np.arange(min(how.jobs, len(log))))
+    settings = Settings(method="state", knows_user=how.known)
+    passing = Replay(log, make_predictor(settings, log))
+    rows = np.flatnonzero(log.started)
+    rows = rows[rows >= min(_WARM, len(log) // 3)]
+    draws = stream(7, "asked", history_name(path))
+    rows = np.sort(draws.choice(rows, min(how.sample, len(rows)), replace=False))
+    answers = {"ours": [], "qbets": []}
+    for row in rows.tolist():
+        at_s = float(log.submit_s[row])
+        passing.to(float(np.nextafter(at_s, -np.inf)))
+        known = freeze_state(passing.predictor, at_s, float(log.submit_s[0]))
+        floor = known.floor if isinstance(known, StateForecast) else known
+        shape = (int(log.procs[row]), float(log.request_s[row]))
+        for name, one in (("ours", known), ("qbets", floor)):
+            bounds = one.bounds(*shape, [0.5, 0.95])
+            answers[name].append([*bounds, *one.probability(*shape, WITHIN_S)])
+    wait_s = log.wait_s[rows]
+    ours, qbets = (np.array(answers[name]) for name in ("ours", "qbets"))
+    told = ~np.isnan(ours[:, :2]).any(axis=1) & ~np.isnan(qbets[:, :2]).any(axis=1)
+    ours, qbets, wait_s = ours[told], qbets[told], wait_s[told]
+    happened = wait_s[:, None] <= WITHIN_S
+    brier = [float(((a[:, 2:] - happened) ** 2).mean()) for a in (ours, qbets)]
+    errors = [_calibration_error(a[:, 2:].ravel(), happened.ravel()) for a in (ours, qbets)]
+    loss = [pinball(wait_s, a[:, 1], 0.95) for a in (ours, qbets)]
+    return (
+        f"{history_name(path)[:14]:<14} {len(wait_s):5} | .95: {(wait_s <= ours[:, 1]).mean():.3f} ({(wait_s <= qbets[:, 1]).mean():.3f}) | "
+        f".50: {(wait_s <= ours[:, 0]).mean():.3f} | pinball {loss[0] / loss[1]:.3f} | Brier {brier[0]:.3f} {brier[0] / brier[1]:.3f} | "
+        f"calibration {errors[0]:.3f} ({errors[1]:.3f})"
+    )
+
+
+def _calibration_error(chances: np.ndarray, happened: np.ndarray) -> float:
+    tenths = np.minimum((chances * 10).astype(int), 9)
+    gaps = [
+        (tenths == n).mean() * abs(chances[tenths == n].mean() - happened[tenths == n].mean())
+        for n in range(10)
+        if (tenths == n).any()
+    ]
+    return float(sum(gaps))
+
+
+def main() -> None:
+    parser = ArgumentParser(description=__doc__)
+    parser.add_argument("logs", nargs="+", type=Path)
+    parser.add_argument("--jobs", type=int, default=20_000)
+    parser.add_argument("--sample", type=int, default=2000)
+    parser.add_argument("--known", action="store_true", help="questions name their user")
+    how = parser.parse_args()
+    with ProcessPoolExecutor(2) as pool:
+        for row in pool.map(measure, how.logs, [how] * len(how.logs)):
+            print(row, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

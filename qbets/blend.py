@@ -1,0 +1,52 @@
+"""Two opinions as one: what the state of the queue says of a wait, and what past waits of like jobs say.
+
+Both are five quantiles (:data:`qbets.conditional.LEVELS`) in cube roots of seconds; the blend is their weighted
+mean, level by level, and only the blend is corrected by what comes true. A mean of quantiles keeps the shape
+of what is averaged, where a mean of probabilities would widen it (Vincentization: Lichtendahl, Grushka-Cockayne and
+Winkler 2013, doi:10.1287/mnsc.1120.1667).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qbets.conditional import LEVELS
+from qbets.predictor import QueuePredictor
+
+Floats = NDArray[np.float64]
+SHARE = 0.25
+"""Of the past waits in the blend."""
+_FEWEST = 59  # past waits that have an opinion
+_REFRESH = 50  # starts after which the quantiles of a cluster are looked up anew
+_LEVELS = np.array(LEVELS)
+
+
+def knots_of(waits_s: Floats) -> Floats | None:
+    """The quantiles of ascending waits in cube roots of seconds; None where they are too few."""
+    if len(waits_s) < _FEWEST:
+        return None
+    ranks = np.ceil(_LEVELS * len(waits_s)).astype(np.int64) - 1
+    roots: Floats = np.cbrt(waits_s[ranks])
+    return roots
+
+
+def blended(state: Floats, past: Floats | None) -> Floats:
+    """The blend of two opinions; the state's alone where there is no other."""
+    return state if past is None else (1.0 - SHARE) * state + SHARE * past
+
+
+class PastKnots:
+    """The opinion of past waits in every cluster, looked up anew now and then."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, int], tuple[int, Floats | None]] = {}
+
+    def of(self, floor: QueuePredictor, bin_number: int) -> Floats | None:
+        """The quantiles of a cluster of a predictor, at most so many starts old."""
+        stream = floor.streams[bin_number]
+        key = (bin_number, id(stream))
+        found = self._known.get(key)
+        if found is None or floor.sequence - found[0] >= _REFRESH:
+            found = self._known[key] = floor.sequence, knots_of(stream.sorted_waits)
+        return found[1]
