@@ -124,11 +124,12 @@ class Runner:
         return self.state
 
     def _recover(self) -> None:
+        found: list[Event] = []
         for slot, record in self.state.slots.items():
             if record.state is not None and not record.state.ended:
-                self._sites.find(slot, record.state)
+                found += self._sites.find(self.book, slot, record.state)
                 if record.closing:
-                    self._sites.close(self.book, slot)
+                    found += self._sites.close(self.book, slot)
         running = [
             k for k, record in self.state.copies.items() if record.state == CopyState.RUNNING
         ]
@@ -136,7 +137,7 @@ class Runner:
         engine = self.around.engine
         engine.recover([self._order(key) for key in running if key not in committing])
         engine.commit([self._order(key) for key in committing])
-        self._handle([Tick(at_s=self.around.clock.now())])
+        self._handle([*found, Tick(at_s=self.around.clock.now())])
 
     def _leave(self) -> None:
         self.around.engine.close()
