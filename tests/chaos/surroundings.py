@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from execmgr.processes import kill, name_of, parent_of, variable_of
+from tests.chaos.world import HERE
 from tests.conftest import ROOT
 from tests.services import slurm
 from tests.waiting import until
@@ -125,7 +126,7 @@ SLURM_SITE = """
 [[site]]
 name = "slurm"
 kind = "batch"
-procs = 2
+procs = 4
 cores_per_node = 8
 driver = "slurm"
 [site.access]
@@ -137,7 +138,7 @@ python = "{python}"
 [[site.queue]]
 name = "batch"
 max_walltime = "1h"
-max_jobs = 2
+max_jobs = 3
 stated_probability = 0.6
 stated_wait = "2s"
 """
@@ -155,7 +156,8 @@ class SlurmSite(Surroundings):
 
     def enter(self, world):
         self._draws, self._home = world.draws, str(world.home)
-        self.sites = SLURM_SITE.format(folder=world.folder, python=sys.executable)
+        here = world.draws.choice(["", HERE.format("here", 1)])
+        self.sites = here + SLURM_SITE.format(folder=world.folder, python=sys.executable)
         self.environment = {
             "PATH": f"{_own_clock(world.folder / 'bin')}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT),
         }  # fmt: skip
@@ -206,7 +208,6 @@ class SlurmSite(Surroundings):
     def ease(self):
         self.start_controller()
         until(lambda: _said("squeue", "-h", "-o", "x%i", failed="?") != "?", "the controller", 60)
-        slurm.start_nodes(self._service)
 
     def left(self):
         return [*_said("squeue", "-h", "-t", "R,PD,CG", failed="?").splitlines(), *self.pilots()]

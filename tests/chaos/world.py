@@ -19,7 +19,7 @@ GOES_ON = ("running", "interrupted")
 PARTS = 4
 """Files of each task: of one copy, or of the other."""
 PARENTS = {"a": [], "b": ["a"], "c": ["a"], "d": ["b", "c"]}
-HERE = '[[site]]\nname = "{}"\nkind = "local"\nprocs = 2\ndriver = "local"\nslot_up = 0.6\n'
+HERE = '[[site]]\nname = "{}"\nkind = "local"\nprocs = {}\ndriver = "local"\nslot_up = 0.6\n'
 """A site of processes that is said to fail often: two of them get two copies of a task."""
 _ROUNDS = 12
 
@@ -63,13 +63,12 @@ class World:
 
     def start(self):
         """The first manager, and its run."""
-        sites = HERE.format("here")
+        sites = ""
         for one in self.surroundings:
             one.enter(self)
             self.environment |= one.environment
             sites += one.sites
-        if not any(one.sites for one in self.surroundings):
-            sites += HERE.format("there")
+        sites = sites or HERE.format("here", 2) + HERE.format("there", 2)
         self.begin("run", write_set(self.folder, self.draws, sites))
         until(lambda: self.home.is_dir() and self.run() is not None, "the run", 60)
 
