@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from kernel.errors import VgradsError
+from kernel.errors import SiteError, VgradsError
 from portal import serve
 from portal.cli import admin_commands, bag_commands, commands, queue_commands, site_commands
 from portal.cli.options import app
@@ -27,6 +27,12 @@ def _run(arguments: list[str] | None) -> int:
     except VgradsError as error:
         sys.stderr.write(f"vgrads: {' '.join(str(error).split())}\n")
         return error.exit_code
+    except (
+        OSError
+    ) as error:  # a full disk, a folder that is not there: the system refuses, in its own words
+        place = f"{error.filename}: " if error.filename else ""
+        sys.stderr.write(f"vgrads: {place}{error.strerror or error}\n")
+        return SiteError.exit_code
     except (KeyboardInterrupt, typer.Abort):
         code = _INTERRUPTED
     except Exception as error:
