@@ -196,7 +196,7 @@ class SlurmSite(Surroundings):
             slurm.start_controller(self._service)
 
     def cancel_job(self):
-        for job in self._one_of(_said("squeue", "-h", "-o", "%i").split()):
+        for job in self._one_of(_jobs()):
             _said("scancel", "--quiet", job)
 
     def kill_keeper(self):
@@ -229,7 +229,7 @@ class SlurmSite(Surroundings):
         until(lambda: _said("squeue", "-h", "-o", "x%i", failed="?") != "?", "the controller", 60)
 
     def left(self):
-        return [*_said("squeue", "-h", "-t", "R,PD,CG", failed="?").splitlines(), *self.pilots()]
+        return [*_jobs(), *self.pilots()]
 
     def leave(self):
         self.start_controller()
@@ -246,6 +246,14 @@ def _own_clock(folder):
         command.write_text(f'#!/bin/sh\nunset LD_PRELOAD\nexec {shutil.which(name)} "$@"\n')
         command.chmod(0o755)
     return folder
+
+
+def _jobs():
+    """Slots that Slurm holds, or "?" where it does not say; a job of whoever kills controllers is no slot."""
+    lines = _said("squeue", "-h", "-t", "R,PD,CG", "-o", "%i %j", failed="? vg-").splitlines()
+    return [
+        job for job, _, name in (line.partition(" ") for line in lines) if name.startswith("vg-")
+    ]
 
 
 def _said(*command, failed=""):
