@@ -82,9 +82,10 @@ class ProcessEngine(FolderEngine):
                 self._tell(order, reason)
 
         thread = threading.Thread(target=work, daemon=True)
-        with self._lock:
-            self._threads.add(thread)
-        thread.start()
+        with _uninterrupted():  # a thread that is known and has not begun could not be waited for
+            with self._lock:
+                self._threads.add(thread)
+            thread.start()
 
     def cancel(self, key: CopyKey) -> None:
         with self._lock:

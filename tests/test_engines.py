@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 
@@ -219,6 +220,22 @@ def test_a_worker_whose_pilot_was_killed_ends_and_so_do_its_tasks(tmp_path):
         assert not marked(lambda mark: mark.startswith(bench.place.marks))
     finally:
         bench.close()
+
+
+def test_ctrl_c_while_a_task_begins_is_an_interruption_and_no_error(tmp_path):
+    """It comes when the thread that looks after the task is known and has not begun."""
+    bench = Bench("processes", tmp_path)
+
+    def interrupt(frame, event, _):
+        if event == "call" and frame.f_code is threading.Thread.start.__code__:
+            sys.setprofile(None)
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        sys.setprofile(interrupt)
+        bench.engine.start([bench.order("a", "sleep 60")])
+    bench.close()
+    assert not marked(lambda mark: mark.startswith(bench.place.marks))
 
 
 def test_keys_are_not_for_everybody(tmp_path):
