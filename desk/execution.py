@@ -150,10 +150,16 @@ def resume_run(
         around = _surroundings(books[0], setup, grid, record, 0.0, outside)
         return _outcome(Runner(setup.options.run_id, books[0], around, watch), lambda r: r.run())
     around = _surroundings(books[0], setup, grid, record, begun.passed_s, outside)
-    known = {spec_id(slot, setup.options.run_id) for slot in books[begun.state.version].uses}
-    sweep_others(around.drivers, setup.options.run_id, known)
+    wanted = wanted_slots(books[begun.state.version], begun.state, setup.options.run_id)
+    sweep_others(around.drivers, setup.options.run_id, wanted)
     runner = Runner(setup.options.run_id, books[begun.state.version], around, watch)
     return _outcome(runner, lambda r: r.resume(begun.state))
+
+
+def wanted_slots(book: Book, state: RunState, run_id: str) -> set[str]:
+    """Slots that a run has or may still ask for, by their names at the sites; what ended is wanted no more."""
+    ended = {s for s, r in state.slots.items() if r.state is not None and r.state.ended}
+    return {spec_id(slot, run_id) for slot in book.uses if slot not in ended}
 
 
 def cancel_run(begun: Begun, record: Record, reason: str) -> Outcome:
@@ -169,8 +175,9 @@ def cancel_run(begun: Begun, record: Record, reason: str) -> Outcome:
     clock = make_clock(False, None, begun.passed_s)
     held = {s for s, r in state.slots.items() if r.state is not None and not r.state.ended}
     needed = sorted({book.uses[slot].slot.site for slot in held})
+    asked = {book.uses[slot].slot.site for slot, r in state.slots.items() if r.state is not None}
     nothing = Surrounding(logs={}, instants={}, until_s=0.0, seed=0)
-    drivers = make_drivers(catalog, needed, clock, nothing)
+    drivers = make_drivers(catalog, needed, clock, nothing, sorted(asked))
     engine = make_local_engine(clock, _folders(options, book), options.own)
     around = Surroundings(drivers=drivers, clock=clock, journal=record, engine=engine)
     runner = Runner(options.run_id, book, around)
@@ -202,6 +209,7 @@ def begun_now(options: RunOptions, catalog: Catalog) -> Setup:
 def _outcome(runner: Runner, work: Callable[[Runner], RunState]) -> Outcome:
     state = work(runner)
     if state.cancelled:
+        sweep_others(runner.around.drivers, runner.run_id, ())
         await_gone(runner.around.drivers, runner.run_id)
     return Outcome(book=runner.book, state=state, done=workflows_done(runner.book, state))
 

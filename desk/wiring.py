@@ -215,15 +215,16 @@ def make_real_engine(
     return Engines(by_site, news), reach
 
 
-def sweep_others(drivers: Mapping[str, Driver], run_id: str, known: Collection[str]) -> None:
-    """Give back what bears the mark of a run and is none of its slots: begun behind the end of its journal."""
+def sweep_others(drivers: Mapping[str, Driver], run_id: str, wanted: Collection[str]) -> None:
+    """Give back what bears the mark of a run and is none of the slots that it wants: begun behind the end of its
+    journal, or ended for it and not for the site."""
     for driver in drivers.values():
         if isinstance(driver, BatchDriver | CloudDriver):
             with suppress(
                 SiteError
             ):  # a silent site is asked again, and `vgrads sites sweep` finds the rest
                 held = driver.held()
-                driver.sweep([h.handle for h in held if h.run == run_id and h.slot not in known])
+                driver.sweep([h.handle for h in held if h.run == run_id and h.slot not in wanted])
 
 
 def await_gone(drivers: Mapping[str, Driver], run_id: str) -> None:

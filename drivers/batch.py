@@ -8,7 +8,7 @@ to believe when the batch system forgets a job or a call ends without an answer.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -128,6 +128,7 @@ class BatchDriver(LedgerDriver):
         self._jobs: dict[str, str] = {}  # slot → its job
         self._missing: dict[str, int] = {}  # slot → looks in which its job was not there
         self._listed: set[str] = set()  # names of all our jobs at the last look
+        self._lingering: dict[str, str] = {}  # ended slot → its job, which runs on
         self._unsure = True  # jobs may be there that are not known here: see submit
 
     # the three verbs
@@ -170,6 +171,11 @@ class BatchDriver(LedgerDriver):
         if slot in self._ledger:  # without a job: its submission never arrived
             self._ledger.move(slot, SlotState.RELEASED, self._clock.now(), "released")
 
+    def close(self) -> None:
+        """Give back everything that is still held, and what is held by nobody but the batch system."""
+        super().close()
+        self._end(self._lingering)
+
     # what else a real site can tell
 
     def survey(self) -> Survey:
@@ -184,7 +190,7 @@ class BatchDriver(LedgerDriver):
                 handle=r.job, name=r.name, slot=r.slot, state=r.state, run=r.slot.partition(".")[0]
             )
             for r in reports
-            if not r.state.ended and not r.ending
+            if _goes_on(r)
         ]
 
     def sweep(self, handles: Sequence[str]) -> None:
@@ -274,10 +280,19 @@ class BatchDriver(LedgerDriver):
         self._listed = set(by_name)
         forgotten = [n for n in map(mark, slots) if n not in by_name and n not in marks]
         by_name |= _by_name(self._past(forgotten))
+        run = {r.job for reports in by_name.values() for r in reports if _goes_on(r)}
+        self._end({slot: job for slot, job in self._lingering.items() if job in run})
+        self._lingering = {}
         for slot in slots:
             name = mark(slot)
             report = self._single(by_name.get(name, []), self._jobs.get(slot))
             self._note(slot, report, marks.get(name, Mark()))
+
+    def _end(self, lingering: Mapping[str, str]) -> None:
+        """Remove jobs that run on although their slots have ended: a batch system that lost sight of a job's
+        processes does not know that they are gone, and keeps its processors for it up to its time limit."""
+        if lingering:
+            self._check(self._call(self.dialect.cancel(list(lingering.values()))))
 
     def _past(self, names: list[str]) -> list[JobReport]:
         """What accounting says of jobs that the batch system lists no more; nothing where there is none."""
@@ -310,6 +325,8 @@ class BatchDriver(LedgerDriver):
             self._missing.pop(slot, None)
         if noted.outcome is not None:
             self._ledger.move(slot, *(noted.outcome[0], now, noted.outcome[1]), noted.permanent)
+            if report is not None and _goes_on(report):
+                self._lingering[slot] = report.job
         elif report is None:
             self._note_absence(slot, now)
         elif report.state == SlotState.GRANTED:
@@ -332,6 +349,11 @@ class BatchDriver(LedgerDriver):
                 now,
                 f"job {self._jobs[slot]} left the queue without a trace",
             )
+
+
+def _goes_on(report: JobReport) -> bool:
+    """True where a job holds processors, or waits for some, and nobody has ended it yet."""
+    return not report.state.ended and not report.ending
 
 
 def _by_name(reports: Sequence[JobReport]) -> dict[str, list[JobReport]]:

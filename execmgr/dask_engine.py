@@ -12,7 +12,8 @@ import base64
 import json
 import logging
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,33 @@ def _open_contact(folder: Path) -> Contact:
     return Contact(port=0, ca=certificate, certificate=certificate, key=key)
 
 
+@contextmanager
+def _room_here() -> Iterator[None]:
+    """A disk that takes nothing is a site that does not answer: asked again later, when it may have room."""
+    try:
+        yield
+    except OSError as error:
+        raise SiteError(
+            f"its workers cannot be told where to find the manager: {error}", site="here", transient=True,
+            fix="asked again later",
+        ) from error  # fmt: skip
+
+
+def _listen(port: int, security: Security) -> LocalCluster:
+    """A scheduler without workers, on this port, or for 0 on one that is free."""
+    try:
+        return LocalCluster(
+            n_workers=0, processes=False, protocol="tls://", host="0.0.0.0", scheduler_port=port,
+            security=security, silence_logs=logging.ERROR, dashboard_address=None,
+            scheduler_kwargs={"dashboard_address": PAGES},
+        )  # fmt: skip
+    except (OSError, RuntimeError) as error:
+        raise SiteError(
+            f"cannot listen for workers on port {port or 'of any number'}: {error}", site="here",
+            transient=True, fix="a resumed run needs the port that its workers look for",
+        ) from error  # fmt: skip
+
+
 class DaskEngine(FolderEngine):
     """Runs copies on the workers of their slots.
 
@@ -98,25 +126,22 @@ class DaskEngine(FolderEngine):
         super().__init__(clock, folder, news)
         self._apart = apart
         self._futures: dict[CopyKey, tuple[TaskOrder, Future]] = {}
-        folder.run_folder.mkdir(parents=True, exist_ok=True)
-        contact = _open_contact(folder.run_folder)
+        with _room_here():
+            folder.run_folder.mkdir(parents=True, exist_ok=True)
+            contact = _open_contact(folder.run_folder)
         dask.config.set({"distributed.scheduler.allowed-failures": 0, **NO_PAGES})
         logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what matters comes as events
         security = contact.security()
-        try:
-            self._cluster = LocalCluster(
-                n_workers=0, processes=False, protocol="tls://", host="0.0.0.0", scheduler_port=contact.port,
-                security=security, silence_logs=logging.ERROR, dashboard_address=None,
-                scheduler_kwargs={"dashboard_address": PAGES},
-            )  # fmt: skip
-        except (OSError, RuntimeError) as error:
-            raise SiteError(
-                f"cannot listen for workers on port {contact.port or 'of any number'}: {error}", site="here",
-                transient=True, fix="a resumed run needs the port that its workers look for",
-            ) from error  # fmt: skip
+        self._cluster = _listen(contact.port, security)
         port = int(self._cluster.scheduler_address.rpartition(":")[2])
         self.contact = Contact(**{**asdict(contact), "port": port})
-        _keep_secret(folder.run_folder / CONTACT, json.dumps(asdict(self.contact)))
+        try:
+            with _room_here():
+                if self.contact != contact:  # a resumed run needs no room for what it has
+                    _keep_secret(folder.run_folder / CONTACT, json.dumps(asdict(self.contact)))
+        except SiteError:
+            self._cluster.close()
+            raise
         self._client = Client(self._cluster, security=security)
 
     def environment(self, host: str) -> dict[str, str]:
@@ -180,7 +205,9 @@ class DaskEngine(FolderEngine):
         wanted = {self._folder.place(order) for order in orders}
         for notes in self._folder.noted():
             if notes.parent not in wanted and not has_ended(notes.parent):
-                (notes.parent / _STOP).touch()
+                _ask_to_stop(
+                    notes.parent
+                )  # or its worker ends it a little later, ordered by nobody
         self.start(orders)
 
     def cancel(self, key: CopyKey) -> None:
@@ -188,10 +215,8 @@ class DaskEngine(FolderEngine):
         if order is None or future is None:
             return
         place = self._folder.place(order)
-        if order.site in self._apart:
+        if order.site in self._apart or (place.is_dir() and not _ask_to_stop(place)):
             self._client.run(stop_here, _work_name(order), wait=False, on_error="ignore")
-        elif place.is_dir():
-            (place / _STOP).touch()
         future.cancel()
 
     def forget(self, key: CopyKey) -> None:
@@ -275,6 +300,15 @@ def _marks_here() -> tuple[str, ...]:
 async def stop_here(name: str) -> None:  # only what is asynchronous need not be waited for
     """On a worker: the copy of this name is not needed any more."""
     _STOPPED.add(name)
+
+
+def _ask_to_stop(place: Path) -> bool:
+    """Leave word in a task's folder; False where the disk takes none."""
+    try:
+        (place / _STOP).touch()
+    except OSError:
+        return False
+    return True
 
 
 def _work_name(order: TaskOrder) -> str:

@@ -25,7 +25,7 @@ _PATIENCE_S = 10.0
 _GIVE_UP_S = 30.0  # a worker that finds no manager in this time is replaced by a new try
 
 
-async def _work() -> None:
+async def _work(pilot: int) -> None:
     import dask  # noqa: PLC0415 the looping parent needs none of it
     from distributed import Status, Worker  # noqa: PLC0415
 
@@ -44,15 +44,21 @@ async def _work() -> None:
         await worker
         reaping = asyncio.create_task(_reap_later())
         while worker.status == Status.running:  # a closing one would wait for its tasks
+            if (
+                os.getppid() != pilot
+            ):  # killed: nobody ends this worker with its slot, or counts it as lost
+                _end_its_tasks()
+                return
             await asyncio.sleep(_LOOK_S)
         reaping.cancel()
 
 
-async def _and_out() -> None:
-    """Work, then leave at once: tasks go on by themselves, their threads must not keep a dead worker alive."""
+async def _and_out(pilot: int) -> None:
+    """Work for the pilot of this number, then leave at once: tasks go on by themselves, their threads must not keep a
+    dead worker alive."""
     code = 0
     try:
-        await _work()
+        await _work(pilot)
     except ImportError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
         code = CANNOT_WORK
@@ -124,7 +130,7 @@ def _work_until_over(slot: _Slot) -> None:
 def main() -> None:
     """Start a worker, and another one whenever it ends; with ``--once``, be that worker."""
     if "--once" in sys.argv:
-        asyncio.run(_and_out())
+        asyncio.run(_and_out(os.getppid()))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     with tempfile.TemporaryDirectory(prefix="vgrads-") as work:  # of tasks whose files travel
         os.environ["VGRADS_WORK"] = work

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from drivers.api import Driver, SlotState
 from execmgr.book import Book
@@ -93,18 +94,20 @@ class Runner:
         self.state = state
         return self._look_after(lambda: self._give_back(reason))
 
-    def _take_slots(self, take: Callable[[str, SlotState], None]) -> None:
+    def _take_slots(self, take: Callable[[str, SlotState], list[Event]]) -> list[Event]:
         """Take the slots that are open over from an earlier manager; what it was giving back goes on being so."""
+        found: list[Event] = []
         for slot, record in self.state.slots.items():
             if record.state is not None and not record.state.ended:
-                take(slot, record.state)
+                found += take(slot, record.state)
                 if record.closing:
-                    self._sites.close(self.book, slot)
+                    found += self._sites.close(self.book, slot)
+        return found
 
     def _give_back(self, reason: str) -> None:
-        self._take_slots(self._sites.know)
+        found = self._take_slots(self._sites.know)
         self.around.engine.recover([])
-        self._handle([Cancelled(at_s=self.around.clock.now(), reason=reason)])
+        self._handle([*found, Cancelled(at_s=self.around.clock.now(), reason=reason)])
 
     def _look_after(self, begin_with: Callable[[], None]) -> RunState:
         """Work to the end and give everything back; an interrupted run keeps its slots, to be resumed.
@@ -129,7 +132,7 @@ class Runner:
         return self.state
 
     def _recover(self) -> None:
-        self._take_slots(self._sites.find)
+        found = self._take_slots(partial(self._sites.find, self.book))
         running = [
             k for k, record in self.state.copies.items() if record.state == CopyState.RUNNING
         ]
@@ -137,7 +140,7 @@ class Runner:
         engine = self.around.engine
         engine.recover([self._order(key) for key in running if key not in committing])
         engine.commit([self._order(key) for key in committing])
-        self._handle([Tick(at_s=self.around.clock.now())])
+        self._handle([*found, Tick(at_s=self.around.clock.now())])
 
     def _leave(self) -> None:
         self.around.engine.close()

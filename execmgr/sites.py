@@ -46,14 +46,19 @@ class Sites:
             str, float
         ] = {}  # ready slots whose pilots have not reported, since when
 
-    def find(self, slot: str, state: SlotState) -> None:
-        """Watch a slot that an earlier manager asked for: asking again is asking once, and finds it."""
+    def find(self, book: Book, slot: str, state: SlotState) -> list[Event]:
+        """Watch a slot that an earlier manager asked for: asking again is asking once, and finds it.
+
+        At once, where its site answers: what a slot holds is not to be given to another one before.
+        """
         self._seen[slot] = state
         self._to_open.add(slot)
+        return self._retry(book, book.uses[slot].slot.site)
 
-    def know(self, slot: str, state: SlotState) -> None:
+    def know(self, slot: str, state: SlotState) -> list[Event]:
         """A slot that an earlier manager asked for and that is only to be given back: nothing is asked for."""
         self._seen[slot] = state
+        return []
 
     def open(self, book: Book, slot: str) -> list[Event]:
         """Ask for a slot, now or when its site answers again."""

@@ -10,7 +10,7 @@ from importlib.metadata import version
 
 import typer
 
-from kernel.errors import VgradsError
+from kernel.errors import SiteError, VgradsError
 from portal import serve
 from portal.cli import admin_commands, bag_commands, commands, queue_commands, site_commands
 from portal.cli.options import app
@@ -32,6 +32,12 @@ def _run(arguments: list[str] | None) -> int:
         first, *more = (" ".join(line.split()) for line in error.lines)
         sys.stderr.write("\n  ".join([f"vgrads: {first}", *more]) + "\n")
         return error.exit_code
+    except (
+        OSError
+    ) as error:  # a full disk, a folder that is not there: the system refuses, in its own words
+        place = f"{error.filename}: " if error.filename else ""
+        sys.stderr.write(f"vgrads: {place}{error.strerror or error}\n")
+        return SiteError.exit_code
     except (KeyboardInterrupt, typer.Abort):
         code = _INTERRUPTED
     except Exception as error:

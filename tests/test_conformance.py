@@ -171,6 +171,24 @@ def test_a_slot_whose_submission_never_arrived_can_be_given_back(pbs_bench, tmp_
     assert [held.name for held in driver.held()] == [mark(first.id)]
 
 
+@pytest.mark.parametrize("again", ["looked at again", "closed"])
+def test_a_job_that_runs_on_after_its_slot_ended_is_removed(pbs_bench, tmp_path, again):
+    """As where a batch system has lost sight of a job's processes: its script has ended, its job has not."""
+    driver, spec, other = pbs_bench.open(), pbs_bench.spec(), pbs_bench.spec()
+    driver.submit(spec)
+    driver.submit(other)
+    pbs_bench.until(driver, [spec.id, other.id], is_ready)
+    with (tmp_path / "the marks" / f"{mark(spec.id)}.state").open("a") as noted:
+        noted.write("end 0 \n")
+    assert driver.status([spec.id])[0].state == SlotState.RELEASED
+    if again == "closed":
+        driver.close()
+        assert driver.held() == []
+    else:
+        driver.status([other.id])
+        assert [held.name for held in driver.held()] == [mark(other.id)]
+
+
 def test_pbs_tells_of_its_queue_and_refuses(pbs_bench):
     driver = pbs_bench.open()
     driver.submit(pbs_bench.spec(duration_s=1800.0, procs=8))

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 
@@ -200,6 +201,41 @@ def test_a_lost_worker_is_a_lost_task_and_the_pilot_brings_another(tmp_path):
         )  # nothing of the first attempt
     finally:
         bench.close()
+
+
+def test_a_worker_whose_pilot_was_killed_ends_and_so_do_its_tasks(tmp_path):
+    """Nobody would end it with its slot."""
+    bench = Bench("dask", tmp_path)
+    try:
+        os.mkfifo(tmp_path / "pipe")
+        bench.engine.start([bench.order("a", f"echo > {tmp_path}/pipe; sleep 60")])
+        (tmp_path / "pipe").read_text()
+        pilot = bench.driver._held["run.slot"].pilot.pid
+        found = subprocess.run(
+            ["pgrep", "-P", str(pilot)], capture_output=True, text=True, check=True
+        )
+        (worker,) = map(int, found.stdout.split())
+        os.kill(pilot, signal.SIGKILL)
+        until(lambda: not runs(worker), "the end of the worker")
+        assert not marked(lambda mark: mark.startswith(bench.place.marks))
+    finally:
+        bench.close()
+
+
+def test_ctrl_c_while_a_task_begins_is_an_interruption_and_no_error(tmp_path):
+    """It comes when the thread that looks after the task is known and has not begun."""
+    bench = Bench("processes", tmp_path)
+
+    def interrupt(frame, event, _):
+        if event == "call" and frame.f_code is threading.Thread.start.__code__:
+            sys.setprofile(None)
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        sys.setprofile(interrupt)
+        bench.engine.start([bench.order("a", "sleep 60")])
+    bench.close()
+    assert not marked(lambda mark: mark.startswith(bench.place.marks))
 
 
 def test_keys_are_not_for_everybody(tmp_path):

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from desk.execution import wanted_slots
 from drivers.api import SlotState
 from drivers.simulated import SimulatedCloud, SiteBehaviour
-from execmgr.book import make_book
+from execmgr.book import make_book, spec_id
 from execmgr.core import step
 from execmgr.endings import over, workflows_done
 from execmgr.engine import Reach
@@ -251,6 +252,37 @@ def test_the_rest_is_planned_anew_when_too_few_workflows_are_left():
     assert again
     lost_task = [key for key, r in state.copies.items() if r.reason.startswith("slot lost")]
     assert lost_task
+
+
+def test_a_resumed_run_finds_what_it_holds_before_it_asks_for_more():
+    """A site that knows only its own process's slots would give away what the run's tasks run on."""
+    book = book_for([chain("w", 100.0), chain("v", 100.0)], [slot("z", 1), slot("a", 1)], needed=2)
+    later = replace(book.uses["a"], submit_s=50.0)
+    book = replace(book, uses={**book.uses, "a": later})
+    world, asked = World(book, SiteBehaviour()), []
+
+    class Noting(FlakySite):
+        def submit(self, spec):
+            asked.append(spec.name)
+            super().submit(spec)
+
+    world.drivers = {name: Noting(site, 0.0, 0) for name, site in world.inner.items()}
+    world.clock.advance_to(60.0)
+    journal = MemoryJournal()
+    journal.append([Tick(at_s=0.0), ready("z", 1.0)])
+    Runner("r", book, world.around(journal)).resume(fold([book], journal.events))
+    assert asked == ["z", "a"]
+
+
+def test_a_slot_that_has_ended_is_wanted_no_more():
+    """Its job may run on at a site that has not noticed: whoever resumes the run gives it back."""
+    book = book_for([chain("w", 100.0)], [slot("a"), slot("b")])
+    events = [Tick(at_s=0.0), ready("a")]
+    assert wanted_slots(book, fold([book], events), "r") == {
+        spec_id(name, "r") for name in book.uses
+    }
+    events.append(SlotNews(at_s=5.0, slot="a", state=SlotState.RELEASED, reason="the pilot ended"))
+    assert spec_id("a", "r") not in wanted_slots(book, fold([book], events), "r")
 
 
 def test_what_is_done_stays_done_and_what_runs_goes_on():

@@ -8,26 +8,27 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 
 from execmgr.commit import commit, is_committed
+from execmgr.dask_engine import DaskEngine
 from execmgr.engine import TaskOrder
 from execmgr.journal import LeaseLost
 from execmgr.process_engine import ProcessEngine
 from execmgr.processes import marked
 from execmgr.states import Cancelled
-from execmgr.task_folder import TaskFolder, file_name
+from execmgr.task_folder import AWAY, TaskFolder, file_name
 from kernel.clock import WallClock
 from kernel.documents import parse_mapping
-from kernel.errors import InputError
+from kernel.errors import InputError, SiteError
 from portal.records.lease import LEASE_S, Beat, Watch, is_dead, new_owner
 from portal.records.migrate import HEAD, current, move
 from portal.records.run_record import RunRecord
 from portal.records.store import Store
-from tests.conftest import ROOT
+from tests.conftest import DATA, ROOT
 from tests.test_resume import local_set, start_run
 from tests.waiting import runs, until
 
@@ -540,13 +541,9 @@ def small_disk(tmp_path):
 
 def fill(place: Path) -> Path:
     hog = place / "hog"
-    with hog.open("wb") as file:
-        try:
-            while True:
-                file.write(b"x" * 65536)
-                file.flush()
-        except OSError:
-            pass
+    with hog.open("wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(b"x" * 4096)
     return hog
 
 
@@ -568,6 +565,34 @@ def test_a_full_disk_is_said_in_a_line_and_nothing_is_lost(
         "interrupted",
         "running",
     }
+
+
+def test_where_workers_find_their_manager_is_told_when_there_is_room(small_disk, tmp_path):
+    """A run whose disk is full asks for its slots later; one that is resumed there needs no room for it."""
+    (tmp_path / "set").mkdir(exist_ok=True)
+    place = TaskFolder(small_disk / "run", tmp_path / "set", AWAY)
+    hog = fill(small_disk)
+    with pytest.raises(SiteError, match="No space left") as full:
+        DaskEngine(WallClock(), place)
+    assert full.value.transient
+    hog.unlink()
+    first = DaskEngine(WallClock(), place)
+    first.abandon()
+    fill(small_disk)
+    second = DaskEngine(WallClock(), place)
+    assert second.contact == first.contact
+    second.close()
+
+
+def test_what_the_system_refuses_is_said_in_its_words_and_in_a_line(vgrads, small_disk, tmp_path):
+    assert vgrads("run", DATA / "lead.yaml", "--as-stated").code == 0
+    (row,) = vgrads("status", "--json").json["runs"]
+    fill(small_disk)
+    for place in (small_disk / "run.html", tmp_path / "nowhere" / "run.html"):
+        answer = vgrads("gantt", row["run"], "-o", place)
+        assert answer.code in (2, 4), answer.err
+        assert str(place) in answer.err or "No space left on device" in answer.err
+        assert len(answer.err.strip().splitlines()) == 1
 
 
 def test_a_task_that_fills_the_disk_fails_and_others_go_on(small_disk, tmp_path):

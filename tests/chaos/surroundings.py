@@ -6,11 +6,13 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
 from execmgr.processes import kill, name_of, parent_of, variable_of
+from tests.chaos.world import HERE
 from tests.conftest import ROOT
 from tests.services import slurm
 from tests.waiting import until
@@ -83,12 +85,31 @@ class Clock(Surroundings):
         draft.replace(self._file)  # nobody reads half of it
 
 
+def mount(place):
+    """A file system of its own in a folder; false where that is not allowed."""
+    command = ["mount", "-t", "tmpfs", "-o", f"size={DISK},mode=700", "vgrads-chaos", place]
+    return not subprocess.run(command, capture_output=True, check=False).returncode
+
+
+def unmount(place):
+    subprocess.run(["umount", "-l", place], check=True)
+
+
+@cache
+def may_mount():
+    with tempfile.TemporaryDirectory() as place:
+        allowed = mount(place)
+        if allowed:
+            unmount(place)
+    return allowed
+
+
 class Disk(Surroundings):
     """A real file system of a few megabytes under the home, or only under what runs write; a ballast fills it."""
 
     @staticmethod
     def missing():
-        return "" if os.getuid() == 0 and shutil.which("mount") else "no right to mount"
+        return "" if may_mount() else "no right to mount a file system"
 
     def __init__(self):
         super().__init__()
@@ -99,8 +120,7 @@ class Disk(Surroundings):
         place = world.draws.choice([world.home, world.home / "runs"])
         for folder in (world.home, place):
             folder.mkdir(mode=0o700, exist_ok=True)
-        command = ["mount", "-t", "tmpfs", "-o", f"size={DISK},mode=700", "vgrads-chaos", place]
-        subprocess.run(command, check=True, capture_output=True)
+        assert mount(place)
         self._place, self._ballast = place, place / "ballast"
         self.faults = [self.fill, self.fill, self.ease]
 
@@ -118,14 +138,14 @@ class Disk(Surroundings):
 
     def leave(self):
         if self._place is not None:
-            subprocess.run(["umount", "-l", self._place], check=True)
+            unmount(self._place)
 
 
 SLURM_SITE = """
 [[site]]
 name = "slurm"
 kind = "batch"
-procs = 2
+procs = 4
 cores_per_node = 8
 driver = "slurm"
 [site.access]
@@ -137,7 +157,7 @@ python = "{python}"
 [[site.queue]]
 name = "batch"
 max_walltime = "1h"
-max_jobs = 2
+max_jobs = 3
 stated_probability = 0.6
 stated_wait = "2s"
 """
@@ -155,7 +175,8 @@ class SlurmSite(Surroundings):
 
     def enter(self, world):
         self._draws, self._home = world.draws, str(world.home)
-        self.sites = SLURM_SITE.format(folder=world.folder, python=sys.executable)
+        here = world.draws.choice(["", HERE.format("here", 1)])
+        self.sites = here + SLURM_SITE.format(folder=world.folder, python=sys.executable)
         self.environment = {
             "PATH": f"{_own_clock(world.folder / 'bin')}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT),
         }  # fmt: skip
@@ -175,7 +196,7 @@ class SlurmSite(Surroundings):
             slurm.start_controller(self._service)
 
     def cancel_job(self):
-        for job in self._one_of(_said("squeue", "-h", "-o", "%i").split()):
+        for job in self._one_of(_jobs()):
             _said("scancel", "--quiet", job)
 
     def kill_keeper(self):
@@ -206,10 +227,9 @@ class SlurmSite(Surroundings):
     def ease(self):
         self.start_controller()
         until(lambda: _said("squeue", "-h", "-o", "x%i", failed="?") != "?", "the controller", 60)
-        slurm.start_nodes(self._service)
 
     def left(self):
-        return [*_said("squeue", "-h", "-t", "R,PD,CG", failed="?").splitlines(), *self.pilots()]
+        return [*_jobs(), *self.pilots()]
 
     def leave(self):
         self.start_controller()
@@ -226,6 +246,14 @@ def _own_clock(folder):
         command.write_text(f'#!/bin/sh\nunset LD_PRELOAD\nexec {shutil.which(name)} "$@"\n')
         command.chmod(0o755)
     return folder
+
+
+def _jobs():
+    """Slots that Slurm holds, or "?" where it does not say; a job of whoever kills controllers is no slot."""
+    lines = _said("squeue", "-h", "-t", "R,PD,CG", "-o", "%i %j", failed="? vg-").splitlines()
+    return [
+        job for job, _, name in (line.partition(" ") for line in lines) if name.startswith("vg-")
+    ]
 
 
 def _said(*command, failed=""):

@@ -9,14 +9,19 @@ from __future__ import annotations
 import json
 import os
 import random
+import subprocess
 import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from execmgr.journal import fold
+from execmgr.states import CopyState
+from portal.records.run_record import RunRecord
+from portal.records.store import Store
 from tests.chaos.surroundings import Clock, Disk, SlurmSite
-from tests.chaos.world import GOES_ON, PARTS, World
+from tests.chaos.world import GOES_ON, PARENTS, PARTS, World
 from tests.services.fixtures import there
 from tests.waiting import until
 
@@ -54,28 +59,37 @@ def surroundings(seed, request):
     return found
 
 
-def events(world):
-    return [
-        json.loads(body) for (body,) in world.ask("SELECT body FROM run_event ORDER BY position")
-    ]
+def final_state(world):
+    """What the journal amounts to."""
+    with Store(f"sqlite:///{world.home / 'vgrads.db'}") as store:
+        record = RunRecord(store.engine, world.run()[0])
+        return fold(record.books(), record.events())
+
+
+def cksum(paths):
+    """As the tasks reckon it of their inputs."""
+    whole = b"".join(path.read_bytes() for path in paths)
+    done = subprocess.run(["cksum"], input=whole, capture_output=True, check=True)
+    return done.stdout.split()[0].decode()
 
 
 def check(world):
     """No result lost, mixed or committed twice; no process or job left; no traceback at the user."""
     log = (world.folder / "managers.log").read_text()
     assert "Traceback" not in log, log[-3000:]
-    done = Counter()
-    for event in events(world):
-        if event["kind"] == "copy" and event["ok"] and event["committed"]:
-            done[tuple(event["key"][:2])] += 1
-    assert set(done.values()) <= {1}, done  # committed once
-    for workflow, name in done:
+    state = final_state(world)
+    counted = Counter(k[:2] for k, copy in state.copies.items() if copy.state == CopyState.DONE)
+    assert counted == dict.fromkeys(state.done, 1)  # one copy of each task counts
+    for workflow, name in state.done:
         results = world.run_folder / workflow / "results"
         contents = [(results / f"{name}.{n}").read_text() for n in range(PARTS)]  # not lost
         assert len(set(contents)) == 1, contents  # of one copy
         assert contents[0].startswith(f"{name} ")
+        read = [results / f"{parent}.{n}" for parent in PARENTS[name] for n in range(PARTS)]
+        # and of the one that its heirs have read: no second one came after it
+        assert not read or contents[0].split()[1] == cksum(read), contents
     if world.run()[1] == "kept":
-        assert len(done) == 8
+        assert len(state.done) == 2 * len(PARENTS)
     for one in world.surroundings:
         until(lambda one=one: not one.left(), "the end of what runs at the site", _GONE_S)
     assert not world.ours()
@@ -98,8 +112,8 @@ def test_no_fault_loses_mixes_or_doubles_anything(seed, surroundings, tmp_path):
         world.end()
         check(world)
         note(seed, world.run()[1], played)
-    except BaseException:
-        note(seed, "failed", played)
+    except BaseException as error:
+        note(seed, f"failed: {error}"[:300], played)
         raise
     finally:
         world.leave()

@@ -18,7 +18,8 @@ from tests.waiting import until
 GOES_ON = ("running", "interrupted")
 PARTS = 4
 """Files of each task: of one copy, or of the other."""
-HERE = '[[site]]\nname = "{}"\nkind = "local"\nprocs = 2\ndriver = "local"\nslot_up = 0.6\n'
+PARENTS = {"a": [], "b": ["a"], "c": ["a"], "d": ["b", "c"]}
+HERE = '[[site]]\nname = "{}"\nkind = "local"\nprocs = {}\ndriver = "local"\nslot_up = 0.6\n'
 """A site of processes that is said to fail often: two of them get two copies of a task."""
 _ROUNDS = 12
 
@@ -39,10 +40,7 @@ def task(name, parents, sleep_s):
 
 
 def write_set(folder, draws, sites):
-    tasks = [
-        task("a", [], draws.uniform(0.1, 0.6)), task("b", ["a"], draws.uniform(0.1, 0.6)),
-        task("c", ["a"], draws.uniform(0.1, 0.6)), task("d", ["b", "c"], draws.uniform(0.1, 0.4)),
-    ]  # fmt: skip
+    tasks = [task(name, parents, draws.uniform(0.1, 0.6)) for name, parents in PARENTS.items()]
     (folder / "sites.toml").write_text(sites)
     path = folder / "set.json"
     workflows = [{"name": "w", "count": 2, "tasks": tasks}]
@@ -65,13 +63,12 @@ class World:
 
     def start(self):
         """The first manager, and its run."""
-        sites = HERE.format("here")
+        sites = ""
         for one in self.surroundings:
             one.enter(self)
             self.environment |= one.environment
             sites += one.sites
-        if not any(one.sites for one in self.surroundings):
-            sites += HERE.format("there")
+        sites = sites or HERE.format("here", 2) + HERE.format("there", 2)
         self.begin("run", write_set(self.folder, self.draws, sites))
         until(lambda: self.home.is_dir() and self.run() is not None, "the run", 60)
 
