@@ -13,7 +13,7 @@ from kernel.units import format_duration, format_instant
 from qbets.arrays import distinct_starts
 from qbets.explain import Reason, explain
 from qbets.forecast import QueueForecast, forecast
-from qbets.predictor import Settings
+from qbets.predictor import NOBODY, Arrival, Settings
 from qbets.state_forecast import StateForecast, forecast_state
 from traces.records import JobLog
 from vgrid.varq import STEP_S, Reservation, Trajectory, trajectory
@@ -44,11 +44,12 @@ class AskedQueue:
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """A history's file, which of its queues is meant (None: all jobs), in which format (None: found out)."""
+    """A history's file, which of its queues is meant (None: all jobs), in which format (None: found out), who asks."""
 
     file: Path
     queue: str | int | None = None
     format_name: str | None = None
+    user: str | None = None
 
 
 def ask_queue(source: Source, at: Instant, settings: Settings) -> AskedQueue:
@@ -56,17 +57,23 @@ def ask_queue(source: Source, at: Instant, settings: Settings) -> AskedQueue:
     settings.check()
 
     def learn_it() -> AskedQueue:
-        log = open_history(source.file, source.format_name).only_queue(source.queue)
+        whole = open_history(source.file, source.format_name)
+        asker = NOBODY if source.user is None else Arrival(user=whole.user_code(source.user))
+        log = whole.only_queue(source.queue)
         at_s = log.instant(at)
         learn = forecast_state if settings.looks_at_state else forecast
         jobs, distinct = distinct_starts(log, at_s)
         return AskedQueue(
-            log=log, at_s=at_s, forecast=learn(log, at_s, settings), jobs=jobs,
+            log=log, at_s=at_s, forecast=learn(log, at_s, settings, asker), jobs=jobs,
             distinct=distinct if settings.arrays else jobs,
         )  # fmt: skip
 
     check_there(source.file)
-    return shelved(source.file, ("asked", source.queue, source.format_name, at, settings), learn_it)
+    return shelved(
+        source.file,
+        ("asked", source.queue, source.format_name, source.user, at, settings),
+        learn_it,
+    )
 
 
 def ask_log(

@@ -22,11 +22,12 @@ _STEP = 2000  # jobs between two words of progress
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BacktestRow:
-    """One line of the table; the fields are those of the contracts."""
+    """One line of the table; the fields are those of the contracts. ``known_as``: what questions knew of a job."""
 
     history: str
     queue: str
     method: str
+    known_as: str
     jobs: int
     scored: int
     unscored: int
@@ -44,7 +45,8 @@ class BacktestRow:
     jobs_per_s: float
 
     def as_json(self) -> dict[str, Any]:
-        return asdict(self)
+        row = asdict(self)
+        return {"as" if name == "known_as" else name: value for name, value in row.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +92,7 @@ class Trial:
         )
         measures = score(self.log.wait_s[scored], self.issued_s[scored], settings.quantile)
         return BacktestRow(
-            history=self.history, queue=name, method=settings.method, jobs=int(started.sum()),
+            history=self.history, queue=name, method=settings.method, known_as="known" if settings.knows_user else "asked", jobs=int(started.sum()),
             scored=int(scored.sum()), unscored=int(started.sum() - scored.sum()),
             withdrawn=int((part & ~self.log.started).sum()), change_points=len(self.predictor.change_points),
             downtimes=len(self.predictor.downtime.past), seconds=self.seconds,

@@ -44,9 +44,17 @@ class PastKnots:
 
     def of(self, floor: QueuePredictor, bin_number: int) -> Floats | None:
         """The quantiles of a cluster of a predictor, at most so many starts old."""
-        stream = floor.streams[bin_number]
-        key = (bin_number, id(stream))
-        found = self._known.get(key)
-        if found is None or floor.sequence - found[0] >= _REFRESH:
-            found = self._known[key] = floor.sequence, knots_of(stream.sorted_waits)
+        key = (bin_number, id(floor.streams[bin_number]))
+        found = self._known[key] = self._look_up(floor, bin_number)
         return found[1]
+
+    def every(self, floor: QueuePredictor) -> tuple[Floats | None, ...]:
+        """The same for all clusters, as the next job of each would find them."""
+        return tuple(self._look_up(floor, number)[1] for number in range(len(floor.streams)))
+
+    def _look_up(self, floor: QueuePredictor, bin_number: int) -> tuple[int, Floats | None]:
+        stream = floor.streams[bin_number]
+        found = self._known.get((bin_number, id(stream)))
+        if found is not None and floor.sequence - found[0] < _REFRESH:
+            return found
+        return floor.sequence, knots_of(stream.sorted_waits)

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from qbets.bounds import minimum_history, probability_within
 from qbets.clusters import SIZES, bin_of
 from qbets.downtime import Downtime
-from qbets.predictor import QueuePredictor, Settings
+from qbets.predictor import NOBODY, Arrival, QueuePredictor, Settings
 from qbets.referee import stricter
 from qbets.replay import learn
 from qbets.stream import bounds_of
@@ -45,7 +45,8 @@ class QueueForecast:
     """For each cluster the waits that still apply, ascending, and since when; clusters by size.
 
     ``caution`` is what the referee asks for: misses are taken to be 1 ÷ caution times as frequent as
-    history says. ``ahead`` is, in every question, the number of jobs that the asker has waiting in the queue.
+    history says. ``ahead`` is, in every question, the number of jobs that the asker has waiting in the queue
+    beyond the ``own`` that were there already.
     """
 
     edges: tuple[float, ...]
@@ -54,6 +55,7 @@ class QueueForecast:
     settings: Settings
     downtime: Downtime | None = None
     caution: float = 1.0
+    own: int = 0
 
     @property
     def method(self) -> str:
@@ -62,7 +64,9 @@ class QueueForecast:
 
     def group(self, procs: int, walltime_s: float, ahead: int = 0) -> int:
         """Number of the cluster that a job of this shape belongs to."""
-        return bin_of(self.edges, SIZES[self.settings.cluster_size](procs, walltime_s, ahead))
+        return bin_of(
+            self.edges, SIZES[self.settings.cluster_size](procs, walltime_s, self.own + ahead)
+        )
 
     def waits(self, procs: int, walltime_s: float, ahead: int = 0) -> NDArray[np.float64]:
         """The waits, ascending, that speak about a job of this shape."""
@@ -111,16 +115,19 @@ class QueueForecast:
         return np.maximum(0.0, 1.0 - (1.0 - plain) / self.caution)
 
 
-def freeze(predictor: QueuePredictor, first_s: float) -> QueueForecast:
-    """What a predictor knows now; ``first_s`` is the beginning of its history."""
+def freeze(predictor: QueuePredictor, first_s: float, asker: Arrival = NOBODY) -> QueueForecast:
+    """What a predictor knows now; ``first_s`` is the beginning of its history, ``asker`` who asks."""
     changes = predictor.change_points
     return QueueForecast(
         edges=tuple(predictor.edges), waits_s=tuple(stream.sorted_waits for stream in predictor.streams),
         since_s=changes[-1] if changes else first_s, settings=predictor.settings,
         downtime=predictor.downtime.at(predictor.now_s), caution=predictor.caution,
+        own=predictor.ahead[asker.user] if asker.user >= 0 else 0,
     )  # fmt: skip
 
 
-def forecast(log: JobLog, at_s: float, settings: Settings | None = None) -> QueueForecast:
+def forecast(
+    log: JobLog, at_s: float, settings: Settings | None = None, asker: Arrival = NOBODY
+) -> QueueForecast:
     """What was known at ``at_s``; change points are judged at the settings' quantile."""
-    return freeze(learn(log, settings or Settings(), at_s), float(log.submit_s[0]))
+    return freeze(learn(log, settings or Settings(), at_s), float(log.submit_s[0]), asker)

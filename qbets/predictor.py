@@ -87,6 +87,10 @@ class Arrival:
     queue: int = -1
 
 
+NOBODY = Arrival()
+"""An asker of whom nothing is known."""
+
+
 @dataclass(slots=True)
 class Waiting:
     """A job in the queue and the bound that it was given."""

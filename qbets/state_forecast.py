@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from qbets.blend import blended, knots_of
+from qbets.blend import blended
 from qbets.conditional import ConditionalModel
 from qbets.downtime import Downtime
 from qbets.forecast import Bound, QueueForecast, freeze
 from qbets.knots import score_within, wait_at
-from qbets.predictor import Arrival, Settings
+from qbets.predictor import NOBODY, Arrival, Settings
 from qbets.queue_state import FEATURES
 from qbets.replay import learn, learn_state
 from qbets.state_predictor import OWN, Choice, StatePredictor
@@ -48,12 +48,15 @@ class LevelCurve:
 
 @dataclass(frozen=True, kw_only=True)
 class StateForecast:
-    """A queue at one instant. ``predictor`` is not fed any more."""
+    """A queue at one instant. ``predictor`` is not fed any more; ``past`` is what past
+    waits say in each cluster, ``asker`` says whose jobs are asked about."""
 
     floor: QueueForecast
     predictor: StatePredictor
     model: ConditionalModel
     at_s: float
+    past: tuple[Floats | None, ...]
+    asker: Arrival = NOBODY
 
     @property
     def settings(self) -> Settings:
@@ -77,13 +80,21 @@ class StateForecast:
         return hash((procs, walltime_s, ahead))
 
     def features(self, procs: int, walltime_s: float, ahead: int = 0) -> Floats:
-        """What a job of an unknown user finds, who has so many like it waiting."""
-        found = self.predictor.features(Arrival(procs, walltime_s), self.at_s)
-        if not self.settings.knows_user:
+        """What a job of the asker finds, who has so many more like it waiting."""
+        job = replace(self.asker, procs=procs, request_s=walltime_s)
+        found = self.predictor.features(job, self.at_s)
+        if not self.settings.knows_user or not ahead:
             return found
-        found[OWN] = ahead
-        found[_OWN_WORK] = np.log1p(ahead * procs * walltime_s / self.predictor.state.most)
+        found[OWN] += ahead
+        own = np.expm1(found[_OWN_WORK]) + ahead * procs * walltime_s / self.predictor.state.most
+        found[_OWN_WORK] = np.log1p(own)
         return found
+
+    def _group(self, ahead: int) -> int:
+        """Number of the group of jobs that are corrected like the asker's next one."""
+        return self.predictor.calibration.group_of(
+            self.floor.own + ahead if self.settings.knows_user else 0
+        )
 
     def knots(self, procs: int, walltime_s: float, ahead: int = 0) -> Floats:
         """Cube roots of the waits at :data:`qbets.conditional.LEVELS`, as blended of state and past waits."""
@@ -91,18 +102,17 @@ class StateForecast:
 
     def blend(self, features: Floats, shape: tuple[int, float, int]) -> Floats:
         """The same for a queue that would be in another state."""
-        return blended(self.model.knots(features)[0], knots_of(self.floor.waits(*shape)))
+        return blended(self.model.knots(features)[0], self.past[self.floor.group(*shape)])
 
     def choice(self, ahead: int = 0) -> Choice:
         """Whose answers are given, and why."""
-        group = self.predictor.calibration.group_of(ahead)
-        return self.predictor.choose(group, bool(len(self.floor.waits_s[0])))
+        return self.predictor.choose(self._group(ahead), bool(len(self.floor.waits_s[0])))
 
     def curve(self, ahead: int = 0) -> LevelCurve:
         """Levels as they came true for jobs alike; from where the tail begins up to the tracked quantile ever more
         as the correction of that quantile asks for."""
         calibration = self.predictor.calibration
-        group = calibration.group_of(ahead)
+        group = self._group(ahead)
         return LevelCurve(
             scores=anchored(
                 calibration.scores(group), calibration.quantile, calibration.issue(group).score
@@ -160,32 +170,42 @@ class StateForecast:
 
 
 def anchored(scores: Floats, quantile: float, asked: float) -> Floats:
-    """Ascending scores, bent so that ``quantile`` of them lie below ``asked``, and unbent in the body."""
+    """Ascending scores, bent so that ``quantile`` of them lie below ``asked``, and unbent in the body
+    as far as they stay ascending."""
     count = len(scores)
     plain = LevelCurve(scores=scores).score(quantile)
     levels = np.arange(1, count + 1) / (count + 1)
     body = 2 * quantile - 1  # as far below the quantile as that is from 1
     share = np.clip((levels - body) / (quantile - body), 0.0, 1.0)
     bent = scores * (1.0 + share * (asked / max(plain, 1e-9) - 1.0))
-    return np.maximum.accumulate(bent)
+    if asked >= plain:
+        return np.maximum.accumulate(bent)
+    return np.minimum.accumulate(bent[::-1])[::-1]  # the body gives way, not the quantile
 
 
 def freeze_state(
-    predictor: StatePredictor, at_s: float, first_s: float
+    predictor: StatePredictor, at_s: float, first_s: float, asker: Arrival = NOBODY
 ) -> StateForecast | QueueForecast:
     """What a predictor knows now, apart from it: it may be fed on. ``first_s``: beginning of its history."""
-    floor = freeze(predictor.floor, first_s)
+    floor = freeze(predictor.floor, first_s, asker)
     if predictor.model is None:
         return floor
     return StateForecast(
-        floor=floor, predictor=predictor.frozen(), model=predictor.model, at_s=at_s
+        floor=floor,
+        predictor=predictor.frozen(),
+        model=predictor.model,
+        at_s=at_s,
+        past=predictor.past.every(predictor.floor),
+        asker=asker,
     )
 
 
-def forecast_state(log: JobLog, at_s: float, settings: Settings) -> StateForecast | QueueForecast:
+def forecast_state(
+    log: JobLog, at_s: float, settings: Settings, asker: Arrival = NOBODY
+) -> StateForecast | QueueForecast:
     """What was known at ``at_s``; QBETS's forecast where there is too little to learn from."""
     predictor = learn_state(log, settings, at_s)
     first_s = float(log.submit_s[0])
     if predictor is None or predictor.model is None:
-        return freeze(learn(log, replace(settings, method="qbets"), at_s), first_s)
-    return freeze_state(predictor, at_s, first_s)
+        return freeze(learn(log, replace(settings, method="qbets"), at_s), first_s, asker)
+    return freeze_state(predictor, at_s, first_s, asker)

@@ -138,7 +138,7 @@ class StatePredictor:
         self.next_training = schedule(0)
         self.answered: Counter[str] = Counter()
         self._unix_start_s = unix_start_s
-        self._past = PastKnots()
+        self.past = PastKnots()
         self._draws = random.Random(0)
         self._waiting: dict[int, _Waiting] = {}
         self._expiries: list[tuple[float, int]] = []
@@ -171,7 +171,7 @@ class StatePredictor:
         """A job enters the queue: the bound on its wait, None while history is too short."""
         self.advance(at_s)
         asked = self.settings.as_asked(arrival)
-        past = None if self.model is None else self._past.of(self.floor, self.floor.bin_for(asked))
+        past = None if self.model is None else self.past.of(self.floor, self.floor.bin_for(asked))
         floor_s = self.floor.submit(job, at_s, arrival)
         if at_s < self.awake_s:
             self.state.submit(job, at_s, arrival)

@@ -77,12 +77,12 @@ def build_log(jobs: Sequence[Job], name: str, warnings: tuple[str, ...] = ()) ->
     left = np.array([job.end_s if job.start_s is None else job.start_s for job in kept])
     started = np.array([job.start_s is not None for job in kept])
     run = np.where(started, np.array([job.end_s for job in kept]) - left, -1.0)
-    user, _ = numbered(job.user for job in kept)
+    user, users = numbered(job.user for job in kept)
     queue, queues = numbered(job.queue for job in kept)
     procs = np.array([job.procs for job in kept], dtype=np.int64)
     return JobLog(
         name=name, submit_s=submit - zero, wait_s=left - submit, run_s=np.where(run < 0, -1.0, run), procs=procs,
-        request_s=np.array([job.request_s for job in kept]), user=user, queue=queue, started=started,
+        request_s=np.array([job.request_s for job in kept]), user=user, user_names=users, queue=queue, started=started,
         unix_start_s=zero, max_procs=int(procs.max()), queue_names=queues, warnings=warnings,
         bag=None if kept[0].bag is None else np.array([job.bag for job in kept], dtype=np.int64),
     )  # fmt: skip

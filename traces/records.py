@@ -38,6 +38,7 @@ class JobLog:
     unix_start_s: float = 0.0
     max_procs: int = 0
     queue_names: Mapping[int, str] = field(default_factory=dict)
+    user_names: Mapping[int, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     bag: Ints | None = None
     zone: tzinfo = UTC
@@ -64,17 +65,20 @@ class JobLog:
 
     def queue_code(self, queue: str | int) -> int:
         """The number under which this log keeps ``queue``; InputError lists those it has."""
-        names = {
-            self.queue_names.get(code, str(code)): code for code in map(int, np.unique(self.queue))
-        }
+        return self._code("queue", queue, self.queue, self.queue_names)
+
+    def user_code(self, user: str | int) -> int:
+        """The number under which this log keeps a user; InputError lists some that it has."""
+        return self._code("user", user, self.user, self.user_names)
+
+    def _code(self, what: str, wanted: str | int, column: Ints, known: Mapping[int, str]) -> int:
+        names = {known.get(code, str(code)): code for code in map(int, np.unique(column))}
         codes = {str(code): code for code in names.values()}
-        found = names.get(str(queue), codes.get(str(queue)))
+        found = names.get(str(wanted), codes.get(str(wanted)))
         if found is None:
             raise InputError(
-                f"no queue '{queue}'",
-                where=self.name,
-                fix=f"it has: {', '.join(sorted(names)[:40])}",
-            )
+                f"no {what} '{wanted}'", where=self.name, fix=f"it has: {', '.join(sorted(names)[:40])}"
+            )  # fmt: skip
         return found
 
     def only_queue(self, queue: str | int | None) -> JobLog:

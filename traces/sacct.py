@@ -116,12 +116,12 @@ def _to_log(table: pd.DataFrame, name: str, broken: list[int]) -> JobLog:
     rows = np.flatnonzero(keep)[np.argsort(submit[keep], kind="stable")]
     zero = float(submit[rows[0]])
     run = np.where(started & ~np.isnan(end), end - left, -1.0)
-    user, _ = numbered(_text(table, "user").iloc[rows])
+    user, users = numbered(_text(table, "user").iloc[rows])
     queue, queues = numbered(_text(table, "queue").iloc[rows])
     width = np.maximum(procs[rows], 1).astype(np.int64)
     return JobLog(
         name=name, submit_s=submit[rows] - zero, wait_s=left[rows] - submit[rows], run_s=run[rows], procs=width,
-        request_s=_limits(_text(table, "limit").iloc[rows]), user=user, queue=queue, started=started[rows],
+        request_s=_limits(_text(table, "limit").iloc[rows]), user=user, user_names=users, queue=queue, started=started[rows],
         unix_start_s=zero, max_procs=int(width.max()), queue_names=queues, warnings=broken_warning(broken),
     )  # fmt: skip
 

@@ -18,5 +18,7 @@ def record_picture(history: str, log_queue: str | int | None) -> bytes | None:
 
 @lru_cache(maxsize=64)
 def _picture(history: str, _changed_ns: int, log_queue: str | int | None) -> bytes | None:
-    trial = backtest(open_history(history).only_queue(log_queue), history, "*", Settings())
+    trial = backtest(
+        open_history(history).only_queue(log_queue), history, "*", Settings(knows_user=False)
+    )
     return history_picture(trial) if trial.scored.any() else None

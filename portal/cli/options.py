@@ -93,6 +93,14 @@ ByArrays = Annotated[
     bool,
     typer.Option("--arrays/--no-arrays", help="Count an array of equal jobs as one observation."),
 ]
+User = Annotated[
+    str | None,
+    typer.Option(
+        "--user",
+        "-u",
+        help="Whose job it is, as the log calls them: then what that one has in the queue and has seen counts.",
+    ),
+]
 Format = Annotated[
     str | None, typer.Option("--format", help="Format of the history. Default: found out.")
 ]

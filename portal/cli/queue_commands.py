@@ -20,6 +20,7 @@ from portal.cli.options import (
     Method,
     Procs,
     Queue,
+    User,
     Walltime,
     answer_with,
     app,
@@ -27,11 +28,15 @@ from portal.cli.options import (
 )
 
 
-def _settings(method: str, quantile: float, confidence: str, arrays: bool) -> Any:
+def _settings(
+    method: str, quantile: float, confidence: str, arrays: bool, known: bool = False
+) -> Any:
     from qbets.predictor import Settings
 
     sure = parse_probability(confidence, "--confidence")
-    return Settings(method=method, quantile=quantile, confidence=sure, arrays=arrays)
+    return Settings(
+        method=method, quantile=quantile, confidence=sure, arrays=arrays, knows_user=known
+    )
 
 
 def _resolve(given: Path) -> tuple[Path, str | int | None]:
@@ -44,22 +49,32 @@ def _resolve(given: Path) -> tuple[Path, str | int | None]:
 
 
 def _ask(
-    source: tuple[Path, str | None, str | None], at: str | None, settings: Any, procs: int
+    source: tuple[Path, str | None, str | None, str | None],
+    at: str | None,
+    settings: Any,
+    procs: int,
 ) -> Any:
-    """What a history (path or SITE/QUEUE, queue, format) says at an instant, for jobs of this width."""
+    """What a history (path or SITE/QUEUE, queue, format, who asks) says at an instant, for jobs of this width."""
     from desk import queries
     from portal.cli.terminal import console
 
-    given, queue, format_name = source
+    given, queue, format_name, user = source
     file, log_queue = _resolve(given)
     chosen = queries.Source(
-        file=file, queue=log_queue if queue is None else queue, format_name=format_name
+        file=file, queue=log_queue if queue is None else queue, format_name=format_name, user=user
     )
     what = "states of the queue" if settings.looks_at_state else "past waits"
     with console(stderr=True).status(f"learning from {what}"):
         asked = queries.ask_queue(chosen, instant_of(at), settings)
     queries.refuse_too_wide(asked, procs)
     return asked
+
+
+def _as_it_is_now(asked: Any, history: Path, settings: Any) -> Any:
+    from desk.live_queue import ask_live
+    from portal.records.sites import stored_catalog
+
+    return ask_live(asked, stored_catalog(), str(history), settings)
 
 
 @app.command(
@@ -86,6 +101,7 @@ def bound(
     why: Annotated[
         bool, typer.Option("--explain", help="Tell what in the state of the queue moved the bound.")
     ] = False,
+    user: User = None,
     format_name: Format = None,
     as_json: AsJson = False,
 ) -> None:
@@ -98,19 +114,14 @@ def bound(
         parse_probability(probability, "--probability"),
         parse_duration(walltime, "--walltime"),
     )
-    settings = _settings(method, chance, confidence, arrays)
-    if live and (at or method != "state"):
+    settings = _settings(method, chance, confidence, arrays, user is not None)
+    if live and (at or user or method != "state"):
         raise InputError(
-            "looks at the queue now and by its state",
-            where="--live",
-            fix="leave --at and --method away",
-        )
-    asked = _ask((history, queue, format_name), at, settings, procs)
+            "looks at the queue now, by its state and for anybody", where="--live", fix="leave --at, --user and --method away"
+        )  # fmt: skip
+    asked = _ask((history, queue, format_name, user), at, settings, procs)
     if live:
-        from desk.live_queue import ask_live
-        from portal.records.sites import stored_catalog
-
-        asked = ask_live(asked, stored_catalog(), str(history), settings)
+        asked = _as_it_is_now(asked, history, settings)
     found = asked.forecast.bound(procs, wall_s, chance, settings.confidence)
     document = bound_json(found, asked)
     told = queries.explanation_of(asked, procs, wall_s, chance) if why else None
@@ -140,6 +151,7 @@ def probability(
     at: At = None,
     method: Method = "state",
     arrays: ByArrays = True,
+    user: User = None,
     format_name: Format = None,
     as_json: AsJson = False,
 ) -> None:
@@ -148,8 +160,8 @@ def probability(
     from portal.cli import queue_text
 
     within_s, wall_s = parse_duration(within, "--within"), parse_duration(walltime, "--walltime")
-    settings = _settings(method, 0.95, confidence, arrays)
-    asked = _ask((history, queue, format_name), at, settings, procs)
+    settings = _settings(method, 0.95, confidence, arrays, user is not None)
+    asked = _ask((history, queue, format_name, user), at, settings, procs)
     chance = float(asked.forecast.probability(procs, wall_s, within_s, settings.confidence))
     document = probability_json(asked, chance, within_s, len(asked.forecast.waits(procs, wall_s)))
     answer_with(as_json, document, lambda: queue_text.probability_text(document, asked))
@@ -176,6 +188,7 @@ def trajectory(
     at: At = None,
     method: Method = "state",
     arrays: ByArrays = True,
+    user: User = None,
     format_name: Format = None,
     as_json: AsJson = False,
 ) -> None:
@@ -185,7 +198,7 @@ def trajectory(
     from portal.cli import queue_text
     from vgrid.varq import Reservation
 
-    settings = _settings(method, 0.95, confidence, arrays)
+    settings = _settings(method, 0.95, confidence, arrays, user is not None)
     wanted = Reservation(
         procs=procs,
         walltime_s=parse_duration(walltime, "--walltime"),
@@ -193,7 +206,7 @@ def trajectory(
         probability=parse_probability(probability, "--probability"),
         confidence=settings.confidence,
     )
-    asked = _ask((history, queue, format_name), at, settings, procs)
+    asked = _ask((history, queue, format_name, user), at, settings, procs)
     path = queries.walk(asked, wanted, parse_duration(step, "--step"))
     answer_with(as_json, trajectory_json(path), lambda: queue_text.trajectory_text(path, wanted))
 
@@ -225,6 +238,13 @@ def backtest(
         Path | None,
         typer.Option("--report", metavar="FILE.html", help="Write a page with pictures."),
     ] = None,
+    as_: Annotated[
+        str,
+        typer.Option(
+            "--as",
+            help="asked: as a question knows the job, without its user. known: with the user and what that one has in the queue.",
+        ),
+    ] = "asked",
     format_name: Format = None,
     as_json: AsJson = False,
 ) -> None:
@@ -234,7 +254,9 @@ def backtest(
     from portal.cli.terminal import progress_bar
 
     chance = parse_probability(probability, "--probability")
-    settings = replace(_settings(method, chance, confidence, arrays), size=size)
+    if as_ not in ("asked", "known"):
+        raise InputError(f"'{as_}' is neither asked nor known", where="--as")
+    settings = replace(_settings(method, chance, confidence, arrays, as_ == "known"), size=size)
     replays = [
         backtests.Replay(path=path, by=by, settings=settings, format_name=format_name)
         for path in histories

@@ -20,7 +20,7 @@ from qbets.state_forecast import StateForecast, forecast_state
 Learned = StateForecast | QueueForecast
 _Key = tuple[str, int, str | int | None]
 _MOST = 64  # queues that are kept; each takes some ten megabytes
-SETTINGS = Settings(method="state")
+SETTINGS = Settings(method="state", knows_user=False)
 
 
 class LearnedStates:

@@ -99,7 +99,9 @@ def _add_queue_routes(
         method: How = "state", explain: bool = False,
     ) -> dict[str, Any]:  # fmt: skip
         """How long will a job wait at most? As ``vgrads bound --json``."""
-        settings = Settings(method=method, quantile=probability, confidence=confidence)
+        settings = Settings(
+            method=method, quantile=probability, confidence=confidence, knows_user=False
+        )
         asked = _asked(catalog(), site, queue, settings, learned_states)
         found = asked.forecast.bound(procs, walltime_s, probability, confidence)
         answer = bound_json(found, asked)
@@ -113,7 +115,7 @@ def _add_queue_routes(
         method: How = "state",
     ) -> dict[str, Any]:  # fmt: skip
         """How surely does a job start within a time? As ``vgrads probability --json``."""
-        settings = Settings(method=method, confidence=confidence)
+        settings = Settings(method=method, confidence=confidence, knows_user=False)
         asked = _asked(catalog(), site, queue, settings, learned_states)
         chance = float(asked.forecast.probability(procs, walltime_s, within_s, confidence))
         jobs = len(asked.forecast.waits(procs, walltime_s))
@@ -127,7 +129,9 @@ def _add_queue_routes(
         """When must a job be submitted to run by a given time? As ``vgrads trajectory --json``."""
         if start_by_s > _LONGEST_TRAJECTORY_S:
             raise InputError("is more than a month away", where="start_by_s")
-        asked = _asked(catalog(), site, queue, Settings(method=method), learned_states)
+        asked = _asked(
+            catalog(), site, queue, Settings(method=method, knows_user=False), learned_states
+        )
         limit_s = next(q.max_walltime_s for q in catalog().site(site).queues if q.name == queue)
         wanted = Reservation(
             procs=procs, walltime_s=walltime_s, start_by_s=start_by_s, probability=probability, max_walltime_s=limit_s
