@@ -36,8 +36,6 @@ _UNLIKELY = 0.005  # of honest thirties alarm by chance
 _INTEGRAL = 1_000.0  # jobs whose allowed misses, as a surplus, would use up those of all to come
 _MEMORY = 20_000.0  # judged jobs over which a surplus is forgotten
 _STRICTEST = 0.4  # least share of the misses allowed that is left
-_RECORD = 1000.0  # judged jobs over which losses are compared
-_COMPARED = 500  # judged jobs before they are
 
 
 @dataclass(slots=True)
@@ -58,9 +56,6 @@ class _Group:
     scores: deque[list[float]] = field(default_factory=lambda: deque(maxlen=_KEPT))
     missed: deque[bool] = field(default_factory=lambda: deque(maxlen=_LAST))
     since: int = 0
-    loss: float = 0.0
-    floor_loss: float = 0.0
-    compared: int = 0
 
 
 class Calibration:
@@ -97,11 +92,6 @@ class Calibration:
         """More was missed lately than honest bounds would show."""
         return sum(self.groups[group].missed) > self._alarm
 
-    def loses(self, group: int) -> bool:
-        """The floor's bounds have been better lately than the corrected model's."""
-        known = self.groups[group]
-        return known.compared > _COMPARED and known.loss > known.floor_loss
-
     def judge(self, group: int, issued: Issued, missed: bool) -> None:
         """A bound was kept or missed, by a wait that is over or that has outlived it."""
         known, allowed = self.groups[group], 1 - self.quantile
@@ -127,13 +117,6 @@ class Calibration:
         else:
             self._weigh(known, issued, score)
             self._remember(known, issued, score)
-
-    def compare(self, group: int, loss: float, floor_loss: float) -> None:
-        """Losses of the corrected model's bound and of the floor's on the same job."""
-        known = self.groups[group]
-        known.compared += 1
-        known.loss += (loss - known.loss) / min(known.compared, _RECORD)
-        known.floor_loss += (floor_loss - known.floor_loss) / min(known.compared, _RECORD)
 
     def _weigh(self, known: _Group, issued: Issued, score: float) -> None:
         q = self.quantile

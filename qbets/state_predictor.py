@@ -1,13 +1,10 @@
-"""Bounds that look at the queue (``--method state``), with QBETS as floor, fallback and referee.
+"""Bounds that look at the queue (``--method state``), with QBETS as a voice among two, and as fallback.
 
-A job's features at submission go to a conditional model, the model's level is corrected by what came
-true (:mod:`qbets.conformal`), and QBETS is asked beside it. Its bound is given instead
-
-- while there is no model, or fewer bounds of it were judged than say anything;
-- where the corrected model has lost against it on like jobs lately (*drift*);
-
-and the larger of both while misses pile up, and for jobs of long bursts, which are one observation
-however many they are.
+A job's features at submission go to a conditional model, its quantiles are blended with those of past waits
+(:mod:`qbets.blend`), and the level that is asked of the blend is corrected by what came true
+(:mod:`qbets.conformal`). QBETS' own bound is given instead while there is no model, or fewer bounds were judged
+than say anything; and the larger of both while misses pile up, and for jobs of long bursts, which are one
+observation however many they are.
 
 Learning (:meth:`StatePredictor.train`) is the caller's to start when ``due``: it takes a second and
 belongs off the path of answers.
@@ -100,7 +97,6 @@ class _Waiting:
     floor_s: float | None
     knots: Floats | None = None
     issued: Issued | None = None
-    state_s: float = 0.0
     judged_s: float = 0.0
     judged: bool = False
 
@@ -157,13 +153,11 @@ class StatePredictor:
             return Choice("state", "QBETS has too little history")
         if self.judged < _JUDGED:
             return Choice("qbets", f"{_JUDGED} judged bounds are needed, {self.judged} are known")
-        if self.calibration.loses(group):
-            return Choice("qbets", "bounds by the state have done worse lately")
         if group == len(BURSTS):
             return Choice("both", f"{BURSTS[-1]} or more of the user's own jobs wait")
         if self.calibration.alarmed(group):
             return Choice("both", "misses pile up")
-        return Choice("state", "bounds by the state have done better lately")
+        return Choice("state", "the state of the queue and past waits, as they came true")
 
     # what happens
 
@@ -191,7 +185,7 @@ class StatePredictor:
     def _issue(self, job: int, waiting: _Waiting, knots: Floats, choice: Choice) -> float | None:
         """The bound, and what will be judged: the same, but the state's own where QBETS answers."""
         waiting.issued = self.calibration.issue(waiting.group)
-        state_s = waiting.state_s = waiting.judged_s = wait_at(knots, waiting.issued.score)
+        state_s = waiting.judged_s = wait_at(knots, waiting.issued.score)
         if choice.whose == "both" and waiting.floor_s is not None:
             waiting.judged_s = max(state_s, waiting.floor_s)
         heapq.heappush(self._expiries, (waiting.submit_s + waiting.judged_s, job))
@@ -213,12 +207,6 @@ class StatePredictor:
             self._judge(waiting, waiting.issued, wait_s > waiting.judged_s)
         score = score_among(waiting.knots, wait_s, self._draws.random())
         self.calibration.learn(waiting.group, waiting.issued, score)
-        if waiting.floor_s is not None:
-            q = self.settings.quantile
-            losses = (
-                _pinball(wait_s, bound_s, q) for bound_s in (waiting.state_s, waiting.floor_s)
-            )
-            self.calibration.compare(waiting.group, *losses)
 
     def withdraw(self, job: int, at_s: float) -> None:
         """A job leaves the queue without ever starting."""
@@ -294,8 +282,3 @@ class StatePredictor:
             raise AssertionError("state and floor know different jobs")
         if not set(self._waiting) <= set(self.floor.waiting):
             raise AssertionError("jobs are judged that do not wait any more")
-
-
-def _pinball(wait_s: float, bound_s: float, quantile: float) -> float:
-    over = wait_s - bound_s
-    return max(quantile * over, (quantile - 1) * over)
