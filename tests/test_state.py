@@ -251,20 +251,31 @@ def test_few_jobs_are_left_to_qbets():
     assert set(trial.predictor.answered) == {"qbets"}
 
 
-def test_a_useless_state_is_left_to_qbets():
-    """Waits that have nothing to do with the queue, and a model that was learned on others."""
+def test_under_alarm_and_in_bursts_the_larger_of_both_is_given():
     predictor = StatePredictor(STATE)
     calibration = predictor.calibration
-    predictor.model, predictor.judged = object(), 1000
-    assert predictor.choose(0, floor=True).whose == "state"
-    for _ in range(600):
-        calibration.compare(0, 5.0, 4.0)
+    predictor.model, predictor.judged = object(), 199
     assert predictor.choose(0, floor=True).whose == "qbets"
+    predictor.judged = 1000
+    assert predictor.choose(0, floor=True).whose == "state"
     assert predictor.choose(0, floor=False).whose == "state"
     assert predictor.choose(2, floor=True).whose == "both"
     for _ in range(8):
         calibration.judge(1, calibration.issue(1), True)
     assert predictor.choose(1, floor=True).whose == "both"
+
+
+def test_a_useless_state_costs_little():
+    """Waits that have nothing to do with the queue: what trees make of noise is blended and corrected."""
+    log = simulated(3000)
+    draws = np.random.default_rng(3)
+    log = replace(log, wait_s=draws.exponential(3000.0, len(log)))
+    rows = {
+        chosen.method: backtest(log, "noise", settings=chosen).row()
+        for chosen in (STATE, Settings())
+    }
+    assert rows["state"].coverage == pytest.approx(0.95, abs=0.02)
+    assert rows["state"].pinball_s <= 1.15 * rows["qbets"].pinball_s
 
 
 def test_withdrawn_jobs_teach_nothing_and_leave():
