@@ -26,7 +26,7 @@ from portal.records.access import EVERYBODY_HERE, SESSION_S, Principal
 from portal.records.sets import Head
 from portal.web.guard import COOKIE, READ, Reader
 from portal.web.service import Service
-from portal.web.set_routes import SetId, gantt, summary
+from portal.web.set_routes import SetId, gantt, summary, whole_document
 from qbets.predictor import Settings
 from vgrid.catalog import Queue
 
@@ -139,12 +139,7 @@ def _add_set_pages(app: FastAPI, service: Service) -> None:
         head = service.visible(set_id, _reader(request))
         if not head.revision:
             raise HTTPException(409, "the set has no plan yet")
-        document = json.loads(service.sets.text(set_id, "document"))
-        if "workflows" not in document:
-            raise HTTPException(
-                409, "an earlier version kept only the name of this set: hand it over again"
-            )
-        budget = document.get("budget_usd")
+        budget = json.loads(whole_document(service, set_id)).get("budget_usd")
         most = max(20.0, 2 * (head.summary.get("cost_usd") or 0.0), 2 * (budget or 0.0))
         return _page(
             request, "", "whatif.html", s=summary(service, head), workflows=_count(service, set_id), budget=most,

@@ -149,6 +149,15 @@ def _add_reading(app: FastAPI, service: Service) -> None:
         return Response(export(found, form), media_type=FORMATS[form].media, headers=headers)
 
 
+def whole_document(service: Service, set_id: str) -> str:
+    """A set as it was handed over, as JSON; 409 where an earlier version kept only its name."""
+    text = service.sets.text(set_id, "document")
+    if "workflows" not in json.loads(text):
+        told = "an earlier version kept only the name of this set: hand it over again"
+        raise HTTPException(409, told)
+    return text
+
+
 def gantt(service: Service, head: Head, run: RunRow | None) -> Json:
     """The chart of the newest run as it stands, else of the plan."""
     found = service.live.chart(run) if run else None
@@ -195,7 +204,7 @@ def _add_plans(app: FastAPI, service: Service) -> None:
     async def what_if(set_id: SetId, wishes: WhatIf, who: Reader) -> Json:
         """What would be promised with another deadline, fraction or budget? Nothing is kept."""
         head = await _apart(service.visible, set_id, who)
-        text = await _apart(service.sets.text, set_id, "document")
+        text = await _apart(whole_document, service, set_id)
         catalog = usable(service.catalog, service.access.granted(head.owner))[0]
         change = wishes.model_dump(exclude_unset=True)
         think = service.supervisor.think
