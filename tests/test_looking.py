@@ -1,16 +1,23 @@
 """What people see in the portal of what was done elsewhere: runs of the command line, old rows, sites that are gone."""
 
+import asyncio
+import html
 import json
+import os
+import re
+from datetime import datetime
 
 import pytest
 from fastapi.testclient import TestClient
 
 from desk.config import embedded_data
+from execmgr.task_output import tail
+from portal.jobs.standings import Standings
 from portal.records.sites import choose_catalog
 from portal.records.store import Store
 from portal.web.app import make_app
 from tests.conftest import DATA
-from tests.serving import SMALL
+from tests.serving import LEAD, SMALL
 from tests.waiting import until
 from vgrid.catalog import load_catalog
 
@@ -36,14 +43,6 @@ def submit(client, document=SMALL):
     answer = client.post("/v1/workflow-sets", json=document)
     assert answer.status_code == 201, answer.text
     return answer.json()["id"]
-
-
-def ended(client, set_id):
-    """Run a set to its end; its base address."""
-    base = f"/v1/workflow-sets/{set_id}"
-    assert client.post(f"{base}/run").status_code == 202
-    until(lambda: client.get(base).json()["runs"][0]["state"] not in ("queued", "running"))
-    return base
 
 
 # what the command line ran
@@ -116,3 +115,143 @@ def test_a_mistake_in_a_browser_is_a_page_and_elsewhere_a_problem_document(looki
     assert "<h1>" in page.text
     plain = client.get(path)
     assert (plain.status_code, plain.headers["content-type"]) == (status, "application/problem+json")  # fmt: skip
+
+
+# how it stands
+
+
+def test_the_page_begins_with_the_promise_as_it_stands_now(looking):
+    client, _ = looking
+    set_id = submit(client, LEAD | {"at_least": 6, "budget_usd": 40})
+    base = f"/v1/workflow-sets/{set_id}"
+    before = client.get(f"/sets/{set_id}", headers=PAGE).text
+    assert "Promised:" in before
+    assert client.get(f"{base}/standing").json()["run"] is None
+    assert client.post(f"{base}/run?speed=300").status_code == 202
+    until(lambda: client.get(f"{base}/standing").json().get("promise_now") is not None)
+    told = client.get(f"{base}/standing").json()
+    assert told["promised"] == client.get(base).json()["promise"]["probability"]
+    assert 0.0 <= told["promise_now"] <= 1.0
+    assert (told["workflows"]["needed"], told["workflows"]["of"], told["simulated"]) == (6, 8, True)
+    due, started = (datetime.fromisoformat(told[name]) for name in ("due", "started"))
+    assert (due - started).total_seconds() == 7200.0
+    page = client.get(f"/sets/{set_id}", headers=PAGE).text
+    assert " now</strong>" in page
+    assert "that 6 of 8 workflows are done by <time datetime=" in page
+    assert f"of ${told['cost_usd']:.2f}" in page
+    assert f"of {told['tasks']['of']} tasks" in client.get("/", headers=PAGE).text
+    assert client.delete(base).status_code == 202
+    until(lambda: client.get(base).json()["runs"][0]["state"] == "cancelled")
+    assert "Cancelled" in client.get(f"/sets/{set_id}/standing", headers=PAGE).text
+
+
+def test_however_many_watch_a_run_one_look_ahead_serves_them(looking):
+    client, _ = looking
+    set_id = submit(client, LEAD)
+    assert client.post(f"/v1/workflow-sets/{set_id}/run?speed=60").status_code == 202
+    service, asked = client.app.state.service, []
+    until(lambda: service.live.folded(service.newest_run(set_id).id))
+
+    async def think(function, *arguments):
+        asked.append(function)
+        return function(*arguments)
+
+    async def watch(standings):
+        run = service.newest_run(set_id)
+        for _ in range(20):
+            await standings.look_ahead(run)
+        return standings.of(run)
+
+    told = asyncio.run(watch(Standings(service.live, think)))
+    assert len(asked) == 1
+    assert 0.0 <= told["promise_now"] <= 1.0
+    client.delete(f"/v1/workflow-sets/{set_id}")
+
+
+# run and cancel are asked about
+
+
+def test_what_costs_something_is_confirmed_also_without_scripts(looking):
+    client, _ = looking
+    set_id = submit(client, LEAD | {"name": NAUGHTY, "at_least": 6, "budget_usd": 40})
+    base, cost = f"/sets/{set_id}", client.get(f"/v1/workflow-sets/{set_id}").json()["cost_usd"]
+    asked = client.get(f"{base}/run", headers=PAGE).text
+    assert f"Run for ${cost:.2f}" in asked
+    assert NAUGHTY not in asked
+    fields = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', asked))
+    fields = {name: html.unescape(value) for name, value in fields.items()} | {"speed": "60"}
+    for _ in range(2):  # a second click begins nothing
+        assert client.post(f"{base}/run", data=fields, headers=PAGE).status_code == 303
+    assert len(client.get(f"/v1/workflow-sets/{set_id}").json()["runs"]) == 1
+    old = fields | {"plan": '"9-planned"', "key": "other"}
+    refused = client.post(f"{base}/run", data=old, headers=PAGE)
+    assert (refused.status_code, refused.headers["content-type"][:9]) == (412, "text/html")
+    until(lambda: "are spent" in client.get(f"{base}/cancel", headers=PAGE).text)
+    assert client.post(f"{base}/cancel", headers=PAGE).status_code == 303
+    until(lambda: client.get(f"/v1/workflow-sets/{set_id}").json()["runs"][0]["state"] == "cancelled")  # fmt: skip
+    assert client.post(f"{base}/cancel", headers=PAGE).status_code == 409
+
+
+# tasks and what they printed
+
+
+def test_every_task_is_in_a_table_and_what_it_printed_is_shown_on_demand(vgrads, write, looking):
+    client, _ = looking
+    told = {"name": "told", "deadline": "5m", "workflows": [{"name": "w", "tasks": [
+        {"id": "says", "runtime_s": 1, "command": "echo '<b>heard'; echo down >&2; exit 3"},
+        {"id": "after", "runtime_s": 1, "parents": ["says"], "command": "true"}]}]}  # fmt: skip
+    sites = write(
+        "sites.toml", '[[site]]\nname = "here"\nkind = "local"\nprocs = 2\ndriver = "local"\n'
+    )
+    done = vgrads("run", write("told.json", json.dumps(told)), "--sites", sites, "--json")
+    assert done.code == 1, done.err
+    row = client.get("/v1/workflow-sets").json()[0]
+    base, page = f"/v1/workflow-sets/{row['id']}", f"/sets/{row['id']}"
+    tasks = client.get(f"{base}/tasks").json()
+    logs = vgrads("logs", tasks["run"], "--json").json["attempts"]
+    quiet = ("stdout", "stderr", "folder")
+    assert [{k: v for k, v in a.items() if k not in quiet} for a in tasks["attempts"]] == [
+        {k: v for k, v in a.items() if k not in quiet} for a in logs
+    ]
+    one = client.get(f"{base}/tasks/{logs[0]['workflow']}/says").json()["attempts"][0]
+    assert (one["exit"], one["stdout"], one["stderr"], one["folder"]) == (3, "<b>heard\n", "down\n", None)  # fmt: skip
+    table = client.get(page, headers=PAGE).text
+    assert "/says" in table
+    assert "/after" in table  # never begun
+    shown = client.get(f"{page}/tasks/{logs[0]['workflow']}/says", headers=PAGE)
+    assert "&lt;b&gt;heard" in shown.text
+    assert client.get(f"{base}/tasks/none/none").status_code == 404
+    assert client.get("/v1/workflow-sets/set-0123456789/tasks").status_code == 404
+
+
+def test_what_stands_in_the_place_of_a_log_is_not_followed(tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_text("key")
+    (tmp_path / "stdout.txt").symlink_to(secret)
+    os.mkfifo(tmp_path / "stderr.txt")
+    assert (tail(tmp_path / "stdout.txt"), tail(tmp_path / "stderr.txt")) == ("", "")
+    assert tail(secret) == "key"
+
+
+# over REST
+
+
+def test_handing_over_answers_what_is_promised_and_what_it_costs(looking):
+    client, _ = looking
+    for kind, body in (
+        ("application/json", json.dumps(LEAD | {"at_least": 6})),
+        ("application/yaml", "name: lead\ndeadline: 2h\nat_least: 6\nworkflows: [{file: lead.json, count: 8}]\nsites: sites.toml\n"),
+    ):  # fmt: skip
+        answer = client.post("/v1/workflow-sets", content=body, headers={"Content-Type": kind})
+        assert answer.status_code == 201, answer.text
+        told = answer.json()
+        kept = client.get(f"/v1/workflow-sets/{told['id']}").json()
+        assert (told["feasible"], told["promise"], told["cost_usd"]) == (True, kept["promise"], kept["cost_usd"])  # fmt: skip
+        assert told["promise"]["probability"] > 0.5
+
+
+def test_the_list_of_requests_is_told_in_words_not_in_markup(looking):
+    client, _ = looking
+    page = client.get("/api", headers=PAGE).text
+    assert "`" not in page
+    assert "<code>If-Match</code>" in page

@@ -67,6 +67,16 @@ def drawn(page, state):
     page.wait_for_timeout(100)  # a frame
 
 
+def begin(page, speed):
+    """Run a set, having been told what it costs."""
+    page.click("#run")
+    page.wait_for_selector("#ask-run form")
+    assert "$" in page.text_content("#ask-run")
+    page.select_option("#ask-run select", speed)
+    page.click("#ask-run button")
+    page.wait_for_load_state()
+
+
 def view(page):
     return page.evaluate("vgrads.chart.view")
 
@@ -92,11 +102,11 @@ def test_a_set_is_handed_over_run_watched_and_kept(page):
     page.wait_for_url("**/sets/set-*")
     drawn(page, "planned")
     assert "6" in page.text_content(".facts")
-    page.select_option("#speed", "600")
-    page.click("#run")
+    begin(page, "600")
     drawn(page, "running")
     wait_for(page, "vgrads.chart.data.now_s > 1800")
-    assert page.is_disabled("#run")
+    assert not page.is_visible("#run")
+    wait_for(page, "/ now/.test(document.getElementById('standing').textContent)")
     keep(page, "portal-running")
     page.wait_for_selector("#gantt[data-ended]", timeout=60_000)
     drawn(page, "kept")
@@ -111,10 +121,13 @@ def test_a_set_is_handed_over_run_watched_and_kept(page):
 def test_a_run_is_cancelled_from_its_page(page, service):
     page.goto(f"/sets/{service.client().submit(STORM)}")
     drawn(page, "planned")
-    page.select_option("#speed", "120")
-    page.click("#run")
+    begin(page, "120")
     drawn(page, "running")
     page.click("#cancel")
+    page.wait_for_selector("#ask-cancel form")
+    assert "are spent" in page.text_content("#ask-cancel")
+    page.click("#ask-cancel button")
+    page.wait_for_load_state()
     drawn(page, "cancelled")
     assert page.text_content("#fact-state") == "cancelled"
 
