@@ -90,6 +90,8 @@ def middle_of(page, task):
     """Where the bar of a task stands on the page."""
     return page.evaluate(
         """name => { const c = vgrads.chart, h = c.hits.find(h => h.bar && `${h.bar.item.workflow}/${h.bar.item.task}` === name);
+        c.canvas.scrollIntoView();
+        window.scrollBy(0, h.y - 300);
         const box = c.canvas.getBoundingClientRect(); return [box.x + h.x + h.w / 2, box.y + h.y - c.scroll + h.h / 2]; }""",
         task,
     )
@@ -123,6 +125,7 @@ def test_a_run_is_cancelled_from_its_page(page, service):
     drawn(page, "planned")
     begin(page, "120")
     drawn(page, "running")
+    wait_for(page, "vgrads.chart.data.now_s != null")  # it has begun
     page.click("#cancel")
     page.wait_for_selector("#ask-cancel form")
     assert "are spent" in page.text_content("#ask-cancel")

@@ -11,13 +11,22 @@ from typing import Any
 from kernel.units import format_duration
 from planner.explain import why
 from portal.charts.gantt import (
+    DEADLINE,
     STATE_COLOURS,
     render_html,
     render_svg,
     standalone_svg,
     workflow_colours,
 )
-from portal.charts.layout import Bar, Lane, actual_bars, actual_lanes, planned_bars, planned_lanes
+from portal.charts.layout import (
+    Bar,
+    Lane,
+    actual_bars,
+    actual_lanes,
+    horizon,
+    planned_bars,
+    planned_lanes,
+)
 
 Json = Mapping[str, Any]
 
@@ -122,8 +131,9 @@ def _picture(gantt: Json, form: str) -> bytes:
     axes = figure.add_subplot()
     tops = _draw_lanes(axes, lanes, heights)
     _draw_bars(axes, bars, tops, workflow_colours(gantt["workflows"]))
-    axes.axvline(gantt["deadline_s"], color="#d22f2f", linewidth=1)
-    axes.set_xlim(left=0)
+    end_s = horizon(gantt, lanes, bars)
+    _draw_deadline(axes, gantt["deadline_s"], end_s)
+    axes.set_xlim(0, end_s)
     axes.invert_yaxis()
     axes.set_yticks(
         [top + h / 2 for top, h, _ in tops.values()], [lane.slot["id"] for lane in lanes]
@@ -135,6 +145,15 @@ def _picture(gantt: Json, form: str) -> bytes:
     buffer = io.BytesIO()
     figure.savefig(buffer, format=form, dpi=200, bbox_inches="tight")
     return buffer.getvalue()
+
+
+def _draw_deadline(axes: Any, deadline_s: float, end_s: float) -> None:
+    """Where it is; at the edge, with how far it is, where it is beyond."""
+    beyond_s = deadline_s - end_s
+    axes.axvline(min(deadline_s, end_s), color=DEADLINE, linewidth=1, linestyle=":" if beyond_s > 0 else "-")  # fmt: skip
+    more = f", {format_duration(beyond_s)} beyond →" if beyond_s > 0 else ""
+    told = f"deadline {format_duration(deadline_s)}{more}"
+    axes.text(min(deadline_s, end_s), 1.01, told, color=DEADLINE, fontsize=7, ha="right", va="bottom", transform=axes.get_xaxis_transform())  # fmt: skip
 
 
 def _draw_lanes(

@@ -20,7 +20,13 @@ STATIC = Path(__file__).parent / "static"
 @cache
 def _templates(package: str) -> Environment:
     found = Environment(loader=PackageLoader(package), autoescape=True, undefined=StrictUndefined)
-    found.filters |= {"duration": format_duration, "clock": clock, "share": share, "told": told}
+    found.filters |= {
+        "duration": format_duration,
+        "clock": clock,
+        "share": share,
+        "told": told,
+        "hours": hours,
+    }
     return found
 
 
@@ -39,6 +45,11 @@ def share(chance: float) -> str:
     """A probability as people say it: whole percents, but never certain where it is not."""
     whole = min(99, max(1, round(100 * chance))) if 0.0 < chance < 1.0 else round(100 * chance)
     return f"{whole}\u202f%"
+
+
+def hours(seconds: float) -> str:
+    """A wait in hours, as finely as it matters."""
+    return f"{seconds / 3600.0:.2f} h" if 0 < seconds < 36000 else f"{seconds / 3600.0:.0f} h"
 
 
 def told(text: str) -> Markup:

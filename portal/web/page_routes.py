@@ -178,7 +178,11 @@ def _add_site_pages(app: FastAPI, service: Service) -> None:
         procs: Annotated[int, Query(ge=1, le=10**9)] = 1, hours: Annotated[float, Query(gt=0, le=1e5)] = 1.0,
     ) -> HTMLResponse:  # fmt: skip
         reader_of(request)
-        entry, history = _history(service, site, queue)
+        entry = _queue(service, site, queue)
+        here = {"site": site, "queue": queue, "procs": procs, "hours": hours}
+        if entry.history is None:
+            return page_of(request, "/sites", "queue.html", bounds=[], **here)
+        history = entry.history
         rows, learned = [], service.learned.find(history, entry.log_queue)
         for level in _LEVELS:
             asked = queries.ask_log(history, entry.log_queue, Settings(quantile=level), learned)
@@ -192,16 +196,14 @@ def _add_site_pages(app: FastAPI, service: Service) -> None:
                 }
             )
         return page_of(
-            request, "/sites", "queue.html", site=site, queue=queue, procs=procs, hours=hours, bounds=rows,
+            request, "/sites", "queue.html", bounds=rows, **here,
             jobs=rows[3]["jobs"], since=asked.since, downtime=downtime_json(asked),
         )  # fmt: skip
 
     @app.get("/sites/{site}/{queue}/record.png", include_in_schema=False, dependencies=[READ])
-    async def record(site: str, queue: str) -> Response:
+    async def record(site: str, queue: str, dark: bool = False) -> Response:
         entry, history = _history(service, site, queue)
-        picture = await service.supervisor.think(record_picture, history, entry.log_queue)
-        if picture is None:
-            raise HTTPException(404, "too few jobs have waited for a bound")
+        picture = await service.supervisor.think(record_picture, history, entry.log_queue, dark)
         return Response(picture, media_type="image/png", headers={"Cache-Control": "max-age=300"})
 
     @app.get("/docs", include_in_schema=False)
@@ -225,11 +227,19 @@ def _add_site_pages(app: FastAPI, service: Service) -> None:
 
 def _history(service: Service, site: str, queue: str) -> tuple[Queue, str]:
     """A queue and the file of its history; 404 where either is not there."""
+    entry = _queue(service, site, queue)
+    if entry.history is None:
+        raise HTTPException(404, f"queue '{site}/{queue}' has no history")
+    return entry, entry.history
+
+
+def _queue(service: Service, site: str, queue: str) -> Queue:
+    """A queue; 404 where there is none."""
     for known in service.catalog.sites:
         for entry in known.queues:
-            if (known.name, entry.name) == (site, queue) and entry.history is not None:
-                return entry, entry.history
-    raise HTTPException(404, f"no queue '{site}/{queue}' with a history")
+            if (known.name, entry.name) == (site, queue):
+                return entry
+    raise HTTPException(404, f"no queue '{site}/{queue}'")
 
 
 def _add_entrance(app: FastAPI, service: Service) -> None:

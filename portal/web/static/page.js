@@ -33,9 +33,10 @@
     }
     for (const v of [0, .5, 1]) add("text", {class: "label", x: x(v * xmax), y: H - 8, "text-anchor": "middle"}, xlabel(v * xmax));
     if (asked != null) add("line", {class: "asked", x1: L, x2: W - R, y1: y(asked), y2: y(asked)});
-    for (const {points, className, dots} of series) {
+    for (const {points, className, dots, steps} of series) {
       if (!points.length) continue;
-      add("polyline", {class: className, points: points.map(([a, b]) => `${x(a).toFixed(1)},${y(b).toFixed(1)}`).join(" ")});
+      const drawn = steps ? points.flatMap(([a, b], i) => i ? [[a, points[i - 1][1]], [a, b]] : [[a, b]]) : points;
+      add("polyline", {class: className, points: drawn.map(([a, b]) => `${x(a).toFixed(1)},${y(b).toFixed(1)}`).join(" ")});
       if (dots) for (const [a, b] of points) add("circle", {class: "mark", cx: x(a), cy: y(b), r: 2.5});
     }
     if (mark) add("circle", {class: "mark", cx: x(mark[0]), cy: y(mark[1]), r: 6});
@@ -128,7 +129,7 @@
       const last = Math.max(...found.points.map(p => p.at_s), 1), total = Number(main.dataset.workflows);
       lines(document.getElementById("promise"), [
         {points: found.points.map(p => [p.at_s, p.probability]), className: "line", dots: true},
-        {points: found.points.map(p => [p.at_s, p.done / total]), className: "cost"},
+        {points: found.points.map(p => [p.at_s, p.done / total]), className: "cost", steps: true},
       ], {xmax: last, xlabel: vgrads.duration, asked: Number(main.dataset.asked)});
     };
     const over = () => {
