@@ -6,12 +6,17 @@ import json
 import os
 import re
 from datetime import datetime
+from xml.etree import ElementTree
 
 import pytest
 from fastapi.testclient import TestClient
 
 from desk.config import embedded_data
 from execmgr.task_output import tail
+from portal.charts.exports import export
+from portal.charts.gantt import STATE_COLOURS, readable, render_svg, workflow_colours
+from portal.charts.layout import actual_bars, actual_lanes, horizon, planned_bars, planned_lanes
+from portal.charts.pages import hours, share
 from portal.jobs.standings import Standings
 from portal.records.sites import choose_catalog
 from portal.records.store import Store
@@ -255,3 +260,92 @@ def test_the_list_of_requests_is_told_in_words_not_in_markup(looking):
     page = client.get("/api", headers=PAGE).text
     assert "`" not in page
     assert "<code>If-Match</code>" in page
+
+
+# charts
+
+
+def chart(deadline_s=7200.0, ended_s=300.0, workflows=8, **more):
+    """A run that ended long before its deadline, in two slots."""
+    names = [f"{NAUGHTY} {i}" for i in range(workflows)]
+    slots = [{"id": f"s-{i}", "site": "s", "queue": "q", "kind": "cloud", "procs": 8, "start_s": 0.0, "end_s": deadline_s, "submit_s": 0.0,
+              "probability": 0.9, "cost_usd": 1.0, "state": "ended", "actual": {"ready_s": 10.0, "ended_s": ended_s, "reason": ""},
+              "ready_p5_s": 1.0, "ready_p50_s": 60.0, "ready_p95_s": 900.0} for i in range(2)]  # fmt: skip
+    bars = [{"workflow": name, "task": "t", "copy": i % 2, "slot": f"s-{i % 2}", "start_s": 20.0, "end_s": 2000.0, "procs": 1, "probability": 0.9,
+             "state": "done", "actual": {"start_s": 20.0, "end_s": ended_s}, "reason": ""} for i, name in enumerate(names)]  # fmt: skip
+    return {"name": NAUGHTY, "deadline_s": deadline_s, "needed": 1, "now_s": ended_s, "promise": {"probability": 0.9, "standard_error": 0.01},
+            "cost_usd": 2.0, "decisions": [], "workflows": names, "slots": slots, "placements": bars} | more  # fmt: skip
+
+
+def test_a_chart_reaches_as_far_as_there_is_something_to_see():
+    short, near = chart(), chart(deadline_s=330.0)
+    assert horizon(short, actual_lanes(short), actual_bars(short)) == pytest.approx(312.0)
+    assert horizon(near, actual_lanes(near), actual_bars(near)) == pytest.approx(336.6)
+    going = chart(state="running")
+    assert horizon(going, actual_lanes(going), actual_bars(going)) == pytest.approx(2080.0)
+    assert horizon(short, planned_lanes(short), planned_bars(short)) == pytest.approx(7344.0)
+    empty = chart(workflows=0, slots=[], ended_s=0.0)
+    assert horizon(empty, [], []) > 7200.0
+
+
+def test_a_picture_fills_its_width_and_says_how_far_the_deadline_is():
+    svg = ElementTree.fromstring(render_svg(chart()))
+    names = {"s": "http://www.w3.org/2000/svg"}
+    right = max(float(r.get("x")) + float(r.get("width")) for r in svg.findall(".//s:g[@class='bar']/s:rect", names))  # fmt: skip
+    assert right > 0.9 * float(svg.get("viewBox").split()[2])
+    said = [text.text for text in svg.findall(".//s:text", names)]
+    assert [t for t in said if t.startswith("deadline 2h, ") and "beyond" in t]
+    assert {"slot", "copy", "deadline", *STATE_COLOURS} - {"waiting"} <= set(said)
+    assert "beyond" not in render_svg(chart(deadline_s=330.0))
+    for form in ("png", "pdf"):
+        assert len(export(chart(), form)) > 5000
+
+
+def light(colour):
+    """Relative luminance, as WCAG 2 defines it."""
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    r, g, b = (c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b
+
+
+def test_labels_can_be_read_on_every_colour_and_neighbours_differ():
+    found = workflow_colours([f"w-{i}" for i in range(21)])
+    assert len(set(found.values())) == 21
+    for colour in found.values():
+        one, other = sorted((light(colour), light(readable(colour))))
+        assert (other + 0.05) / (one + 0.05) >= 4.5, colour
+
+
+# queues
+
+
+def test_a_queue_without_a_history_says_so_and_one_that_is_too_short_has_a_picture_that_does(
+    write, home
+):
+    job = "{0} {1} 5 60 1 -1 -1 1 100 -1 1 1 1 1 1 1 -1 -1\n"
+    write("few.swf", "; UnixStartTime: 1000000000\n" + "".join(job.format(i + 1, 100 * i) for i in range(9)))  # fmt: skip
+    sites = write("sites.toml", '[[site]]\nname = "m"\nkind = "batch"\nprocs = 64\n[[site.queue]]\nname = "none"\n'
+                  '[[site.queue]]\nname = "few"\nhistory = "few.swf"\n')  # fmt: skip
+    with Store() as store, TestClient(make_app(store, load_catalog(sites))) as client:
+        page = client.get("/sites/m/none", headers=PAGE)
+        assert (page.status_code, "no history yet" in page.text, "<img" in page.text) == (200, True, False)  # fmt: skip
+        assert client.get("/sites/m/none/record.png").status_code == 404
+        assert client.get("/sites/m/few", headers=PAGE).status_code == 200
+        light, dark = (client.get(f"/sites/m/few/record.png?dark={d}") for d in ("false", "true"))
+        assert light.content.startswith(b"\x89PNG")
+        assert dark.content.startswith(b"\x89PNG")
+        assert light.content != dark.content
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [(0, "0 h"), (3, "< 0.01 h"), (3600, "1.00 h"), (5400, "1.50 h"), (90000, "25 h")],
+)
+def test_waits_are_told_in_hours(seconds, told):
+    assert hours(seconds).replace("\u202f", " ") == told
+
+
+def test_nothing_is_told_as_certain():
+    assert [share(p).replace("\u202f", " ") for p in (1.0, 0.999, 0.967, 0.001, 0.0)] == [
+        "over 99 %", "over 99 %", "97 %", "under 1 %", "under 1 %"
+    ]  # fmt: skip

@@ -42,14 +42,16 @@ def clock(instant: str) -> Markup:
 
 
 def share(chance: float) -> str:
-    """A probability as people say it: whole percents, but never certain where it is not."""
-    whole = min(99, max(1, round(100 * chance))) if 0.0 < chance < 1.0 else round(100 * chance)
-    return f"{whole}\u202f%"
+    """A probability as people say it: whole percents, and nothing is ever certain."""
+    whole = round(100 * chance)
+    return "over 99\u202f%" if whole > 99 else "under 1\u202f%" if whole < 1 else f"{whole}\u202f%"
 
 
 def hours(seconds: float) -> str:
     """A wait in hours, as finely as it matters."""
-    return f"{seconds / 3600.0:.2f} h" if 0 < seconds < 36000 else f"{seconds / 3600.0:.0f} h"
+    if 0 < seconds < 18:
+        return "< 0.01\u202fh"
+    return f"{seconds / 3600.0:.{2 if 0 < seconds < 36000 else 0}f}\u202fh"
 
 
 def told(text: str) -> Markup:
