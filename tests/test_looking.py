@@ -298,7 +298,7 @@ def test_a_picture_fills_its_width_and_says_how_far_the_deadline_is():
     assert {"slot", "copy", "deadline", *STATE_COLOURS} - {"waiting"} <= set(said)
     assert "beyond" not in render_svg(chart(deadline_s=330.0))
     for form in ("png", "pdf"):
-        assert len(export(chart(), form)) > 5000
+        assert len(export(chart(name="a$b$ $x_{", workflows=30), form)) > 5000
 
 
 def light(colour):

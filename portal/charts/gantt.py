@@ -126,7 +126,7 @@ def _tops(lanes: list[Lane], scale: _Scale) -> tuple[dict[str, float], float]:
 
 
 def _axis(scale: _Scale, height: float) -> list[str]:
-    step = _tick(scale.end_s)
+    step = tick(scale.end_s)
     parts = []
     for index in range(int(scale.end_s / step) + 1):
         x = scale.x(index * step)
@@ -140,7 +140,7 @@ def _axis(scale: _Scale, height: float) -> list[str]:
     return parts
 
 
-def _tick(end_s: float) -> float:
+def tick(end_s: float) -> float:
     """A round step that gives about eight ticks."""
     nice = (
         1,
