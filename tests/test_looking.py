@@ -13,6 +13,7 @@ from fastapi.testclient import TestClient
 
 from desk.config import embedded_data
 from execmgr.task_output import tail
+from kernel.errors import SiteError
 from portal.charts.exports import export
 from portal.charts.gantt import STATE_COLOURS, readable, render_svg, workflow_colours
 from portal.charts.layout import actual_bars, actual_lanes, horizon, planned_bars, planned_lanes
@@ -163,13 +164,34 @@ def test_however_many_watch_a_run_one_look_ahead_serves_them(looking):
 
     async def watch(standings):
         run = service.newest_run(set_id)
-        for _ in range(20):
-            await standings.look_ahead(run)
+        await asyncio.gather(*(standings.look_ahead(run) for _ in range(20)))
         return standings.of(run)
 
     told = asyncio.run(watch(Standings(service.live, think)))
     assert len(asked) == 1
     assert 0.0 <= told["promise_now"] <= 1.0
+    client.delete(f"/v1/workflow-sets/{set_id}")
+
+
+def test_a_look_ahead_that_nobody_has_time_for_is_left_out_and_tried_again(looking):
+    client, _ = looking
+    set_id = submit(client, LEAD)
+    assert client.post(f"/v1/workflow-sets/{set_id}/run?speed=60").status_code == 202
+    service, asked = client.app.state.service, []
+    until(lambda: service.live.folded(service.newest_run(set_id).id))
+
+    async def think(*_):
+        asked.append(1)
+        raise SiteError("busy", site="service", transient=True)
+
+    async def watch():
+        run, standings = service.newest_run(set_id), Standings(service.live, think, again_s=0.0)
+        for _ in range(3):
+            await standings.look_ahead(run)
+        return standings.of(run)
+
+    assert asyncio.run(watch())["promise_now"] is None
+    assert len(asked) == 3
     client.delete(f"/v1/workflow-sets/{set_id}")
 
 

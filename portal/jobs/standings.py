@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import UTC, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ from execmgr.book import Book
 from execmgr.endings import workflows_done
 from execmgr.remainder import progress_of
 from execmgr.states import CopyState, RunState
-from kernel.errors import InputError
+from kernel.errors import InputError, SiteError
 from planner.replan import Outlook, promise_now
 from portal.jobs.live_gantt import LiveGantt
 from portal.records.run_record import RunRecord
@@ -24,6 +26,8 @@ from portal.records.tables import RunRow
 Json = dict[str, Any]
 _AGAIN_S = 3.0  # between looks ahead at one run, however many people watch it
 _REMEMBERED = 256
+PATIENCE_S = 2.0
+"""How long a page waits for what is reckoned beside the service, where planning may keep all busy."""
 LOGGED = 64 * 1024
 """Bytes of the end of what an attempt printed that are shown."""
 
@@ -40,8 +44,10 @@ class _Seen:
 class Standings:
     """How runs stand now. ``think``: has something reckoned beside the service."""
 
-    def __init__(self, live: LiveGantt, think: Callable[..., Awaitable[Any]]) -> None:
-        self._live, self._think = live, think
+    def __init__(
+        self, live: LiveGantt, think: Callable[..., Awaitable[Any]], again_s: float = _AGAIN_S
+    ) -> None:
+        self._live, self._think, self._again_s = live, think, again_s
         self._seen: dict[str, _Seen] = {}
 
     def of(self, run: RunRow) -> Json | None:
@@ -56,19 +62,25 @@ class Standings:
     async def look_ahead(self, run: RunRow) -> None:
         """Reckon anew how sure the promise of a run that goes on is, unless that is known as of just now."""
         seen, now_s = self._seen.get(run.id), time.monotonic()
-        if run.state not in GOES_ON or (seen is not None and now_s - seen.at_s < _AGAIN_S):
-            return
-        found, version = self._live.folded(run.id), self._live.version(run)
-        if found is None or (seen is not None and seen.version == version):
+        if run.state not in GOES_ON or (seen is not None and now_s - seen.at_s < self._again_s):
             return
         if len(self._seen) > _REMEMBERED:
             self._seen.clear()
-        self._seen[run.id] = _Seen(
-            now_s, version, seen.outlook if seen else None
-        )  # others wait for nothing
+        last = replace(seen, at_s=now_s) if seen is not None else _Seen(now_s, "", None)
+        self._seen[run.id] = last  # others wait for nothing
+        found, version = await asyncio.to_thread(self._now, run)
+        if found is None or last.version == version:
+            return
         book, state = found
-        outlook = await self._think(promise_now, book.plan, book.snapshot, progress_of(book, state))
-        self._seen[run.id] = _Seen(now_s, version, outlook)
+        looking = self._think(promise_now, book.plan, book.snapshot, progress_of(book, state))
+        with suppress(
+            TimeoutError, SiteError
+        ):  # all are busy: whoever asks next has it tried again
+            outlook = await asyncio.wait_for(looking, PATIENCE_S)
+            self._seen[run.id] = _Seen(now_s, version, outlook)
+
+    def _now(self, run: RunRow) -> tuple[tuple[Book, RunState] | None, str]:
+        return self._live.folded(run.id), self._live.version(run)
 
 
 def standing_json(run: RunRow, book: Book, state: RunState, outlook: Outlook | None = None) -> Json:
