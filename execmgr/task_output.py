@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,9 +15,12 @@ MOST_KEPT = 2**20
 
 
 def tail(file: Path, most: int = 4096) -> str:
-    """The end of a file, whole lines where it is longer; empty where there is none."""
+    """The end of a file, whole lines where it is longer; empty where there is none, or something else in its place."""
     try:
-        with file.open("rb") as printed:
+        handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with os.fdopen(handle, "rb") as printed:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):  # a task may have put anything there
+                return ""
             size = printed.seek(0, os.SEEK_END)
             printed.seek(max(0, size - most))
             text = printed.read(most).decode(errors="replace")

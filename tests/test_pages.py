@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from portal.charts.exports import export
+from portal.charts.gantt import workflow_colours
 from portal.records.access import Access
 from portal.records.store import Store
 from tests.services.fixtures import there
@@ -67,6 +68,16 @@ def drawn(page, state):
     page.wait_for_timeout(100)  # a frame
 
 
+def begin(page, speed):
+    """Run a set, having been told what it costs."""
+    page.click("#run")
+    page.wait_for_selector("#ask-run form")
+    assert "$" in page.text_content("#ask-run")
+    page.select_option("#ask-run select", speed)
+    page.click("#ask-run button")
+    page.wait_for_load_state()
+
+
 def view(page):
     return page.evaluate("vgrads.chart.view")
 
@@ -80,6 +91,8 @@ def middle_of(page, task):
     """Where the bar of a task stands on the page."""
     return page.evaluate(
         """name => { const c = vgrads.chart, h = c.hits.find(h => h.bar && `${h.bar.item.workflow}/${h.bar.item.task}` === name);
+        c.canvas.scrollIntoView();
+        window.scrollBy(0, h.y - 300);
         const box = c.canvas.getBoundingClientRect(); return [box.x + h.x + h.w / 2, box.y + h.y - c.scroll + h.h / 2]; }""",
         task,
     )
@@ -92,11 +105,11 @@ def test_a_set_is_handed_over_run_watched_and_kept(page):
     page.wait_for_url("**/sets/set-*")
     drawn(page, "planned")
     assert "6" in page.text_content(".facts")
-    page.select_option("#speed", "600")
-    page.click("#run")
+    begin(page, "600")
     drawn(page, "running")
     wait_for(page, "vgrads.chart.data.now_s > 1800")
-    assert page.is_disabled("#run")
+    assert not page.is_visible("#run")
+    wait_for(page, "/ now/.test(document.getElementById('standing').textContent)")
     keep(page, "portal-running")
     page.wait_for_selector("#gantt[data-ended]", timeout=60_000)
     drawn(page, "kept")
@@ -111,10 +124,14 @@ def test_a_set_is_handed_over_run_watched_and_kept(page):
 def test_a_run_is_cancelled_from_its_page(page, service):
     page.goto(f"/sets/{service.client().submit(STORM)}")
     drawn(page, "planned")
-    page.select_option("#speed", "120")
-    page.click("#run")
+    begin(page, "120")
     drawn(page, "running")
+    wait_for(page, "vgrads.chart.data.now_s != null")  # it has begun
     page.click("#cancel")
+    page.wait_for_selector("#ask-cancel form")
+    assert "are spent" in page.text_content("#ask-cancel")
+    page.click("#ask-cancel button")
+    page.wait_for_load_state()
     drawn(page, "cancelled")
     assert page.text_content("#fact-state") == "cancelled"
 
@@ -261,6 +278,39 @@ def test_a_page_of_its_own_draws_thousands_of_bars_without_a_service(browser, tm
     wait_for(page, "document.querySelector('.gantt-detail').textContent.includes('because')")
     context.close()
     assert troubles == []
+
+
+def test_a_page_of_its_own_shows_every_lane_and_the_same_colours_as_pictures(browser, tmp_path):
+    data = big(slots=60, tasks=300) | {"deadline_s": 400_000.0}
+    file = tmp_path / "lanes.html"
+    file.write_bytes(export(data, "html"))
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.goto(file.as_uri())
+    page.wait_for_selector("canvas")
+    assert page.evaluate("Object.fromEntries(vgrads.colours(vgrads.chart.data.workflows))") == (
+        workflow_colours(data["workflows"])
+    )
+    tall = page.evaluate("[vgrads.chart.scroller.scrollHeight, vgrads.chart.scroller.clientHeight]")
+    assert tall[0] > tall[1]  # it scrolls, and the bar is seen
+    page.evaluate("vgrads.chart.scroller.scrollTo(0, 1e6)")
+    wait_for(page, "vgrads.chart.hits.some(h => h.lane && h.lane.slot.id === 's-59' && h.y + h.h <= vgrads.chart.scroll + vgrads.chart.height)")  # fmt: skip
+    seen, whole = page.evaluate("[vgrads.chart.view[1], vgrads.chart.total]")
+    assert seen < 0.15 * whole  # fitted to what there is
+    page.click("text=To the deadline")
+    assert view(page)[1] == whole
+    page.click("text=Fit")
+    assert view(page)[1] == seen
+    assert {"deadline", "now", "a copy of a task"} <= set(page.locator(".legend span").all_text_contents())  # fmt: skip
+    page.close()
+
+
+def test_nothing_is_wider_than_a_telephone(page, service):
+    set_id = service.client().submit(STORM | {"name": "a-name-without-any-place-to-break-it" * 3})
+    page.set_viewport_size({"width": 390, "height": 844})
+    for path in ("/", f"/sets/{set_id}", f"/sets/{set_id}/run", f"/sets/{set_id}/what-if", "/submit", "/sites", "/sites/mercury/default", "/api", "/login"):  # fmt: skip
+        page.goto(path)
+        page.wait_for_load_state("load")
+        assert (path, page.evaluate("document.documentElement.scrollWidth")) == (path, 390)
 
 
 def test_a_person_logs_in_and_sees_only_their_own(browser, tmp_path):

@@ -76,11 +76,11 @@ def _kept(trial: Trial) -> NDArray[np.bool_]:
     return np.asarray(trial.log.wait_s[scored] <= trial.issued_s[scored])
 
 
-def _history_figure(trial: Trial) -> Any:
+def _history_figure(trial: Trial, ink: str = _BOUND) -> Any:
     """Bound against wait over time on a log scale, change points marked; rolling coverage below."""
     scored, kept = trial.scored, _kept(trial)
     when = _dates(trial, trial.log.submit_s[scored])
-    waits = np.maximum(trial.log.wait_s[scored], 1.0)
+    waits = _hours(trial.log.wait_s[scored])
     some = np.linspace(0, len(waits) - 1, min(len(waits), _MOST_POINTS)).astype(int)
     figure, (top, bottom) = plt.subplots(2, 1, figsize=(11, 5.2), sharex=True, height_ratios=[3, 1])
     for chosen, colour, label in (
@@ -96,20 +96,42 @@ def _history_figure(trial: Trial) -> Any:
             alpha=0.5,
             label=label,
         )
-    bounds = np.maximum(trial.issued_s[scored], 1.0)
-    top.plot(when[some], bounds[some], ",", color=_BOUND, label="bound issued at submission")
+    bounds = _hours(trial.issued_s[scored])
+    top.plot(when[some], bounds[some], ",", color=ink, label="bound issued at submission")
     for change_s in trial.predictor.change_points[:400]:
         top.axvline(_dates(trial, np.array([change_s]))[0], color=_CHANGE, linewidth=0.4, alpha=0.6)
     top.set_yscale("log")
-    top.set_ylabel("wait (s); 0 shown as 1")
-    top.legend(loc="lower left", markerscale=6, fontsize=8, ncols=3)
+    top.yaxis.set_major_formatter(lambda hours, _: f"{hours:g}")
+    top.set_ylabel("wait (hours)")
+    top.legend(loc="lower left", bbox_to_anchor=(0, 1), markerscale=6, fontsize=8, ncols=3, frameon=False)  # fmt: skip
     _rolling(bottom, when, kept, trial.predictor.settings.quantile)
     return figure
 
 
-def history_picture(trial: Trial) -> bytes:
-    """The same picture as PNG."""
-    figure, buffer = _history_figure(trial), io.BytesIO()
+def _hours(seconds: NDArray[np.float64]) -> NDArray[np.float64]:
+    """For a log scale: what is shorter than half a minute stands at its lower end."""
+    return np.asarray(np.maximum(seconds, 30.0) / 3600.0)
+
+
+def _empty_figure(ink: str) -> Any:
+    figure = plt.figure(figsize=(11, 1.2))
+    figure.text(0.5, 0.5, "Too few jobs have waited for a bound.", color=ink, ha="center")
+    return figure
+
+
+def history_picture(trial: Trial, dark: bool = False) -> bytes:
+    """The same picture as PNG, also for dark pages; a word where there was never enough for a bound."""
+    ink, paper = ("#e6e9ee", "#14181f") if dark else (_BOUND, "#ffffff")
+    figure = _history_figure(trial, ink) if trial.scored.any() else _empty_figure(ink)
+    buffer = io.BytesIO()
+    figure.set_facecolor(paper)
+    for axes in figure.axes:
+        axes.set_facecolor(paper)
+        axes.tick_params(which="both", colors=ink)
+        axes.yaxis.label.set_color(ink)
+        axes.spines[:].set_color(ink)
+        for text in legend.get_texts() if (legend := axes.get_legend()) else ():
+            text.set_color(ink)
     figure.savefig(buffer, format="png", dpi=110, bbox_inches="tight")
     plt.close(figure)
     return buffer.getvalue()
@@ -119,7 +141,7 @@ def _rolling(axes: Any, when: NDArray[Any], kept: NDArray[np.bool_], level: floa
     shares = rolling_coverage(kept)
     axes.plot(when[len(when) - len(shares) :], shares, color=_KEPT, linewidth=0.8)
     axes.axhline(level, color=_MISSED, linewidth=0.8)
-    axes.set_ylim(0, 1.02)
+    axes.set_ylim(min([0.85, *(shares - 0.01)]), 1.005)
     axes.set_ylabel(f"coverage of {min(WINDOW, len(kept))}")
 
 

@@ -11,13 +11,23 @@ from typing import Any
 from kernel.units import format_duration
 from planner.explain import why
 from portal.charts.gantt import (
+    DEADLINE,
     STATE_COLOURS,
     render_html,
     render_svg,
     standalone_svg,
+    tick,
     workflow_colours,
 )
-from portal.charts.layout import Bar, Lane, actual_bars, actual_lanes, planned_bars, planned_lanes
+from portal.charts.layout import (
+    Bar,
+    Lane,
+    actual_bars,
+    actual_lanes,
+    horizon,
+    planned_bars,
+    planned_lanes,
+)
 
 Json = Mapping[str, Any]
 
@@ -30,6 +40,7 @@ class Format:
     media: str
 
 
+_SLOT, _MOST_KEYS = "#dcdee2", 64
 FORMATS = {
     "html": Format("html", "text/html; charset=utf-8"),
     "svg": Format("svg", "image/svg+xml"),
@@ -112,6 +123,8 @@ def _picture(gantt: Json, form: str) -> bytes:
     """Drawn with matplotlib, at the resolution of a paper."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # loaded where a picture is wanted
     from matplotlib.figure import Figure
+    from matplotlib.patches import Patch
+    from matplotlib.ticker import MultipleLocator
 
     ran = gantt.get("now_s") is not None
     lanes = actual_lanes(gantt) if ran else planned_lanes(gantt)
@@ -120,21 +133,45 @@ def _picture(gantt: Json, form: str) -> bytes:
     figure = Figure(figsize=(10, min(40.0, 1.2 + 0.45 * sum(heights) + 0.12 * len(lanes))))
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
+    colours = workflow_colours(gantt["workflows"])
     tops = _draw_lanes(axes, lanes, heights)
-    _draw_bars(axes, bars, tops, workflow_colours(gantt["workflows"]))
-    axes.axvline(gantt["deadline_s"], color="#d22f2f", linewidth=1)
-    axes.set_xlim(left=0)
+    _draw_bars(axes, bars, tops, colours)
+    end_s = horizon(gantt, lanes, bars)
+    _draw_deadline(axes, gantt["deadline_s"], end_s)
+    axes.set_xlim(0, end_s)
+    axes.xaxis.set_major_locator(MultipleLocator(tick(end_s)))
+    axes.margins(y=0.01)
+    used = {bar.item["workflow"] for bar in bars}
+    kinds = {n: c for n, c in colours.items() if n in used} | STATE_COLOURS | {"slot": _SLOT}
+    keys = [
+        Patch(color=colour, label=_plain(name)) for name, colour in list(kinds.items())[:_MOST_KEYS]
+    ]
+    axes.legend(handles=keys, loc="upper left", bbox_to_anchor=(0, 0), borderaxespad=4, ncols=8, fontsize=6, frameon=False)  # fmt: skip
     axes.invert_yaxis()
     axes.set_yticks(
-        [top + h / 2 for top, h, _ in tops.values()], [lane.slot["id"] for lane in lanes]
+        [top + h / 2 for top, h, _ in tops.values()], [_plain(lane.slot["id"]) for lane in lanes]
     )
     axes.tick_params(axis="y", labelsize=7)
     axes.xaxis.set_major_formatter(lambda t, _: format_duration(max(0.0, t)))
     axes.spines[["top", "right"]].set_visible(False)
-    axes.set_title(gantt["name"], loc="left", fontsize=10)
+    axes.set_title(_plain(gantt["name"]), loc="left", fontsize=10)
     buffer = io.BytesIO()
     figure.savefig(buffer, format=form, dpi=200, bbox_inches="tight")
     return buffer.getvalue()
+
+
+def _plain(name: str) -> str:
+    """A name as it is: to the one who draws, dollars would mean formulas."""
+    return name.replace("$", r"\$")
+
+
+def _draw_deadline(axes: Any, deadline_s: float, end_s: float) -> None:
+    """Where it is; at the edge, with how far it is, where it is beyond."""
+    beyond_s = deadline_s - end_s
+    axes.axvline(min(deadline_s, end_s), color=DEADLINE, linewidth=1, linestyle=":" if beyond_s > 0 else "-")  # fmt: skip
+    more = f", {format_duration(beyond_s)} beyond →" if beyond_s > 0 else ""
+    told = f"deadline {format_duration(deadline_s)}{more}"
+    axes.text(min(deadline_s, end_s), 1.01, told, color=DEADLINE, fontsize=7, ha="right", va="bottom", transform=axes.get_xaxis_transform())  # fmt: skip
 
 
 def _draw_lanes(
@@ -143,7 +180,7 @@ def _draw_lanes(
     tops, y = {}, 0.0
     for lane, height in zip(lanes, heights, strict=True):
         tops[lane.slot["id"]] = (y, height, lane.procs)
-        axes.broken_barh([(lane.start_s, lane.end_s - lane.start_s)], (y, height), color="#dcdee2")
+        axes.broken_barh([(lane.start_s, lane.end_s - lane.start_s)], (y, height), color=_SLOT)
         y += height + 0.25
     return tops
 
@@ -165,5 +202,8 @@ def _draw_bars(
         )  # fmt: skip
         band = min(0.06, bar.procs * per / 3)
         axes.broken_barh(
-            span, (y + bar.procs * per - band, band), color=STATE_COLOURS[bar.item["state"]]
+            span,
+            (y + bar.procs * per - band, band),
+            color=STATE_COLOURS[bar.item["state"]],
+            linewidth=0,
         )

@@ -7,7 +7,6 @@ in which a queue may start the slot, copies outlined, plan and reality side by s
 
 from __future__ import annotations
 
-import colorsys
 import json
 import math
 from collections.abc import Iterable, Mapping
@@ -18,15 +17,29 @@ from typing import Any
 from markupsafe import Markup
 
 from kernel.units import format_duration, format_usd
-from portal.charts.layout import Bar, Lane, actual_bars, actual_lanes, planned_bars, planned_lanes
+from portal.charts.layout import (
+    Bar,
+    Lane,
+    actual_bars,
+    actual_lanes,
+    horizon,
+    planned_bars,
+    planned_lanes,
+)
 from portal.charts.pages import render, static
 
 Json = Mapping[str, Any]
-_LEFT, _TOP, _WIDTH, _GAP, _FOOT = 190, 34, 980, 14, 30
+_SCRIPTS = ("gantt_parts.js", "gantt_paint.js", "gantt.js")
+_LEFT, _TOP, _WIDTH, _GAP, _FOOT = 190, 34, 980, 14, 56
 STATE_COLOURS = {
-    "planned": "#8a8f98", "waiting": "#8a8f98", "running": "#2e9e44", "done": "#5b6068",
-    "failed": "#d22f2f", "cancelled": "#c58a00", "skipped": "#b9bec7",
+    "planned": "#8a8f98", "waiting": "#8a8f98", "running": "#0072b2", "done": "#4a5058",
+    "failed": "#d55e00", "cancelled": "#e69f00", "skipped": "#b9bec7",
 }  # fmt: skip
+DEADLINE, WAIT = "#b3261e", "#b06a00"
+_HUES = ("#56b4e9", "#e69f00", "#009e73", "#cc79a7", "#0072b2", "#d55e00", "#f0e442")
+"""As Okabe and Ito chose them, for eyes of every kind."""
+_SHADES = ((255, 0.3), (255, 0.62), (0, 0.25))
+"""Softened; lighter and darker where there are more workflows than hues."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +59,7 @@ def render_svg(gantt: Json, actual: bool | None = None) -> str:
         actual = gantt.get("now_s") is not None
     lanes = actual_lanes(gantt) if actual else planned_lanes(gantt)
     bars = actual_bars(gantt) if actual else planned_bars(gantt)
-    ends = [gantt["deadline_s"], *(lane.end_s for lane in lanes), *(bar.end_s for bar in bars)]
-    scale = _Scale(end_s=max(ends) * 1.02, per_proc=_per_proc(lanes))
+    scale = _Scale(end_s=horizon(gantt, lanes, bars), per_proc=_per_proc(lanes))
     tops, height = _tops(lanes, scale)
     colours = workflow_colours(gantt["workflows"])
     parts = [
@@ -58,6 +70,7 @@ def render_svg(gantt: Json, actual: bool | None = None) -> str:
             for bar in bars
         ),
         _deadline(gantt["deadline_s"], scale, height),
+        *_legend(height + 34),
     ]
     total = _LEFT + _WIDTH + 20
     return (
@@ -69,13 +82,26 @@ def render_svg(gantt: Json, actual: bool | None = None) -> str:
 
 
 def workflow_colours(names: Iterable[str]) -> dict[str, str]:
-    """A colour for each workflow, neighbours far apart on the circle of hues."""
+    """A colour for each workflow: the same as in pages."""
     colours = {}
     for index, name in enumerate(names):
-        hue = (index * 0.61803398875 + 0.58) % 1.0
-        r, g, b = colorsys.hls_to_rgb(hue, 0.60 if index % 2 else 0.52, 0.55)
-        colours[name] = f"#{round(r * 255):02x}{round(g * 255):02x}{round(b * 255):02x}"
+        towards, share = _SHADES[index // len(_HUES) % len(_SHADES)]
+        mixed = (math.floor(c + share * (towards - c) + 0.5) for c in _channels(_HUES[index % len(_HUES)]))  # fmt: skip
+        colours[name] = "#" + "".join(f"{c:02x}" for c in mixed)
     return colours
+
+
+def _channels(colour: str) -> tuple[int, ...]:
+    return tuple(int(colour[i : i + 2], 16) for i in (1, 3, 5))
+
+
+def readable(colour: str) -> str:
+    """Black or white, whichever is read more easily on a colour."""
+    red, green, blue = (
+        c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4
+        for c in (channel / 255 for channel in _channels(colour))
+    )
+    return "#101418" if 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 else "#ffffff"
 
 
 def _per_proc(lanes: list[Lane]) -> float:
@@ -100,7 +126,7 @@ def _tops(lanes: list[Lane], scale: _Scale) -> tuple[dict[str, float], float]:
 
 
 def _axis(scale: _Scale, height: float) -> list[str]:
-    step = _tick(scale.end_s)
+    step = tick(scale.end_s)
     parts = []
     for index in range(int(scale.end_s / step) + 1):
         x = scale.x(index * step)
@@ -114,7 +140,7 @@ def _axis(scale: _Scale, height: float) -> list[str]:
     return parts
 
 
-def _tick(end_s: float) -> float:
+def tick(end_s: float) -> float:
     """A round step that gives about eight ticks."""
     nice = (
         1,
@@ -169,9 +195,9 @@ def _wait(slot: Json, y: float, scale: _Scale) -> str:
     tick = (
         ""
         if middle is None
-        else f'<rect x="{scale.x(middle) - 1:.1f}" y="{y - 3:.1f}" width="2" height="6" fill="#b06a00" />'
+        else f'<rect x="{scale.x(middle) - 1:.1f}" y="{y - 3:.1f}" width="2" height="6" fill="{WAIT}" />'
     )
-    return f'<line x1="{x1:.1f}" x2="{max(x2, x1 + 1):.1f}" y1="{y:.1f}" y2="{y:.1f}" stroke="#b06a00" stroke-width="1.5" />{tick}'
+    return f'<line x1="{x1:.1f}" x2="{max(x2, x1 + 1):.1f}" y1="{y:.1f}" y2="{y:.1f}" stroke="{WAIT}" stroke-width="1.5" />{tick}'
 
 
 def _bar(bar: Bar, bottom: float, scale: _Scale, colours: Mapping[str, str]) -> str:
@@ -184,9 +210,7 @@ def _bar(bar: Bar, bottom: float, scale: _Scale, colours: Mapping[str, str]) -> 
     label = f"{item['workflow']} {item['task']}"
     text = ""
     if height >= 13 and width > 6.2 * len(label):
-        text = (
-            f'<text x="{x + 5:.1f}" y="{y + height / 2 + 4:.1f}" fill="#fff">{escape(label)}</text>'
-        )
+        text = f'<text x="{x + 5:.1f}" y="{y + height / 2 + 4:.1f}" fill="{readable(colours[item["workflow"]])}">{escape(label)}</text>'
     return (
         f'<g class="bar" data-workflow="{escape(item["workflow"])}"><title>{escape(_bar_title(bar))}</title>'
         f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" fill="{colours[item["workflow"]]}"{twin} />'
@@ -207,11 +231,32 @@ def _bar_title(bar: Bar) -> str:
 
 
 def _deadline(deadline_s: float, scale: _Scale, height: float) -> str:
+    """Where it is; at the edge, with how far it is, where it is beyond."""
+    beyond_s = deadline_s - scale.end_s
+    dash = ' stroke-dasharray="2 4"' if beyond_s > 0 else ""
+    more = f", {format_duration(beyond_s)} beyond →" if beyond_s > 0 else ""
     x = scale.x(deadline_s)
     return (
-        f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP - 8}" y2="{height:.1f}" stroke="#d22f2f" stroke-width="1.5" />'
-        f'<text x="{x - 4:.1f}" y="{height + 14:.1f}" text-anchor="end" fill="#d22f2f">deadline {format_duration(deadline_s)}</text>'
+        f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP - 8}" y2="{height:.1f}" stroke="{DEADLINE}" stroke-width="1.5"{dash} />'
+        f'<text x="{x - 4:.1f}" y="{height + 12:.1f}" text-anchor="end" fill="{DEADLINE}">deadline {format_duration(deadline_s)}{more}</text>'
     )
+
+
+def _legend(y: float) -> list[str]:
+    """What the lines and bands are, in a row."""
+    kinds = [
+        ("slot", '<rect width="12" height="10" y="-9" fill="#8884" />'),
+        ("its start, 5–95 %, tick at the median", f'<path d="M0 -4H14M7 -7V-1" stroke="{WAIT}" stroke-width="1.5" />'),
+        ("copy", '<rect width="12" height="10" y="-9" fill="none" stroke="#888" stroke-dasharray="3 2" />'),
+        ("deadline", f'<path d="M5 -10V2" stroke="{DEADLINE}" stroke-width="1.5" />'),
+        *((state, f'<rect width="12" height="5" y="-6" fill="{STATE_COLOURS[state]}" />')
+          for state in ("planned", "running", "done", "failed", "cancelled", "skipped")),
+    ]  # fmt: skip
+    parts, x = [], float(_LEFT)
+    for text, mark in kinds:
+        parts.append(f'<g transform="translate({x:.0f} {y:.0f})">{mark}<text class="soft" x="18" fill="#888">{text}</text></g>')  # fmt: skip
+        x += 34 + 6.6 * len(text)
+    return parts
 
 
 def standalone_svg(svg: str) -> str:
@@ -232,5 +277,5 @@ def render_html(gantt: Json, sentence: str = "", why: Mapping[str, str] | None =
     data = json.dumps({**gantt, "why": why or {}}).replace("<", "\\u003c")
     return render(
         "alone.html", title=title, gantt=gantt, facts=facts, sentence=sentence, svg=Markup(render_svg(gantt)), data=Markup(data),
-        css=Markup(static("app.css")), script=Markup(static("gantt.js")),
+        css=Markup(static("app.css")), script=Markup("".join(map(static, _SCRIPTS))),
     )  # fmt: skip

@@ -71,6 +71,16 @@ def actual_lanes(gantt: Json) -> list[Lane]:
     return lanes
 
 
+def horizon(gantt: Json, lanes: Iterable[Lane], bars: Iterable[Bar]) -> float:
+    """How far a chart reaches that shows what there is; the deadline with it, unless it is much later."""
+    ends = [lane.end_s for lane in lanes] + [bar.end_s for bar in bars]
+    if gantt.get("state") in ("running", "interrupted"):
+        ends += [p["end_s"] for p in gantt["placements"]]
+    deadline_s: float = gantt["deadline_s"]
+    seen_s: float = max([0.0, *ends]) or deadline_s
+    return 1.04 * seen_s if deadline_s > 1.25 * seen_s else 1.02 * max(seen_s, deadline_s)
+
+
 def _stack(gantt: Json, spans: Iterable[tuple[Json, float, float]]) -> list[Bar]:
     """Give every bar processors of its slot that are free for its whole time, lowest first."""
     heights = {slot["id"]: slot["procs"] for slot in gantt["slots"]}

@@ -11,14 +11,14 @@ from qbets.backtest import backtest
 from qbets.predictor import Settings
 
 
-def record_picture(history: str, log_queue: str | int | None) -> bytes | None:
-    """Bound against wait, and rolling coverage, as PNG; None where no bound could be given yet."""
-    return _picture(history, Path(history).stat().st_mtime_ns, log_queue)
+def record_picture(history: str, log_queue: str | int | None, dark: bool = False) -> bytes:
+    """Bound against wait, and rolling coverage, as PNG."""
+    return _picture(history, Path(history).stat().st_mtime_ns, log_queue, dark)
 
 
 @lru_cache(maxsize=64)
-def _picture(history: str, _changed_ns: int, log_queue: str | int | None) -> bytes | None:
+def _picture(history: str, _changed_ns: int, log_queue: str | int | None, dark: bool) -> bytes:
     trial = backtest(
         open_history(history).only_queue(log_queue), history, "*", Settings(knows_user=False)
     )
-    return history_picture(trial) if trial.scored.any() else None
+    return history_picture(trial, dark)

@@ -11,22 +11,20 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from desk.attempts import about, attempts_json, attempts_of, printed, troubles
+from desk.attempts import attempts_json, attempts_of, printed, troubles
 from desk.execution import Outcome
 from desk.wiring import any_real
 from execmgr.endings import workflows_done
 from execmgr.journal import fold
 from execmgr.remainder import progress_of
-from kernel.errors import InputError
 from kernel.units import format_duration
 from planner.replan import promise_now
+from portal.jobs.standings import attempts_at
 from portal.records.run_record import RunRecord
 from portal.records.store import GOES_ON, Store
 
 Json = dict[str, Any]
 _MOST_NAMED, _SAID = 3, 2000  # tasks that failed, and bytes of what each said last
-LOGGED = 64 * 1024
-"""Bytes of the end of what an attempt printed that ``vgrads logs`` shows."""
 
 
 def held_slots(record: RunRecord) -> list[str]:
@@ -66,18 +64,7 @@ def logs_of(run_id: str, task: str | None) -> Json:
     """``vgrads logs --json``: every attempt of a run, or at a task; InputError where there is none such."""
     with Store() as store:
         store.get_run(run_id)
-        record = RunRecord(store.engine, run_id)
-        books = record.books()
-        attempts, _ = attempts_of(books, record.events()) if books else ([], None)
-        found = attempts if task is None else about(attempts, task)
-        if task is not None and not found:
-            begun = sorted({"/".join(one.key[:2]) for one in attempts})
-            raise InputError(
-                f"no attempt at a task '{task}' in {run_id}", where="TASK",
-                fix=f"begun were: {', '.join(begun[:8])}{' …' if len(begun) > 8 else ''}" if begun else "nothing has begun",
-            )  # fmt: skip
-        folder = record.setup().options.folder if books else Path()
-        return {"run": run_id, "attempts": list(attempts_json(found, folder, LOGGED))}
+        return {"run": run_id, "attempts": attempts_at(store, run_id, task)}
 
 
 def logs_text(answer: Json, whole: bool) -> Any:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from desk.answers import gantt_json
+from desk.wiring import any_real
 from execmgr.book import Book
 from execmgr.core import begin
 from execmgr.journal import advance, event_from_json, ruling
@@ -28,6 +29,7 @@ class _Followed:
     books: list[Book] = field(default_factory=list)
     state: RunState | None = None
     position: int = 0
+    simulated: bool = True
 
 
 class LiveGantt:
@@ -45,14 +47,23 @@ class LiveGantt:
     def chart(self, run: RunRow) -> Json | None:
         """The Gantt query of a run; None where it has not begun."""
         if run.gantt != "{}" and run.state not in GOES_ON:
-            found: Json = json.loads(run.gantt)
-            return found
+            kept: Json = json.loads(run.gantt)
+            return kept
+        found = self.folded(run.id)
+        return gantt_json(found[0].plan, found[0].snapshot, found[1]) if found else None
+
+    def folded(self, run_id: str) -> tuple[Book, RunState] | None:
+        """The book that rules and what a run has come to; None where it has not begun."""
         with self._lock:
-            followed = self._follow(run.id)
-        if followed.state is None:
-            return None
-        book = followed.books[followed.state.version]
-        return gantt_json(book.plan, book.snapshot, followed.state)
+            followed = self._follow(run_id)
+            if followed.state is None:
+                return None
+            return followed.books[followed.state.version], followed.state
+
+    def simulated(self, run_id: str) -> bool:
+        """True where the clock of a run that was folded is that of a simulation."""
+        found = self._followed.get(run_id)
+        return found is None or found.simulated
 
     def _follow(self, run_id: str) -> _Followed:
         followed = self._followed.setdefault(run_id, _Followed())
@@ -67,6 +78,7 @@ class LiveGantt:
             if not followed.books:
                 return followed
             followed.state = begin(followed.books[0])
+            followed.simulated = not any_real(record.setup().catalog, followed.books[0].plan)
         for body in self._store.events(run_id, followed.position):
             event = event_from_json(body)
             if ruling(followed.state, event) >= len(followed.books):

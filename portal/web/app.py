@@ -21,6 +21,7 @@ from portal.web.live_routes import add_live_routes
 from portal.web.oidc import Provider
 from portal.web.page_routes import add_page_routes
 from portal.web.problems import install_problem_handlers
+from portal.web.run_routes import add_run_routes
 from portal.web.service import Bounds, Service
 from portal.web.set_routes import add_set_routes
 from vgrid.catalog import Catalog
@@ -57,6 +58,7 @@ def make_app(
     add_grid_routes(app, service.store, lambda: service.catalog, service.learned)
     add_history_routes(app, service)
     add_live_routes(app, service)
+    add_run_routes(app, service)
     add_page_routes(app, service)
     app.openapi = describe(app)  # type: ignore[method-assign]
     return app

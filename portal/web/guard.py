@@ -26,7 +26,7 @@ from portal.records.access import EVERYBODY_HERE, Access, Principal, secret_dige
 from portal.records.store import Store
 from portal.records.tables import AuditRow
 from portal.web.figures import Meters
-from portal.web.problems import FAULT, problem, refusal
+from portal.web.problems import FAULT, refusal
 
 COOKIE = "vgrads_session"
 _SAFE = ("GET", "HEAD", "OPTIONS")
@@ -148,14 +148,13 @@ class Guard:
         elif not self._limits.tokens:
             exchange.principal = EVERYBODY_HERE
         if self._rate is not None and not self._limiter.hit(self._rate, exchange.who):
-            raise Refused(
-                _too_often(self._limiter.get_window_stats(self._rate, exchange.who).reset_time)
-            )
+            reset_s = self._limiter.get_window_stats(self._rate, exchange.who).reset_time
+            raise Refused(_too_often(exchange.scope, reset_s))
         if exchange.principal is None and not _is_open(exchange):
             raise Refused(_unknown(exchange.scope))
         length = exchange.headers.get("content-length", "")
         if length.isdigit() and int(length) > self._most(exchange):
-            raise Refused(_too_large(self._most(exchange)))
+            raise Refused(_too_large(exchange.scope, self._most(exchange)))
 
     def _find(self, secret: str, exchange: _Exchange) -> Principal | None:
         """Whose secret it is. Wrong ones are slowed, by what they are and where they come from; right ones never."""
@@ -164,13 +163,13 @@ class Guard:
             return kept[1]
         digest = secret_digest(secret)
         if not self._limiter.test(self._logins, "secret", digest):
-            raise Refused(self._slowed("secret", digest))
+            raise Refused(self._slowed(exchange, "secret", digest))
         noisy = not self._limiter.test(self._logins, "address", exchange.address)
         found = self._snapshot().get(digest) if noisy else self._access.find(secret)
         if found is None:
             self._limiter.hit(self._logins, "secret", digest)
             if not self._limiter.hit(self._logins, "address", exchange.address):
-                raise Refused(self._slowed("address", exchange.address))
+                raise Refused(self._slowed(exchange, "address", exchange.address))
             return None
         if len(self._known) > 10_000:
             self._known.clear()
@@ -184,8 +183,9 @@ class Guard:
                 self._all, self._taken_s = self._access.everybody(), time.monotonic()
             return self._all
 
-    def _slowed(self, *what: str) -> Response:
-        return _too_often(self._limiter.get_window_stats(self._logins, *what).reset_time)
+    def _slowed(self, exchange: _Exchange, *what: str) -> Response:
+        reset_s = self._limiter.get_window_stats(self._logins, *what).reset_time
+        return _too_often(exchange.scope, reset_s)
 
     def forget(self, secret: str) -> None:
         """A session has ended: at once."""
@@ -199,7 +199,12 @@ class Guard:
         own = f"{exchange.scope.get('scheme', 'http')}://{exchange.headers.get('host', '')}"
         if origin not in (own, self._limits.url or own):
             raise Refused(
-                problem(403, "Another site's page", f"Origin: '{origin}' is not this service")
+                refusal(
+                    exchange.scope,
+                    403,
+                    "Another site's page",
+                    f"Origin: '{origin}' is not this service",
+                )
             )
 
     def _most(self, exchange: _Exchange) -> int:
@@ -273,15 +278,17 @@ def _unknown(scope: Scope) -> Response:
     return answer
 
 
-def _too_often(reset_s: float) -> Response:
-    response = problem(429, "Too many requests", "too many requests; see Retry-After")
+def _too_often(scope: Scope, reset_s: float) -> Response:
+    response = refusal(scope, 429, "Too many requests", "too many requests; see Retry-After")
     response.headers["Retry-After"] = str(max(1, round(reset_s - time.time())))
     response.headers["Connection"] = "close"
     return response
 
 
-def _too_large(most: int) -> Response:
-    answer = problem(413, "The body is too large", f"body: at most {most} bytes", field="body")
+def _too_large(scope: Scope, most: int) -> Response:
+    answer = refusal(
+        scope, 413, "The body is too large", f"body: at most {most} bytes", field="body"
+    )
     answer.headers["Connection"] = "close"
     return answer
 

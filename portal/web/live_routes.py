@@ -56,18 +56,7 @@ def add_live_routes(app: FastAPI, service: Service) -> None:
     @app.delete("/v1/workflow-sets/{set_id}", status_code=202)
     def cancel(set_id: SetId, who: Submitter) -> dict[str, Any]:
         """Stop the run of a set and give back everything that it holds."""
-        run = _newest(service, set_id, who)
-        if run is None or run.state not in GOES_ON:
-            raise HTTPException(409, f"set '{set_id}' has no run that goes on")
-        record, reason = RunRecord(service.store.engine, run.id), f"cancelled by {who.user}"
-        if not record.begun() and service.supervisor.works.drop(run.id):
-            service.store.end_run(run.id, "cancelled", {"reason": "before it began"}, {})
-            return {"run": run.id, "told": "it had not begun"}
-        if not record.ask_to_stop(reason):
-            if not service.supervisor.works.awaits(run.id):
-                raise HTTPException(409, f"nobody looks after run '{run.id}'; see vgrads cancel")
-            record.leave_word(reason)
-        return {"run": run.id, "told": "its manager was asked to stop"}
+        return cancel_run(service, set_id, who)
 
     @app.get("/metrics", include_in_schema=False)
     def metrics(_: Annotated[Principal, needs("metrics")]) -> Response:
@@ -76,6 +65,22 @@ def add_live_routes(app: FastAPI, service: Service) -> None:
         registry.register(Figures(service.store, service.meters))
         text = generate_latest(registry) + generate_latest(service.meters.registry)
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+def cancel_run(service: Service, set_id: str, who: Principal) -> dict[str, Any]:
+    """Have the newest run of a set stopped; 409 where none goes on, or nobody looks after it."""
+    run = _newest(service, set_id, who)
+    if run is None or run.state not in GOES_ON:
+        raise HTTPException(409, f"set '{set_id}' has no run that goes on")
+    record, reason = RunRecord(service.store.engine, run.id), f"cancelled by {who.user}"
+    if not record.begun() and service.supervisor.works.drop(run.id):
+        service.store.end_run(run.id, "cancelled", {"reason": "before it began"}, {})
+        return {"run": run.id, "told": "it had not begun"}
+    if not record.ask_to_stop(reason):
+        if not service.supervisor.works.awaits(run.id):
+            raise HTTPException(409, f"nobody looks after run '{run.id}'; see vgrads cancel")
+        record.leave_word(reason)
+    return {"run": run.id, "told": "its manager was asked to stop"}
 
 
 def _newest(service: Service, set_id: str, who: Principal) -> RunRow | None:

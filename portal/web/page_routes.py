@@ -10,6 +10,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse
 from fastapi.staticfiles import StaticFiles
 from markupsafe import Markup
 from pydantic import Field
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from desk import queries
@@ -19,14 +20,16 @@ from desk.queue_answers import downtime_json
 from kernel.documents import Document
 from planner.explain import explain, explain_text
 from portal.charts.gantt import render_svg
-from portal.charts.pages import render
 from portal.charts.queue_record import record_picture
 from portal.jobs.promise_history import promise_over_time
 from portal.records.access import EVERYBODY_HERE, SESSION_S, Principal
 from portal.records.sets import Head
+from portal.records.store import GOES_ON
 from portal.web.guard import COOKIE, READ, Reader
+from portal.web.run_routes import standing_parts, task_parts
 from portal.web.service import Service
-from portal.web.set_routes import SetId, gantt, summary
+from portal.web.set_routes import SetId, gantt, summary, whole_document
+from portal.web.showing import page_of, reader_of, shown
 from qbets.predictor import Settings
 from vgrid.catalog import Queue
 
@@ -94,82 +97,58 @@ def _add_asking(app: FastAPI, service: Service) -> None:
         return {"run": run.id, "points": points}
 
 
-def _page(request: Request, name: str, template: str, **values: Any) -> HTMLResponse:
-    who: Principal | None = request.scope["state"]["principal"]
-    text = render(
-        template,
-        package="portal.web",
-        here=name,
-        who=who,
-        session=COOKIE in request.cookies,
-        **values,
-    )
-    return HTMLResponse(text)
-
-
-def _reader(request: Request) -> Principal:
-    """Who looks at a page; those who are not known are led to the entrance."""
-    who: Principal | None = request.scope["state"]["principal"]
-    if who is None:
-        raise HTTPException(303, "log in first", {"Location": "/login"})
-    return who
-
-
 def _add_set_pages(app: FastAPI, service: Service) -> None:
     @app.get("/", response_class=HTMLResponse, include_in_schema=False)
     def index(request: Request, after: str = "") -> HTMLResponse:
-        who = _reader(request)
+        who = reader_of(request)
         heads = service.sets.heads(None if who.operator else who.user, _PAGE + 1, after)
-        rows = [_shown(summary(service, head)) for head in heads[:_PAGE]]
+        rows = [_listed(service, head) for head in heads[:_PAGE]]
         following = heads[_PAGE - 1].cursor if len(heads) > _PAGE else ""
-        return _page(request, "/", "sets.html", sets=rows, next=following)
+        return page_of(request, "/", "sets.html", sets=rows, next=following)
 
     @app.get("/sets/{set_id}", response_class=HTMLResponse, include_in_schema=False)
-    def page(set_id: SetId, request: Request) -> HTMLResponse:
-        head = service.visible(set_id, _reader(request))
-        row = _shown(summary(service, head))
-        run = row["runs"][0]["id"] if row["runs"] else None
-        return _page(
-            request, "", "set.html", s=row, shown=row["shown"], run=run, workflows=_count(service, set_id),
-            lacking=head.summary.get("lacking") or "", sentence=_sentence(row), svg=_still(service, head),
-        )  # fmt: skip
+    async def page(set_id: SetId, request: Request) -> HTMLResponse:
+        head = await run_in_threadpool(service.visible, set_id, reader_of(request))
+        parts = await standing_parts(service, head) | await task_parts(service, head)
+        return await run_in_threadpool(_set_page, service, head, request, parts)
 
     @app.get("/sets/{set_id}/what-if", response_class=HTMLResponse, include_in_schema=False)
     def wishes(set_id: SetId, request: Request) -> HTMLResponse:
-        head = service.visible(set_id, _reader(request))
+        head = service.visible(set_id, reader_of(request))
         if not head.revision:
             raise HTTPException(409, "the set has no plan yet")
-        document = json.loads(service.sets.text(set_id, "document"))
-        if "workflows" not in document:
-            raise HTTPException(
-                409, "an earlier version kept only the name of this set: hand it over again"
-            )
-        budget = document.get("budget_usd")
+        budget = json.loads(whole_document(service, set_id)).get("budget_usd")
         most = max(20.0, 2 * (head.summary.get("cost_usd") or 0.0), 2 * (budget or 0.0))
-        return _page(
+        return page_of(
             request, "", "whatif.html", s=summary(service, head), workflows=_count(service, set_id), budget=most,
             asked_budget=budget,
         )  # fmt: skip
 
     @app.get("/submit", response_class=HTMLResponse, include_in_schema=False)
     def form(request: Request) -> HTMLResponse:
-        _reader(request)
+        reader_of(request)
         files = sorted(p.name for p in embedded_data().glob("*.json"))
         example = (embedded_data() / "lead-storm.yaml").read_text(encoding="utf-8")
-        return _page(request, "/submit", "submit.html", files=files, example=example)
+        return page_of(request, "/submit", "submit.html", files=files, example=example)
 
 
-def _sentence(row: Json) -> str:
-    """How the newest run stands or ended."""
-    if not row["runs"]:
-        return ""
-    newest = row["runs"][0]
-    outcome = newest["outcome"]
-    if "in_time" not in outcome:
-        return f"The run is {newest['state']}." + (
-            f" {outcome['reason']}" if "reason" in outcome else ""
-        )
-    return f"Promise {newest['state']}: {outcome['in_time']} workflows were done in time, {outcome['needed']} were needed."
+def _set_page(service: Service, head: Head, request: Request, parts: Json) -> HTMLResponse:
+    run = parts["now"]["run"]
+    live = parts["now"]["state"] in GOES_ON
+    return page_of(
+        request, "", "set.html", run=run, workflows=_count(service, head.id),
+        lacking=head.summary.get("lacking") or "", svg=_still(service, head), live=live, **parts,
+    )  # fmt: skip
+
+
+def _listed(service: Service, head: Head) -> Json:
+    """A row of the list; of a run that goes on, how far it has come."""
+    row, run = shown(summary(service, head)), service.newest_run(head.id)
+    live = run is not None and run.state in GOES_ON
+    return row | {
+        "live": live,
+        "now": service.standings.of(run) if run is not None and live else None,
+    }
 
 
 def _still(service: Service, head: Head) -> Markup:
@@ -186,29 +165,24 @@ def _count(service: Service, set_id: str) -> int:
     return sum(int(w.get("count", 1)) for w in document.get("workflows", ()))
 
 
-def _shown(row: Json) -> Json:
-    """A set's row with the state and the progress that people are shown."""
-    newest = row["runs"][0] if row["runs"] else None
-    state = row["state"] if row["feasible"] or row["state"] != "planned" else "cannot be promised"
-    outcome = newest["outcome"] if newest else {}
-    progress = (outcome["in_time"], outcome["needed"]) if "in_time" in outcome else None
-    return row | {"shown": newest["state"] if newest else state, "progress": progress}
-
-
 def _add_site_pages(app: FastAPI, service: Service) -> None:
     @app.get("/sites", response_class=HTMLResponse, include_in_schema=False)
     def sites(request: Request) -> HTMLResponse:
-        _reader(request)
+        reader_of(request)
         rows = site_rows.describe(service.catalog, service.store.acquisitions())
-        return _page(request, "/sites", "sites.html", sites=rows)
+        return page_of(request, "/sites", "sites.html", sites=rows)
 
     @app.get("/sites/{site}/{queue}", response_class=HTMLResponse, include_in_schema=False)
     def queue_page(
         site: str, queue: str, request: Request,
         procs: Annotated[int, Query(ge=1, le=10**9)] = 1, hours: Annotated[float, Query(gt=0, le=1e5)] = 1.0,
     ) -> HTMLResponse:  # fmt: skip
-        _reader(request)
-        entry, history = _history(service, site, queue)
+        reader_of(request)
+        entry = _queue(service, site, queue)
+        here = {"site": site, "queue": queue, "procs": procs, "hours": hours}
+        if entry.history is None:
+            return page_of(request, "/sites", "queue.html", bounds=[], **here)
+        history = entry.history
         rows, learned = [], service.learned.find(history, entry.log_queue)
         for level in _LEVELS:
             asked = queries.ask_log(history, entry.log_queue, Settings(quantile=level), learned)
@@ -221,17 +195,15 @@ def _add_site_pages(app: FastAPI, service: Service) -> None:
                     "method": found.method,
                 }
             )
-        return _page(
-            request, "/sites", "queue.html", site=site, queue=queue, procs=procs, hours=hours, bounds=rows,
+        return page_of(
+            request, "/sites", "queue.html", bounds=rows, **here,
             jobs=rows[3]["jobs"], since=asked.since, downtime=downtime_json(asked),
         )  # fmt: skip
 
     @app.get("/sites/{site}/{queue}/record.png", include_in_schema=False, dependencies=[READ])
-    async def record(site: str, queue: str) -> Response:
+    async def record(site: str, queue: str, dark: bool = False) -> Response:
         entry, history = _history(service, site, queue)
-        picture = await service.supervisor.think(record_picture, history, entry.log_queue)
-        if picture is None:
-            raise HTTPException(404, "too few jobs have waited for a bound")
+        picture = await service.supervisor.think(record_picture, history, entry.log_queue, dark)
         return Response(picture, media_type="image/png", headers={"Cache-Control": "max-age=300"})
 
     @app.get("/docs", include_in_schema=False)
@@ -247,7 +219,7 @@ def _add_site_pages(app: FastAPI, service: Service) -> None:
             "at_least": 6,
             "workflows": [{"file": "lead.json", "count": 8}],
         }
-        return _page(
+        return page_of(
             request, "/api", "api.html", about=found["info"]["description"], paths=found["paths"], example=example,
             url=service.bounds.url or str(request.base_url).rstrip("/"), tokens=request.scope["state"]["principal"] is not EVERYBODY_HERE,
         )  # fmt: skip
@@ -255,17 +227,25 @@ def _add_site_pages(app: FastAPI, service: Service) -> None:
 
 def _history(service: Service, site: str, queue: str) -> tuple[Queue, str]:
     """A queue and the file of its history; 404 where either is not there."""
+    entry = _queue(service, site, queue)
+    if entry.history is None:
+        raise HTTPException(404, f"queue '{site}/{queue}' has no history")
+    return entry, entry.history
+
+
+def _queue(service: Service, site: str, queue: str) -> Queue:
+    """A queue; 404 where there is none."""
     for known in service.catalog.sites:
         for entry in known.queues:
-            if (known.name, entry.name) == (site, queue) and entry.history is not None:
-                return entry, entry.history
-    raise HTTPException(404, f"no queue '{site}/{queue}' with a history")
+            if (known.name, entry.name) == (site, queue):
+                return entry
+    raise HTTPException(404, f"no queue '{site}/{queue}'")
 
 
 def _add_entrance(app: FastAPI, service: Service) -> None:
     @app.get("/login", response_class=HTMLResponse, include_in_schema=False)
     def entrance(request: Request) -> HTMLResponse:
-        return _page(request, "/login", "login.html", oidc=service.oidc is not None)
+        return page_of(request, "/login", "login.html", oidc=service.oidc is not None)
 
     @app.post("/login", include_in_schema=False)
     def login(given: Login, request: Request) -> Response:

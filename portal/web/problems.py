@@ -29,8 +29,7 @@ def problem(status: int, title: str, detail: str, **more: object) -> JSONRespons
 
 def refusal(scope: Scope, status: int, title: str, detail: str, **more: object) -> Response:
     """What is wrong: a page for a person at a browser, a problem document for everybody else."""
-    wants_page = scope["method"] in ("GET", "HEAD") and not str(scope["path"]).startswith("/v1/")
-    if not wants_page or "text/html" not in Headers(scope=scope).get("accept", ""):
+    if "text/html" not in Headers(scope=scope).get("accept", ""):
         return problem(status, title, detail, **more)
     who = scope.get("state", {}).get("principal")
     page = render(
@@ -64,6 +63,8 @@ def install_problem_handlers(app: FastAPI) -> None:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"][1:]) or "body"
         detail = f"{field}: {first['msg'].removeprefix('Value error, ')}"
+        if first["loc"][0] == "path":  # what cannot be a name is the name of nothing
+            return refusal(request.scope, 404, "Not Found", detail, field=field)
         return refusal(request.scope, 422, "The request is not valid", detail, field=field)
 
     @app.exception_handler(HTTPException)

@@ -18,6 +18,7 @@ from execmgr.outside_engine import OutsideEngine
 from kernel.errors import InputError, VgradsError
 from portal.jobs.learned_states import LearnedStates
 from portal.jobs.live_gantt import LiveGantt
+from portal.jobs.standings import Standings
 from portal.jobs.supervisor import Places, Supervisor
 from portal.jobs.worker import CheckedSet, check_set, usable
 from portal.records.access import Access, Principal
@@ -58,6 +59,7 @@ class Service:
         self.live, self.learned = LiveGantt(store), LearnedStates()
         self.stopping, self._answered_s = threading.Event(), -1.0
         self.supervisor = Supervisor(store, self._catalog_of, bounds.places)
+        self.standings = Standings(self.live, self.supervisor.think)
 
     def start(self) -> None:
         """Begin with what is queued, or was left behind."""
@@ -117,8 +119,8 @@ class Service:
 
     async def hand_over(
         self, checked: CheckedSet, principal: Principal, key: Key | None, wait_s: float
-    ) -> tuple[Json, str]:
-        """Submit a set and wait for its plan: what the caller is told, and the set's state.
+    ) -> tuple[Json, Head | None]:
+        """Submit a set and wait for its plan: what the caller is told, and the set as it is then.
 
         InputError for a set that turns out not to be plannable within that time; it is not kept.
         """
@@ -127,7 +129,7 @@ class Service:
         if head is not None and head.state == "failed":
             await run_in_threadpool(self.sets.forget, head.id)
             raise InputError(head.problem)
-        return answer, head.state if head else "failed"
+        return answer, head
 
     async def planned(self, set_id: str, wait_s: float) -> Head | None:
         """The set, when it is no longer being planned or time is up."""

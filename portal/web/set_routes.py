@@ -19,6 +19,7 @@ from kernel.documents import Document
 from kernel.errors import InputError
 from portal.charts.exports import FORMATS, export
 from portal.jobs.worker import usable, what_if_in_child
+from portal.records.access import Principal
 from portal.records.idempotency import key_of
 from portal.records.sets import Head
 from portal.records.tables import RunRow
@@ -72,15 +73,23 @@ def _add_submission(app: FastAPI, service: Service) -> None:
     ) -> Json:  # fmt: skip
         """Hand over a workflow set, as JSON or YAML; it is planned in the background.
 
-        The answer comes with the plan, or after half a minute without it (``state``: planning). ``Prefer:
-        respond-async`` does not wait, ``Prefer: wait=5`` five seconds.
+        The answer comes with what the plan promises and costs, or after half a minute without it (``state``:
+        planning). ``Prefer: respond-async`` does not wait, ``Prefer: wait=5`` five seconds.
         """
         kind = _kind_of(request.headers.get("content-type", ""))
         checked = await service.read_set(await request.body(), kind)
         asked = key_of(who.user, key, [request.url.path, checked.digest])
-        answer, state = await service.hand_over(checked, who, asked, _patience(prefer))
+        answer, head = await service.hand_over(checked, who, asked, _patience(prefer))
         response.headers["Location"] = f"/v1/workflow-sets/{answer['id']}"
-        return answer | {"state": state}
+        return answer | {"state": head.state if head else "failed"} | _told(head)
+
+
+def _told(head: Head | None) -> Json:
+    """What a caller wants to know of a plan; nothing where there is none yet."""
+    if head is None or not head.revision:
+        return {}
+    names = ("feasible", "promise", "cost_usd", "needed", "deadline_s", "lacking")
+    return {name: head.summary.get(name) for name in names}
 
 
 def _kind_of(content_type: str) -> str:
@@ -149,6 +158,15 @@ def _add_reading(app: FastAPI, service: Service) -> None:
         return Response(export(found, form), media_type=FORMATS[form].media, headers=headers)
 
 
+def whole_document(service: Service, set_id: str) -> str:
+    """A set as it was handed over, as JSON; 409 where an earlier version kept only its name."""
+    text = service.sets.text(set_id, "document")
+    if "workflows" not in json.loads(text):
+        told = "an earlier version kept only the name of this set: hand it over again"
+        raise HTTPException(409, told)
+    return text
+
+
 def gantt(service: Service, head: Head, run: RunRow | None) -> Json:
     """The chart of the newest run as it stands, else of the plan."""
     found = service.live.chart(run) if run else None
@@ -195,7 +213,7 @@ def _add_plans(app: FastAPI, service: Service) -> None:
     async def what_if(set_id: SetId, wishes: WhatIf, who: Reader) -> Json:
         """What would be promised with another deadline, fraction or budget? Nothing is kept."""
         head = await _apart(service.visible, set_id, who)
-        text = await _apart(service.sets.text, set_id, "document")
+        text = await _apart(whole_document, service, set_id)
         catalog = usable(service.catalog, service.access.granted(head.owner))[0]
         change = wishes.model_dump(exclude_unset=True)
         think = service.supervisor.think
@@ -214,14 +232,24 @@ def _add_runs(app: FastAPI, service: Service) -> None:
         ``engine=outside``: the caller runs the tasks (turns, ends). ``speed``: virtual seconds a second at
         simulated sites; default: as fast as can be. ``If-Match``: only the plan with this ETag.
         """
-        await _apart(service.visible, set_id, who)
-        head = await service.planned(set_id, PLANNING_S)
-        if head is None:
-            raise HTTPException(404, f"no workflow set '{set_id}'")
-        _refuse_other_revision(head, if_match)
-        how = {"engine": engine, "speed": speed}
-        asked = key_of(who.user, key, [set_id, how])
-        return {"run": await _apart(service.run, head, how, asked)}
+        return {
+            "run": await begin_run(
+                service, set_id, who, {"engine": engine, "speed": speed}, key, if_match
+            )
+        }
+
+
+async def begin_run(
+    service: Service, set_id: str, who: Principal, how: Json, key: str | None, if_match: str | None
+) -> str:  # fmt: skip
+    """Queue a run of a set, as soon as it is planned; its id."""
+    await _apart(service.visible, set_id, who)
+    head = await service.planned(set_id, PLANNING_S)
+    if head is None:
+        raise HTTPException(404, f"no workflow set '{set_id}'")
+    _refuse_other_revision(head, if_match)
+    run_id: str = await _apart(service.run, head, how, key_of(who.user, key, [set_id, how]))
+    return run_id
 
 
 def _refuse_other_revision(head: Head, if_match: str | None) -> None:

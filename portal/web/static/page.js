@@ -33,13 +33,50 @@
     }
     for (const v of [0, .5, 1]) add("text", {class: "label", x: x(v * xmax), y: H - 8, "text-anchor": "middle"}, xlabel(v * xmax));
     if (asked != null) add("line", {class: "asked", x1: L, x2: W - R, y1: y(asked), y2: y(asked)});
-    for (const {points, className, dots} of series) {
+    for (const {points, className, dots, steps} of series) {
       if (!points.length) continue;
-      add("polyline", {class: className, points: points.map(([a, b]) => `${x(a).toFixed(1)},${y(b).toFixed(1)}`).join(" ")});
+      const drawn = steps ? points.flatMap(([a, b], i) => i ? [[a, points[i - 1][1]], [a, b]] : [[a, b]]) : points;
+      add("polyline", {class: className, points: drawn.map(([a, b]) => `${x(a).toFixed(1)},${y(b).toFixed(1)}`).join(" ")});
       if (dots) for (const [a, b] of points) add("circle", {class: "mark", cx: x(a), cy: y(b), r: 2.5});
     }
     if (mark) add("circle", {class: "mark", cx: x(mark[0]), cy: y(mark[1]), r: 6});
     host.replaceChildren(svg);
+  }
+
+  // A part of a page, fetched anew as the server writes it.
+  async function renew(id, path) {
+    const answer = await fetch(path, {cache: "no-cache", headers: {Accept: "text/html"}});
+    if (!answer.ok) return;
+    const found = new DOMParser().parseFromString(await answer.text(), "text/html"), host = document.getElementById(id);
+    const part = found.getElementById(id);
+    if (part?.dataset.live) host.dataset.live = part.dataset.live;
+    host.replaceChildren(...(part || found.body).childNodes);
+    clocks(host);
+  }
+
+  // Instants in the zone of whoever reads.
+  function clocks(host) {
+    const form = new Intl.DateTimeFormat(undefined, {weekday: "short", day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", timeZoneName: "short"});
+    for (const one of host.querySelectorAll("time[datetime]")) one.textContent = form.format(new Date(one.dateTime));
+  }
+
+  // What costs something is asked about on the page; without scripts the link leads to a page that asks.
+  function confirmed(link, dialog) {
+    link.addEventListener("click", async e => {
+      e.preventDefault();
+      await renew(dialog.id, link.href);
+      dialog.querySelector("[data-close]").addEventListener("click", e => { e.preventDefault(); dialog.close(); });
+      dialog.showModal();
+    });
+  }
+
+  function setsPage() {
+    const again = async () => {
+      if (document.getElementById("sets").dataset.live !== "yes") return;
+      await renew("sets", location.href).catch(() => {});
+      setTimeout(again, 3000);
+    };
+    setTimeout(again, 3000);
   }
 
   async function setPage() {
@@ -82,11 +119,9 @@
         return li;
       }));
       document.getElementById("decided").hidden = !data.decisions.length;
-      const running = data.state === "running" || data.state === "interrupted";
-      document.getElementById("run").disabled = running || main.dataset.feasible !== "true";
-      document.getElementById("cancel").disabled = !running;
     };
     const soon = () => { timer ??= setTimeout(refresh, 600); };
+    const parts = () => Promise.all(["standing", "tasks"].map(id => renew(id, `/sets/${main.dataset.set}/${id}`).catch(() => {})));
     const promise = async () => {
       const found = await ask(`${base}/promise`).catch(() => ({points: []}));
       if (!found.points.length) return;
@@ -94,31 +129,27 @@
       const last = Math.max(...found.points.map(p => p.at_s), 1), total = Number(main.dataset.workflows);
       lines(document.getElementById("promise"), [
         {points: found.points.map(p => [p.at_s, p.probability]), className: "line", dots: true},
-        {points: found.points.map(p => [p.at_s, p.done / total]), className: "cost"},
+        {points: found.points.map(p => [p.at_s, p.done / total]), className: "cost", steps: true},
       ], {xmax: last, xlabel: vgrads.duration, asked: Number(main.dataset.asked)});
+    };
+    const over = () => {
+      document.getElementById("run").hidden = main.dataset.feasible !== "true";
+      document.getElementById("cancel").hidden = true;
+      parts();
     };
     const follow = () => {
       source?.close();
       source = new EventSource(`${base}/events`);
       const since = Date.now();
+      const looks = setInterval(parts, 3000);
       let drawn = 0;
       for (const kind of ["slot", "copy", "replan", "cancel", "silent", "tick"]) source.addEventListener(kind, () => {
         soon();
         if (Date.now() - drawn > 4000) { drawn = Date.now(); promise(); }
       });
-      source.addEventListener("end", () => { source.close(); host.dataset.ended = String(Date.now() - since); refresh(); promise(); });
+      source.addEventListener("end", () => { source.close(); clearInterval(looks); over(); host.dataset.ended = String(Date.now() - since); refresh(); promise(); });
     };
-    document.getElementById("run").addEventListener("click", async () => {
-      const speed = document.getElementById("speed").value;
-      try {
-        await ask(`${base}/run${speed ? "?speed=" + speed : ""}`, {method: "POST"});
-        say("note", "");
-        follow();
-        soon();
-      } catch (error) { say("note", error.message); }
-    });
-    document.getElementById("cancel").addEventListener("click", () =>
-      ask(base, {method: "DELETE"}).then(a => say("note", a.told), e => say("note", e.message)));
+    for (const act of ["run", "cancel"]) confirmed(document.getElementById(act), document.getElementById(`ask-${act}`));
     document.getElementById("again").addEventListener("click", () =>
       ask(`${base}/plan`, {method: "POST"}).then(() => location.reload(), e => say("note", e.message)));
     await refresh();
@@ -197,5 +228,6 @@
   }
 
   document.getElementById("logout")?.addEventListener("click", () => ask("/logout", {method: "POST"}).finally(() => { location.href = "/login"; }));
-  ({set: setPage, whatif: whatIfPage, submit: submitPage, login: loginPage})[main?.dataset.page]?.();
+  clocks(document);
+  ({set: setPage, sets: setsPage, whatif: whatIfPage, submit: submitPage, login: loginPage})[main?.dataset.page]?.();
 })();
