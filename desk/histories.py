@@ -8,6 +8,7 @@ from pathlib import Path
 
 from desk.shelf import shelved
 from kernel.errors import InputError
+from qbets.arrays import distinct_starts
 from qbets.forecast import QueueForecast, forecast
 from qbets.predictor import Settings
 from traces.records import JobLog
@@ -51,3 +52,14 @@ def cached_forecast(
     """What a history says at an instant, learned once as long as its file does not change."""
     changed_ns = Path(path).stat().st_mtime_ns
     return _cached_forecast(path, changed_ns, queue, at_s, settings or Settings())
+
+
+@lru_cache(maxsize=256)
+def _cached_counts(path: str, _changed_ns: int, queue: str | int | None) -> tuple[int, int]:
+    log = open_history(path).only_queue(queue)
+    return distinct_starts(log, log.end_s)
+
+
+def cached_counts(path: str, queue: str | int | None) -> tuple[int, int]:
+    """Jobs of a history that started, and as how many observations they count; counted once for a file."""
+    return _cached_counts(path, Path(path).stat().st_mtime_ns, queue)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from desk.histories import Instant, cached_forecast, check_there, open_history
+from desk.histories import Instant, cached_counts, cached_forecast, check_there, open_history
 from desk.shelf import shelved
 from kernel.errors import InputError
 from kernel.units import format_duration, format_instant
@@ -84,10 +84,11 @@ def ask_log(
 ) -> AskedQueue:
     """What the whole of a catalogue's history says; learned once as long as its file does not change."""
     log = open_history(path).only_queue(log_queue)
-    if learned is not None:
-        return AskedQueue(log=log, at_s=log.end_s, forecast=learned)
-    known = cached_forecast(path, log_queue, log.end_s, settings)
-    return AskedQueue(log=log, at_s=log.end_s, forecast=known)
+    known = learned or cached_forecast(path, log_queue, log.end_s, settings)
+    jobs, distinct = cached_counts(path, log_queue)
+    return AskedQueue(
+        log=log, at_s=log.end_s, forecast=known, jobs=jobs, distinct=distinct if settings.arrays else jobs
+    )  # fmt: skip
 
 
 def refuse_too_wide(asked: AskedQueue, procs: int) -> None:

@@ -304,7 +304,9 @@ BAD = {
 
 @pytest.mark.parametrize("name", BAD)
 def test_uploads_that_are_no_logs_change_nothing(client, name, tmp_path):
-    base = "/v1/sites/mayhem/queues/default/bound"
+    base = (
+        "/v1/sites/mayhem/queues/default/bound?method=qbets"  # the state may be learned in between
+    )
     before = client.get(base).json()
     answer = client.post("/v1/sites/mayhem/history", content=BAD[name])
     assert answer.status_code == 422, answer.text
