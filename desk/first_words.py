@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+from shlex import quote
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -93,11 +95,15 @@ class SiteWord:
         return _BUSY_S if waits or busy + procs > self.queue.max_procs else 0.0
 
 
-def told(words: Mapping[tuple[str, str], SiteWord]) -> list[str]:
-    """What a person should know of a promise that rests on the word of sites, and what would make it better."""
+def told(words: Mapping[tuple[str, str], SiteWord], file: Path | None = None) -> list[str]:
+    """What a person should know of a promise that rests on the word of sites, and what would make it better.
+
+    ``file``: where the sites stand, if not in the database.
+    """
+    first = f"vgrads sites add {quote(str(file))}; " if file else ""
     return [
-        f"{site}/{queue} has no history, or a short one: what its site announces of starts is believed, with doubt. 'vgrads sites collect "
-        f"{site}' learns from its accounting; stated_probability and stated_wait tell what you know"
+        f"{site}/{queue} has no history, or a short one: what its site announces of starts is believed, with doubt. "
+        f"'{first}vgrads sites collect {site}' learns from its accounting; stated_probability and stated_wait tell what you know"
         for (site, queue), word in words.items()
         if word.asked and not word.said
     ]

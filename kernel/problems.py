@@ -6,6 +6,7 @@ import difflib
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, get_args
 
 import yaml
@@ -51,9 +52,9 @@ def problems_of(
 def _said_once(found: Mapping[Path, Problem]) -> Iterator[Problem]:
     """Without what only follows: a list that is empty because its entries are wrong, the key that a typo was for."""
     meant = {p.what.partition("did you mean ")[2].strip("'?") for p in found.values()}
+    around = {place[:depth] for place in found for depth in range(len(place))}
     for place, problem in found.items():
-        inside = any(len(other) > len(place) and other[: len(place)] == place for other in found)
-        if not (inside and problem.what.startswith("needs at least")) and not (
+        if not (place in around and problem.what.startswith("needs at least")) and not (
             problem.what == _MISSING and str(place[-1]) in meant
         ):
             yield problem
@@ -183,11 +184,24 @@ class Sourced(dict[str, Any]):
     def line(self, place: Path) -> int | None:
         """The line of a value, or of the nearest one around it; None where that cannot be told."""
         if self._kind == "toml":
-            return _toml_line(self._text, place)
+            return next((self._tables[p] for p in _around(place) if p in self._tables), None)
+        return _yaml_line(self._root, place)
+
+    @cached_property
+    def _tables(self) -> dict[Path, int]:
+        return _toml_lines(self._text)
+
+    @cached_property
+    def _root(self) -> Any:
         try:
-            return _yaml_line(yaml.compose(self._text, Loader=yaml.SafeLoader), place)
+            return yaml.compose(self._text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
         except (yaml.YAMLError, RecursionError):
             return None
+
+
+def _around(place: Path) -> Iterator[Path]:
+    """A place, and those that it lies in, the nearest first."""
+    return (place[:depth] for depth in range(len(place), 0, -1))
 
 
 def _yaml_line(node: Any, place: Path) -> int | None:
@@ -214,20 +228,18 @@ _HEADER = re.compile(r"^\s*(\[\[?)\s*([^\]]+?)\s*\]\]?\s*(?:#.*)?$")
 _KEY = re.compile(r"^\s*([A-Za-z0-9_\"'.-]+)\s*=")
 
 
-def _toml_line(text: str, place: Path) -> int | None:
-    """The longest part of a place that a header or a key stands for."""
-    best, found = 0, None
+def _toml_lines(text: str) -> dict[Path, int]:
+    """The line of every header and key."""
+    found: dict[Path, int] = {}
     counts: dict[Path, int] = {}
     table: Path = ()
     for number, line in enumerate(text.splitlines(), start=1):
         header, key = _HEADER.match(line), _KEY.match(line)
         if header:
             table = _toml_table(header, counts)
-        elif not key:
-            continue
-        here = table if header else (*table, *(key[1].strip("\"'").split(".") if key else ()))
-        if len(here) > best and place[: len(here)] == here:
-            best, found = len(here), number
+            found.setdefault(table, number)
+        elif key:
+            found.setdefault((*table, *key[1].strip("\"'").split(".")), number)
     return found
 
 

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.table import Table
+
+from portal.cli.terminal import rows_under
 
 Json = dict[str, Any]
 
@@ -17,9 +18,7 @@ def _when(unix_s: float) -> str:
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    table = Table(box=SIMPLE_HEAD)
-    for head in heads:
-        table.add_column(head)
+    table = rows_under(*heads)
     for row in rows:
         table.add_row(*row)
     return table

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -125,18 +125,23 @@ class _Standing:
     book: Book
     state: RunState | None = None
     outlook: Outlook | None = None
+    heard: float = 0.0  # by the monotonic clock
 
 
 class LiveLine:
-    """One line that always says how the run stands; looks ahead in a thread of its own, and not too often."""
+    """One line that always says how the run stands; looks ahead in a thread of its own, and not too often.
 
-    def __init__(self, out: Console, book: Book, began: datetime) -> None:
+    ``speed``: seconds of the run in one of ours, for its time goes on between two events.
+    """
+
+    def __init__(self, out: Console, book: Book, began: datetime, speed: float = 1.0) -> None:
         self._standing, self._began, self._console = _Standing(book), began, out
+        self._speed = speed
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._look_ahead, daemon=True)
 
     def __call__(self, book: Book, state: RunState, _: list[Event]) -> None:
-        self._standing = _Standing(book, state, self._standing.outlook)
+        self._standing = _Standing(book, state, self._standing.outlook, time.monotonic())
 
     @contextmanager
     def shown(self) -> Iterator[None]:
@@ -164,44 +169,52 @@ class LiveLine:
 
     def _text(self) -> Text:
         seen = self._standing
-        return Text(
-            standing_text(seen.book, seen.state, seen.outlook, self._began),
-            style="bold",
-            overflow="ellipsis",
-            no_wrap=True,
-        )
+        told = "beginning"
+        if seen.state is not None:
+            now_s = seen.state.now_s + (time.monotonic() - seen.heard) * self._speed
+            parts = standing_parts(seen.book, seen.state, now_s, seen.outlook, self._began)
+            told = fitting(parts, self._console.width - 1)
+        return Text(told, style="bold", overflow="ellipsis", no_wrap=True)
 
 
-def standing_text(
-    book: Book, state: RunState | None, outlook: Outlook | None, began: datetime
-) -> str:
-    """How a run stands, in a line."""
-    if state is None:
-        return "beginning"
+def standing_parts(
+    book: Book, state: RunState, now_s: float, outlook: Outlook | None, began: datetime
+) -> list[str]:
+    """How a run stands ``now_s`` seconds after its beginning, the weightiest first."""
     copies = [record.state for record in state.copies.values()]
     tasks = len({p.task_key for p in book.plan.placements})
-    parts = [
-        format_duration(state.now_s),
-        f"{len(workflows_done(book, state))} of {book.plan.needed} workflows",
-        f"tasks {len(state.done)}/{tasks}, {copies.count(CopyState.RUNNING)} running",
-        *_slots(book, state),
-    ]
+    due = began + timedelta(seconds=book.plan.deadline_s)
+    parts = [format_duration(now_s), f"due {due:%H:%M}"]
     if outlook is not None:
         parts.append(f"promise now {outlook.probability:.2f}")
-        if outlook.end_s is not None:
-            parts.append(f"expected end {(began + timedelta(seconds=outlook.end_s)):%H:%M}")
-    due = began + timedelta(seconds=book.plan.deadline_s)
-    return " · ".join([*parts, f"due {due:%H:%M}"])
+    parts += [
+        f"{len(workflows_done(book, state))} of {book.plan.needed} workflows",
+        *_slots(book, state, now_s),
+        f"tasks {len(state.done)}/{tasks}, {copies.count(CopyState.RUNNING)} running",
+    ]
+    if outlook is not None and outlook.end_s is not None:
+        parts.append(f"expected end {(began + timedelta(seconds=outlook.end_s)):%H:%M}")
+    return parts
 
 
-def _slots(book: Book, state: RunState) -> list[str]:
+def fitting(parts: Sequence[str], width: int) -> str:
+    """As many parts in a line as there is room for; never none."""
+    kept, *more = parts
+    for part in more:
+        longer = f"{kept} · {part}"
+        if len(longer) <= width:
+            kept = longer
+    return kept
+
+
+def _slots(book: Book, state: RunState, now_s: float) -> list[str]:
     ready = sum(record.state == SlotState.READY for record in state.slots.values())
     pending = [
         (s, r) for s, r in state.slots.items() if r.state in _PENDING and r.asked_s is not None
     ]
     told = [f"{ready} slots ready"] if ready else []
     if pending:
-        waits = [expected_s(book, s, r.asked_s or 0.0, state.now_s) for s, r in pending]
+        waits = [expected_s(book, s, r.asked_s or 0.0, now_s) for s, r in pending]
         soonest = min((w for w in waits if w is not None), default=None)
         when = f", the first in {format_duration(soonest)}" if soonest is not None else ""
         told.append(f"{len(pending)} pending{when}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rich.console import Group as Lines
+from rich.text import Text
 from rich.tree import Tree
 
 from desk.histories import Instant
@@ -13,7 +14,7 @@ from desk.planning import open_grid
 from kernel.files import write_text
 from kernel.units import format_duration, format_usd
 from portal.charts.gantt import render_html, render_svg, standalone_svg
-from portal.cli.terminal import console
+from portal.cli.terminal import busy, console
 from portal.records.sites import choose_catalog, past_acquisitions
 from vgrid.procure import GridOffer, procure
 from vgrid.request_file import load_request
@@ -23,26 +24,30 @@ from vgrid.tree import GridNode, grid_tree
 def ask(request: Path, sites: Path | None, at: Instant, seed: int, learned: bool) -> GridOffer:
     """What the sites offer for the request in a file."""
     wanted = load_request(request)
-    with console(stderr=True).status("asking all sites") as status:
+    with busy(console(stderr=True), "asking all sites") as doing:
         seen = past_acquisitions() if learned else ()
-        grid = open_grid(choose_catalog(sites), at, notify=status.update, seen=seen)
+        grid = open_grid(choose_catalog(sites), at, notify=doing, seen=seen)
         return procure(grid.catalog, grid.known, wanted, seed)
 
 
 def offer_text(offer: GridOffer) -> Lines:
     """The tree, what was left out, and one sentence."""
     root = grid_tree(offer)
-    tree = Tree(f"[bold]{root.name}[/]")
+    tree = Tree(Text(root.name, "bold"))
     for site in root.children:
-        branch = tree.add(f"{site.name}  [dim]{_sums(site)}[/]")
+        branch = tree.add(_named(site))
         for cluster in site.children:
-            twig = branch.add(f"{cluster.name}  [dim]{_sums(cluster)}[/]")
+            twig = branch.add(_named(cluster))
             for slot in cluster.children:
                 twig.add(_slot_text(slot))
     left_out = [
-        f"  [dim]{g.group.name}: not {e.place}, {e.reason}[/]" for g in offer.groups for e in g.excluded
+        Text(f"  {g.group.name}: not {e.place}, {e.reason}", "dim") for g in offer.groups for e in g.excluded
     ]  # fmt: skip
     return Lines(tree, *left_out, offer_sentence(offer))
+
+
+def _named(node: GridNode) -> Text:
+    return Text.assemble(f"{node.name}  ", (_sums(node), "dim"))
 
 
 def _sums(node: GridNode) -> str:

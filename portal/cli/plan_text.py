@@ -16,7 +16,12 @@ def print_plan(out: Console, plan: Plan) -> None:
     if plan.uses:
         table = Table(title=f"Slots for '{plan.set_name}'", title_justify="left", box=SIMPLE_HEAD)
         for name in ("slot", "procs", "ask at", "from", "until", "prob.", "cost", "tasks"):
-            table.add_column(name, justify="left" if name == "slot" else "right", no_wrap=True)
+            table.add_column(
+                name,
+                justify="left" if name == "slot" else "right",
+                no_wrap=name != "slot",
+                overflow="fold",
+            )
         for use in plan.uses:
             tasks = sum(p.slot == use.slot.id for p in plan.placements)
             table.add_row(

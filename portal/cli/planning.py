@@ -22,7 +22,7 @@ from planner.make import STANDARD, Options
 from planner.policies import check_rule, make_pipeline
 from portal.charts.exports import export, format_of, reasons_of
 from portal.cli.plan_text import relaxation_text
-from portal.cli.terminal import console, print_warnings
+from portal.cli.terminal import busy, console, print_warnings
 from portal.records.sites import choose_catalog, past_acquisitions
 from portal.records.store import Store
 from workflows.sets import load_set
@@ -70,15 +70,16 @@ def plan_file(set_file: Path, sites: Path | None, at: Instant, how: HowToPlan) -
     wanted, named = load_set(set_file)
     if how.asked is not None:
         wanted = replace(wanted, probability=how.asked)
-    catalog = choose_catalog(sites or (Path(named) if named else None))
+    file = sites or (Path(named) if named else None)
+    catalog = choose_catalog(file)
     out = console(stderr=True)
-    with out.status("planning") as status:
+    with busy(out, "planning") as doing:
         seen = past_acquisitions() if how.learned else ()
-        grid = open_grid(catalog, at, notify=status.update, seen=seen)
-        status.update("planning")
+        grid = open_grid(catalog, at, notify=doing, seen=seen)
+        doing("planning")
         planned = plan_set(wanted, grid, how.seed, how.options)
     print_warnings(out, [w for log in grid.logs.values() for w in log.warnings])
-    print_warnings(out, told(grid.words))
+    print_warnings(out, told(grid.words, file))
     if planned.plan.feasible:
         print_warnings(out, refusals(grid.words))
     return planned

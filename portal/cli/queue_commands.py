@@ -56,7 +56,7 @@ def _ask(
 ) -> Any:
     """What a history (path or SITE/QUEUE, queue, format, who asks) says at an instant, for jobs of this width."""
     from desk import queries
-    from portal.cli.terminal import console
+    from portal.cli.terminal import busy, console
 
     given, queue, format_name, user = source
     file, log_queue = _resolve(given)
@@ -64,7 +64,7 @@ def _ask(
         file=file, queue=log_queue if queue is None else queue, format_name=format_name, user=user
     )
     what = "states of the queue" if settings.looks_at_state else "past waits"
-    with console(stderr=True).status(f"learning from {what}"):
+    with busy(console(stderr=True), f"learning from {what}"):
         asked = queries.ask_queue(chosen, instant_of(at), settings)
     queries.refuse_too_wide(asked, procs)
     return asked

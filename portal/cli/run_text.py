@@ -6,7 +6,6 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -19,6 +18,7 @@ from execmgr.journal import fold
 from execmgr.remainder import progress_of
 from kernel.units import format_duration
 from planner.replan import promise_now
+from portal.cli.terminal import rows_under
 from portal.jobs.standings import attempts_at
 from portal.records.run_record import RunRecord
 from portal.records.store import GOES_ON, Store
@@ -88,9 +88,9 @@ def logs_text(answer: Json, whole: bool) -> Any:
 
 def attempts_table(rows: list[Json]) -> Table:
     """Attempts in a table: where, how long, how it ended."""
-    table = Table(box=SIMPLE_HEAD)
-    for name in ("task", "copy", "attempt", "state", "exit", "began", "seconds", "slot", "why"):
-        table.add_column(name)
+    table = rows_under(
+        "task", "copy", "attempt", "state", "exit", "began", "seconds", "slot", "why"
+    )
     for row in rows:
         seconds = "–" if row["seconds"] is None else f"{row['seconds']:.1f}"
         table.add_row(

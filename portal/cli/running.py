@@ -80,13 +80,16 @@ def run_here(planned: Planned, how: HowToRun) -> Outcome:
         record = RunRecord(store.engine, run_id)
         book, gantt = make_book(planned.plan, planned.snapshot), planned_gantt(planned)
         real = any_real(planned.grid.catalog, planned.plan)
-        followed = real or how.speed is not None
-        with _told(how, run_id, out) as told, following(out, book, 0.0, followed) as watchers:
+        pace = 1.0 if real else how.speed
+        with (
+            _told(how, run_id, out) as told,
+            _interruptible(store, run_id, how, out),
+            following(out, book, 0.0, pace) as watchers,
+        ):
             watch = _Watch([*watchers, *told])
-            with _interruptible(store, run_id, how, out):
-                outcome = carry_out(
-                    store, record, gantt, lambda: run_plan(planned, options, record, watch)
-                )
+            outcome = carry_out(
+                store, record, gantt, lambda: run_plan(planned, options, record, watch)
+            )
             for hook in told:
                 hook.outcome = outcome_json(outcome)
         _conclude(outcome, options, how, out)
@@ -116,13 +119,18 @@ def _webhook_secret(how: HowToRun) -> str:
 
 
 @contextmanager
-def following(out: Console, book: Book, passed_s: float, live: bool) -> Iterator[list[Watcher]]:
-    """Lines for what happens; with ``live``, and where a person looks, one that says how the run stands."""
+def following(
+    out: Console, book: Book, passed_s: float, pace: float | None
+) -> Iterator[list[Watcher]]:
+    """Lines for what happens; where a person looks, one that says how the run stands.
+
+    ``pace``: seconds of the run in one of ours; None where it is over too soon to be looked at.
+    """
     reporter = RunReporter(out, book)
-    if not (live and out.is_terminal):
+    if pace is None or not out.is_terminal:
         yield [reporter]
         return
-    line = LiveLine(out, book, datetime.now().astimezone() - timedelta(seconds=passed_s))
+    line = LiveLine(out, book, datetime.now().astimezone() - timedelta(seconds=passed_s), pace)
     with line.shown():
         yield [line, reporter]
 
@@ -154,7 +162,7 @@ def _interruptible(store: Store, run_id: str, how: HowToRun, out: Console) -> It
         out.print(
             f"interrupted: 'vgrads resume {run_id}' goes on, 'vgrads cancel {run_id}' gives everything back"
             + (f"; Ctrl-C once more within {_SECOND_S:.0f} s does so now" if held else ""),
-            style="bold yellow", highlight=False, markup=False,
+            style="bold yellow", highlight=False, markup=False, soft_wrap=True,
         )  # fmt: skip
         if held and _second_interrupt():
             cancel_run(run_id, how)
@@ -182,11 +190,11 @@ def resume_here(run_id: str, how: HowToRun, stop: str = "", until: int | None = 
         if taken.replayed and not taken.stop:
             out.print("simulated sites end with their manager: played again from the beginning")
         begun, options = taken.begun, taken.begun.setup.options
-        live = not taken.replayed and not taken.stop
+        pace = None if taken.replayed or taken.stop else 1.0
         book = begun.books[0 if taken.replayed else begun.state.version]
         with (
-            following(out, book, begun.passed_s, live) as watchers,
             _interruptible(store, run_id, how, out),
+            following(out, book, begun.passed_s, pace) as watchers,
         ):
             outcome = go_on(store, record, taken, _Watch(watchers))
         _conclude(outcome, options, how, out)

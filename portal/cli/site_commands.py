@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -60,10 +59,9 @@ def show(
     """What runs have seen of a site, queue by queue, beside what its description states."""
     from desk.sites import describe
     from portal.cli.site_tables import learned_table
-    from portal.records.sites import choose_catalog, past_acquisitions
+    from portal.records.sites import only_site, past_acquisitions
 
-    catalog = choose_catalog(sites)
-    (row,) = describe(replace(catalog, sites=(catalog.site(site),)), past_acquisitions())
+    (row,) = describe(only_site(site, sites), past_acquisitions())
     answer_with(as_json, row, lambda: learned_table(row))
 
 
@@ -80,7 +78,7 @@ def reset(
 
     with Store() as store:
         count = store.forget_acquisitions(site, queue)
-    told = f"forgot how {count} slots of {site} fared"
+    told = f"forgot how {count} slots of {site} fared" if count else f"nothing was seen of {site}"
     answer_with(as_json, {"site": site, "queue": queue, "forgotten": count}, lambda: told)
 
 
@@ -157,10 +155,10 @@ def queue(
     from desk.live_queue import look_into_queue
     from kernel.units import parse_duration
     from portal.cli.site_tables import queue_table
-    from portal.records.sites import choose_catalog
+    from portal.records.sites import only_site
 
     job = (procs, parse_duration(walltime, "--walltime")) if procs else None
-    answer = look_into_queue(choose_catalog(sites), site, job)
+    answer = look_into_queue(only_site(site, sites), site, job)
     answer_with(as_json, answer, lambda: queue_table(answer))
 
 

@@ -7,17 +7,18 @@ from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
+from rich.text import Text
 
 from kernel.units import format_duration, format_usd
+from portal.cli.terminal import rows_under
 
 Json = dict[str, Any]
 
 
 def sites_table(rows: Sequence[Json]) -> Table:
     """Sites for a person."""
-    table = Table(box=SIMPLE_HEAD)
-    for name in ("site", "kind", "driver", "nodes", "queues and histories", "ready after the grant", "seen"):  # fmt: skip
-        table.add_column(name)
+    heads = ("site", "kind", "driver", "nodes", "queues and histories", "ready after the grant", "seen")  # fmt: skip
+    table = rows_under(*heads)
     for row in rows:
         binding = row["binding"]
         span = f"{format_duration(binding['p50_s'])} ({format_duration(binding['p5_s'])}–{format_duration(binding['p95_s'])})"
@@ -43,15 +44,14 @@ def _seen_text(learned: Sequence[Json]) -> str:
 
 def learned_table(site: Json) -> Table:
     """What runs have seen of one site, beside what its description states."""
-    table = Table(title=f"Seen of '{site['name']}'", title_justify="left", box=SIMPLE_HEAD)
-    for name in (
+    heads = (
         "queue",
         "slots asked for",
         "granted at all",
         "lives to its end",
         "ready after the grant",
-    ):
-        table.add_column(name)
+    )
+    table = rows_under(*heads, title=f"Seen of '{site['name']}'")
     for row in site["learned"]:
         binding, stated = row["binding"], row["stated"]
         table.add_row(
@@ -87,11 +87,9 @@ def _queue_text(queue: Json) -> str:
 
 def checks_table(rows: Sequence[Json]) -> Table:
     """Checks for a person."""
-    table = Table(box=SIMPLE_HEAD)
-    for name in ("site", "driver", "usable", "can", "problem"):
-        table.add_column(name)
+    table = rows_under("site", "driver", "usable", "can", "problem")
     for row in rows:
-        usable = "[green]yes[/]" if row["usable"] else "[red]no[/]"
+        usable = Text("yes", "green") if row["usable"] else Text("no", "red")
         table.add_row(
             row["name"], row["driver"], usable, "\n".join(row["can"]), row["problem"] or ""
         )
@@ -100,12 +98,11 @@ def checks_table(rows: Sequence[Json]) -> Table:
 
 def leftovers_table(rows: Sequence[Json]) -> Table:
     """Leftovers for a person."""
-    table = Table(box=SIMPLE_HEAD)
-    for title in ("site", "what", "slot", "state", "since", "belongs to"):
-        table.add_column(title)
+    table = rows_under("site", "what", "slot", "state", "since", "belongs to")
     for row in rows:
         since = "–" if row["age_s"] is None else format_duration(row["age_s"])
-        owner = "[red]no running run[/]" if row["orphan"] else row["run"] or "a running run"
+        known = row["run"] or "a running run"
+        owner = Text("no running run", "red") if row["orphan"] else Text(known)
         table.add_row(row["site"], row["handle"], row["slot"] or "–", row["state"], since, owner)
     return table
 

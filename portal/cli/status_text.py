@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
+
+from portal.cli.terminal import rows_under
 
 Json = dict[str, Any]
 
@@ -21,9 +21,8 @@ def print_runs(out: Console, rows: Sequence[Json]) -> None:
             "no run yet: 'vgrads run SET' begins one, 'vgrads demo' shows it", highlight=False
         )
         return
-    table = Table(box=SIMPLE_HEAD)
-    for name in ("run", "set", "state", "started", "due", "promise", "in time", "cost"):
-        table.add_column(name)
+    heads = ("run", "set", "state", "started", "due", "promise", "in time", "cost")
+    table = rows_under(*heads, whole=("run", "promise"))
     for row in rows:
         table.add_row(
             row["run"], Text(row["name"]), state_text(row), clock(row["started"]), clock(row["due"]), _share(row["promise"]),
@@ -32,7 +31,7 @@ def print_runs(out: Console, rows: Sequence[Json]) -> None:
     out.print(table)
     for row in rows:
         if row["hint"]:
-            out.print(f"{row['run']}: {row['hint']}", style="yellow", highlight=False, markup=False)
+            out.print(f"{row['run']}: {row['hint']}", style="yellow", soft_wrap=True)
 
 
 def print_run(out: Console, row: Json) -> None:

@@ -3,26 +3,47 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import Progress
+from rich.table import Column, Table
+from rich.text import Text
 
 _PIPED_WIDTH = 160
 
 
 def console(stderr: bool = False) -> Console:
-    """A console on stdout or stderr; into a pipe it does not break lines at 80 columns."""
+    """A console on stdout or stderr; into a pipe it does not break lines at 80 columns.
+
+    What it prints is what people and tasks named things: a bracket is a bracket.
+    """
     stream = sys.stderr if stderr else sys.stdout
-    return Console(file=stream, width=None if stream.isatty() else _PIPED_WIDTH)
+    width = None if stream.isatty() else _PIPED_WIDTH
+    return Console(file=stream, width=width, markup=False, highlight=False)
+
+
+def rows_under(*names: str, title: str = "", whole: Sequence[str] = ()) -> Table:
+    """A table without rows. Nothing in it is cut off where the terminal is narrow; columns of ``whole`` are not broken either."""
+    columns = [Column(name, overflow="fold", no_wrap=name in whole) for name in names]
+    return Table(*columns, box=SIMPLE_HEAD, title=title or None, title_justify="left")
+
+
+@contextmanager
+def busy(out: Console, what: str) -> Iterator[Callable[[str], None]]:
+    """Something that moves on a terminal while the block runs; call it with what is done now."""
+    with out.status(Text(what)) as status:
+        yield lambda text: status.update(Text(text))
 
 
 @contextmanager
 def progress_bar(what: str) -> Iterator[Callable[[float, float], None]]:
     """A bar on stderr while the block runs; call it with (done, total)."""
     with Progress(console=console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what, total=None)
+        task = bar.add_task(escape(what), total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 

@@ -12,7 +12,7 @@ from execmgr.book import spec_id
 from kernel.errors import InputError
 from portal.records.collected import CollectedHistories
 from portal.records.run_record import RunRecord
-from portal.records.sites import choose_catalog
+from portal.records.sites import stored_catalog
 from portal.records.store import GOES_ON, Store
 from vgrid.catalog import Catalog, Site
 
@@ -82,13 +82,14 @@ def collect(name: str, since_s: float, progress: Callable[[float, float], None])
 
 
 def _stored_site(name: str) -> Site:
-    catalog = choose_catalog(None)
+    catalog = stored_catalog()
+    if catalog is None or name not in {site.name for site in catalog.sites}:
+        raise InputError(
+            f"no site '{name}' in the database", fix="'vgrads sites add SITES.toml' puts it there"
+        )
     site = catalog.site(name)
     if not is_real(site):
         raise InputError(
             f"site '{name}' is {site.driver}; only real batch sites have accounting", where="SITE"
         )
-    with Store() as store:
-        if name not in {row.name for row in store.site_rows()[0]}:
-            raise InputError(f"no site '{name}' in the database", fix="vgrads sites add SITES.toml")
     return site

@@ -33,6 +33,17 @@ def choose_catalog(file: Path | None) -> Catalog:
     return stored_catalog() or load_catalog(embedded_data() / "sites.toml")
 
 
+def only_site(name: str, file: Path | None) -> Catalog:
+    """A catalogue of one site; InputError, with where else to look, for one that is not there."""
+    catalog = choose_catalog(file)
+    try:
+        return replace(catalog, sites=(catalog.site(name),))
+    except InputError as error:
+        if file is None:
+            error.fix += "; '--sites FILE' asks for one of a file, 'vgrads sites add FILE' keeps it"
+        raise
+
+
 def stored_catalog() -> Catalog | None:
     """The sites of the database, their histories laid out as files; None where there are none."""
     with Store() as store:
