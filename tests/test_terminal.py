@@ -55,6 +55,16 @@ def test_brackets_in_names_and_in_what_tasks_print_are_brackets(narrow, whole):
     assert "exit code [/3]" in written.getvalue()
 
 
+def test_what_a_task_prints_does_not_command_the_terminal(narrow):
+    out, written = narrow
+    said = "one\x1b[2J\x1b]0;owned\x07\x9b2J\ttwo"
+    out.print(logs_text({"attempts": [ATTEMPT | {"stderr": said, "reason": said}]}, True))
+    out.print(said, style="red")
+    assert "\x1b" not in written.getvalue()
+    assert "\x9b" not in written.getvalue()
+    assert written.getvalue().count("one␛[2J") == 3
+
+
 def test_brackets_are_brackets_wherever_a_command_says_something(vgrads, tmp_path):
     folder = tmp_path / "[" / "x]"
     folder.mkdir(parents=True)

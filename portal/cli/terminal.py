@@ -5,15 +5,32 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress
+from rich.segment import Segment
 from rich.table import Column, Table
 from rich.text import Text
 
 _PIPED_WIDTH = 160
+
+
+_SHOWN = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"} | {
+    code: "\ufffd" for code in range(127, 160)
+}
+"""Signs that would command a terminal, and what stands for them: what tasks print must not move its cursor."""
+
+
+class _Quiet(Console):
+    """A console on which only vgrads itself commands the terminal."""
+
+    def render(self, *renderable: Any, **options: Any) -> Iterator[Segment]:
+        for segment in super().render(*renderable, **options):
+            plain = segment.control or segment.text.isprintable()
+            yield segment if plain else segment._replace(text=segment.text.translate(_SHOWN))
 
 
 def console(stderr: bool = False) -> Console:
@@ -23,7 +40,7 @@ def console(stderr: bool = False) -> Console:
     """
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else _PIPED_WIDTH
-    return Console(file=stream, width=width, markup=False, highlight=False)
+    return _Quiet(file=stream, width=width, markup=False, highlight=False)
 
 
 def rows_under(*names: str, title: str = "", whole: Sequence[str] = ()) -> Table:
