@@ -8,7 +8,7 @@ from functools import cached_property
 
 from drivers.api import SlotSpec
 from execmgr.engine import Pilot
-from planner.plan import Placement, Plan, SlotUse
+from planner.plan import Placement, Plan, SlotUse, in_order
 from planner.snapshot import CopyKey, Snapshot, TaskKey
 from workflows.dag import Workflow
 
@@ -97,7 +97,7 @@ def make_book(plan: Plan, snapshot: Snapshot) -> Book:
     """Index a plan; copies of a slot stand in the order of their planned starts."""
     order: dict[str, list[Placement]] = {use.slot.id: [] for use in plan.uses}
     copies: dict[TaskKey, list[CopyKey]] = {}
-    for placement in sorted(plan.placements, key=lambda p: (p.start_s, p.end_s, p.key)):
+    for placement in in_order(plan.placements, snapshot):
         order[placement.slot].append(placement)
         copies.setdefault(placement.task_key, []).append(placement.key)
     return Book(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -131,6 +131,19 @@ class Plan:
             *_precedence(self, snapshot),
             *_budget(self, snapshot),
         ]
+
+
+def in_order(placements: Iterable[Placement], snapshot: Snapshot) -> list[Placement]:
+    """The order in which slots take copies: by planned start and end, and what lasts no time behind what it needs."""
+    ranks: dict[str, dict[str, int]] = {}
+
+    def turn(p: Placement) -> tuple[float, float, int, CopyKey]:
+        if p.workflow not in ranks:
+            tasks = snapshot.workflow_by_name[p.workflow].order
+            ranks[p.workflow] = {task: number for number, task in enumerate(tasks)}
+        return round(p.start_s, 6), round(p.end_s, 6), ranks[p.workflow][p.task], p.key
+
+    return sorted(placements, key=turn)
 
 
 def _whole_workflows(plan: Plan, snapshot: Snapshot) -> list[str]:

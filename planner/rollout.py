@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernel.streams import stream
-from planner.plan import Placement
+from planner.plan import Placement, in_order
 from planner.snapshot import CopyKey, Snapshot, TaskKey
 from vgrid.fate import slot_fate
 
@@ -32,7 +32,7 @@ def rollout(
     """Workflow → when it is done in each scenario, ``inf`` where not by the deadline; ``submits_s``: slot → when
     it is asked for."""
     played = _Playing(snapshot, submits_s)
-    for placement in sorted(placements, key=lambda p: (p.start_s, p.end_s, p.key)):
+    for placement in in_order(placements, snapshot):
         played.play(placement)
     return {name: played.done_s(name) for name in dict.fromkeys(p.workflow for p in placements)}
 
