@@ -1,6 +1,7 @@
 """What stands on a terminal: nothing cut off that is needed, brackets as they are, time that goes on, lines found quickly."""
 
 import io
+from types import SimpleNamespace
 
 import pytest
 
@@ -8,7 +9,7 @@ from kernel import problems
 from kernel.documents import parse_mapping, validate
 from kernel.errors import InputError
 from portal.cli import terminal
-from portal.cli.live import fitting
+from portal.cli.live import fitting, later
 from portal.cli.run_text import logs_text
 from portal.cli.status_text import print_runs
 from vgrid.documents import SitesDocument
@@ -83,6 +84,18 @@ def test_the_line_of_a_run_keeps_what_weighs_most(narrow):
     assert fitting(parts, 200) == " · ".join(parts)
     assert fitting(parts, 50) == "1m 5s · due 12:00 · promise now 0.93"
     assert fitting(parts, 1) == "1m 5s"
+
+
+def test_a_run_says_what_it_waits_for_before_anything_happens():
+    uses = {
+        f"s{n}": SimpleNamespace(submit_s=60.0 * n, slot=SimpleNamespace(id=f"s{n}"))
+        for n in range(7)
+    }
+    book = SimpleNamespace(uses=uses)
+    assert later(book, 0.0)[0] == "slot s1: is asked for at 1m, as planned"
+    assert later(book, 0.0)[-1] == "3 more slots are asked for after that"
+    assert later(book, 300.0) == ["slot s6: is asked for at 6m, as planned"]
+    assert later(book, 360.0) == []
 
 
 def test_the_lines_of_many_problems_are_found_in_one_reading(monkeypatch):

@@ -31,6 +31,7 @@ from kernel.units import format_duration
 from planner.replan import Outlook, given_not_yet, promise_now
 
 _AGAIN_S, _MOST_SHARE = 5.0, 20.0  # between looks ahead, and how much longer than one takes
+_MOST_LATER = 3  # slots told one by one
 _PENDING = (SlotState.REQUESTED, SlotState.QUEUED, SlotState.GRANTED)
 
 
@@ -111,6 +112,17 @@ class RunReporter:
         )
 
 
+def later(book: Book, passed_s: float) -> list[str]:
+    """Slots that the plan asks for later than now: without a word of it a run seems to hang."""
+    waits = sorted((u.submit_s, u.slot.id) for u in book.uses.values() if u.submit_s > passed_s)
+    told = [
+        f"slot {slot}: is asked for at {format_duration(at_s)}, as planned"
+        for at_s, slot in waits[:_MOST_LATER]
+    ]
+    more = len(waits) - _MOST_LATER
+    return [*told, f"{more} more slots are asked for after that"] if more > 0 else told
+
+
 def expected_s(book: Book, slot: str, asked_s: float, now_s: float) -> float | None:
     """Seconds until a slot that is asked for is as likely there as not; None where that is not to be expected."""
     curve = given_not_yet(book.uses[slot].slot.curve, now_s - asked_s)
@@ -169,8 +181,10 @@ class LiveLine:
 
     def _text(self) -> Text:
         seen = self._standing
-        told = "beginning"
-        if seen.state is not None:
+        if seen.state is None:
+            passed_s = (datetime.now().astimezone() - self._began).total_seconds()
+            told = f"{format_duration(passed_s)} · due {_due(seen.book, self._began)} · beginning"
+        else:
             now_s = seen.state.now_s + (time.monotonic() - seen.heard) * self._speed
             parts = standing_parts(seen.book, seen.state, now_s, seen.outlook, self._began)
             told = fitting(parts, self._console.width - 1)
@@ -183,8 +197,7 @@ def standing_parts(
     """How a run stands ``now_s`` seconds after its beginning, the weightiest first."""
     copies = [record.state for record in state.copies.values()]
     tasks = len({p.task_key for p in book.plan.placements})
-    due = began + timedelta(seconds=book.plan.deadline_s)
-    parts = [format_duration(now_s), f"due {due:%H:%M}"]
+    parts = [format_duration(now_s), f"due {_due(book, began)}"]
     if outlook is not None:
         parts.append(f"promise now {outlook.probability:.2f}")
     parts += [
@@ -195,6 +208,10 @@ def standing_parts(
     if outlook is not None and outlook.end_s is not None:
         parts.append(f"expected end {(began + timedelta(seconds=outlook.end_s)):%H:%M}")
     return parts
+
+
+def _due(book: Book, began: datetime) -> str:
+    return f"{began + timedelta(seconds=book.plan.deadline_s):%H:%M}"
 
 
 def fitting(parts: Sequence[str], width: int) -> str:

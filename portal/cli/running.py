@@ -25,7 +25,7 @@ from execmgr.runner import Watcher
 from execmgr.states import Event, RunState
 from kernel.errors import InputError
 from portal.charts.exports import reasons_of
-from portal.cli.live import LiveLine, RunReporter
+from portal.cli.live import LiveLine, RunReporter, later
 from portal.cli.plan_text import outcome_sentence, print_plan
 from portal.cli.planning import draw_gantt
 from portal.cli.run_text import held_slots, name_troubles
@@ -127,12 +127,14 @@ def following(
     ``pace``: seconds of the run in one of ours; None where it is over too soon to be looked at.
     """
     reporter = RunReporter(out, book)
+    for line in later(book, passed_s) if pace is not None else ():
+        out.print(f"            {line}")
     if pace is None or not out.is_terminal:
         yield [reporter]
         return
-    line = LiveLine(out, book, datetime.now().astimezone() - timedelta(seconds=passed_s), pace)
-    with line.shown():
-        yield [line, reporter]
+    shown = LiveLine(out, book, datetime.now().astimezone() - timedelta(seconds=passed_s), pace)
+    with shown.shown():
+        yield [shown, reporter]
 
 
 @contextmanager
