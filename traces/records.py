@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, tzinfo
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from kernel.errors import InputError
@@ -93,6 +92,8 @@ class JobLog:
 
     def local_s(self, at_s: Floats) -> Floats:
         """Instants of this log's clock as seconds since 1970 on the clocks of its zone, summer time included."""
+        import pandas as pd  # noqa: PLC0415 late: answers from what was learned before need none of it
+
         instants = pd.to_datetime(self.unix_start_s + at_s, unit="s", utc=True)
         local = instants.tz_convert(self.zone).tz_localize(None).to_numpy("datetime64[us]")
         return np.asarray(local.astype(np.int64) / 1e6)
