@@ -1,9 +1,10 @@
-"""Are answers right as they are asked? ``python benchmarks/bench_asked.py LOGS… [--jobs 20000] [--sample 2000] [--known]``
+"""Are answers right as they are asked? ``python benchmarks/bench_asked.py LOGS… [--jobs 20000] [--sample 2000] [--known] [--cold 8]``
 
 Every log is replayed; before a random sample of its submissions the forecast is frozen and asked, as a person
 would ask it, about a job of that shape: the bound at .95 and .5, and P(start within T) for five T. QBETS answers the same
 questions. Printed for each log: coverage, pinball loss and Brier score as ratios to QBETS, the calibration error of the
-probabilities (mean distance of tenths from what happened).
+probabilities (mean distance of tenths from what happened). With ``--cold`` the forecast is the one that a command learns
+for a single answer, from the newest 10,000 submissions, asked about the jobs that follow.
 """
 
 from __future__ import annotations
@@ -18,9 +19,12 @@ import numpy as np
 from kernel.streams import stream
 from qbets.backtest import pinball
 from qbets.predictor import Settings
-from qbets.replay import Replay, make_predictor
+from qbets.replay import Replay, make_for_one_answer, make_predictor
 from qbets.state_forecast import StateForecast, freeze_state
 from traces.history import history_name, read_history
+from traces.records import JobLog
+
+Answers = dict[str, list[list[float]]]
 
 WITHIN_S = np.array([300.0, 1800.0, 3600.0, 7200.0, 21600.0])
 _WARM = 2000  # jobs before the first question
@@ -31,21 +35,22 @@ def measure(path: Path, how: Namespace) -> str:
     log = read_history(path)
     log = log.select(np.arange(min(how.jobs, len(log))))
     settings = Settings(method="state", knows_user=how.known)
-    passing = Replay(log, make_predictor(settings, log))
     rows = np.flatnonzero(log.started)
     rows = rows[rows >= min(_WARM, len(log) // 3)]
     draws = stream(7, "asked", history_name(path))
-    rows = np.sort(draws.choice(rows, min(how.sample, len(rows)), replace=False))
-    answers = {"ours": [], "qbets": []}
-    for row in rows.tolist():
-        at_s = float(log.submit_s[row])
-        passing.to(float(np.nextafter(at_s, -np.inf)))
-        known = freeze_state(passing.predictor, at_s, float(log.submit_s[0]))
-        floor = known.floor if isinstance(known, StateForecast) else known
-        shape = (int(log.procs[row]), float(log.request_s[row]))
-        for name, one in (("ours", known), ("qbets", floor)):
-            bounds = one.bounds(*shape, [0.5, 0.95])
-            answers[name].append([*bounds, *one.probability(*shape, WITHIN_S)])
+    answers: Answers = {"ours": [], "qbets": []}
+    asked: list[int] = []
+    if how.cold:
+        for first in np.sort(draws.choice(rows[: -how.sample], how.cold, replace=False)).tolist():
+            at_s = float(log.submit_s[first])
+            predictor = make_for_one_answer(log, settings, at_s)
+            assert predictor is not None, "too few jobs before an answer"
+            following = rows[rows > first][: how.sample // how.cold]
+            asked += _ask(log, Replay(log, predictor), following, answers)
+    else:
+        chosen = np.sort(draws.choice(rows, min(how.sample, len(rows)), replace=False))
+        asked += _ask(log, Replay(log, make_predictor(settings, log)), chosen, answers)
+    rows = np.array(asked)
     wait_s = log.wait_s[rows]
     ours, qbets = (np.array(answers[name]) for name in ("ours", "qbets"))
     told = ~np.isnan(ours[:, :2]).any(axis=1) & ~np.isnan(qbets[:, :2]).any(axis=1)
@@ -59,6 +64,20 @@ def measure(path: Path, how: Namespace) -> str:
         f".50: {(wait_s <= ours[:, 0]).mean():.3f} | pinball {loss[0] / loss[1]:.3f} | Brier {brier[0]:.3f} {brier[0] / brier[1]:.3f} | "
         f"calibration {errors[0]:.3f} ({errors[1]:.3f})"
     )
+
+
+def _ask(log: JobLog, passing: Replay, rows: np.ndarray, answers: Answers) -> list[int]:
+    """Ask about each of these jobs in the second before it comes."""
+    for row in rows.tolist():
+        at_s = float(log.submit_s[row])
+        passing.to(float(np.nextafter(at_s, -np.inf)))
+        known = freeze_state(passing.predictor, at_s, float(log.submit_s[0]))
+        floor = known.floor if isinstance(known, StateForecast) else known
+        shape = (int(log.procs[row]), float(log.request_s[row]))
+        for name, one in (("ours", known), ("qbets", floor)):
+            bounds = one.bounds(*shape, [0.5, 0.95])
+            answers[name].append([*bounds, *one.probability(*shape, WITHIN_S)])
+    return rows.tolist()
 
 
 def _calibration_error(chances: np.ndarray, happened: np.ndarray) -> float:
@@ -76,6 +95,10 @@ def main() -> None:
     parser.add_argument("logs", nargs="+", type=Path)
     parser.add_argument("--jobs", type=int, default=20_000)
     parser.add_argument("--sample", type=int, default=2000)
+    parser.add_argument(
+        "--cold", type=int, default=0, metavar="N",
+        help="as a single command learns, at N instants, asked about the jobs that follow each",
+    )  # fmt: skip
     parser.add_argument("--known", action="store_true", help="questions name their user")
     how = parser.parse_args()
     with ProcessPoolExecutor(2) as pool:

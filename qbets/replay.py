@@ -109,18 +109,23 @@ def _next_of(trainings: tuple[int, ...], count: int) -> int:
 
 
 def learn_state(log: JobLog, settings: Settings, until_s: float = np.inf) -> StatePredictor | None:
-    """The same from states of the queue, for one answer: the newest submissions only, in two models.
+    """The same from states of the queue, for one answer; None where there is too little to learn from."""
+    predictor = make_for_one_answer(log, settings, until_s)
+    if predictor is not None:
+        replay(log, predictor, until_s)
+    return predictor
 
-    The first half of them teaches, the second judges; None where they are too few for both.
+
+def make_for_one_answer(log: JobLog, settings: Settings, until_s: float) -> StatePredictor | None:
+    """A predictor that will learn from the newest submissions only, in two models: the first half of them teaches,
+    the second judges. None where they are too few for both.
     """
     known = int(np.searchsorted(log.submit_s, until_s, side="right"))
     newest = min(known, NEWEST)
     if newest < FEWEST:
         return None
     trainings = (newest // 2, newest * 4 // 5)
-    predictor = StatePredictor(
+    return StatePredictor(
         settings, log.unix_start_s, float(log.submit_s[known - newest]),
         partial(_next_of, trainings),
     )  # fmt: skip
-    replay(log, predictor, until_s)
-    return predictor
