@@ -65,6 +65,12 @@ def _downtime_text(asked: AskedQueue) -> str:
 
 def probability_text(answer: dict[str, Any], asked: AskedQueue) -> str:
     """GETPROB in a sentence."""
+    if answer["method"] == "state":
+        return (
+            f"A job like this, submitted now, starts within {format_duration(answer['within_s'])} with probability "
+            f"{answer['probability']:.3f}, by the state of the queue and how {answer['jobs']} such statements came true."
+            + _downtime_text(asked)
+        )
     return (
         f"A job like this starts within {format_duration(answer['within_s'])} with probability {answer['probability']:.3f} "
         f"or more, stated with confidence {answer['confidence']} from {answer['jobs']} waits."
