@@ -1,6 +1,7 @@
 """The execution manager: order, copies, loss, journal; virtual and real."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -8,9 +9,10 @@ from hypothesis import strategies as st
 
 from drivers.api import SlotState
 from drivers.simulated import SimulatedCloud, SiteBehaviour
+from execmgr.acquisitions import acquisitions
 from execmgr.book import make_book
 from execmgr.core import begin, step
-from execmgr.endings import over, workflows_done
+from execmgr.endings import over, refused_queues, workflows_done
 from execmgr.journal import MemoryJournal, event_from_json, event_to_json, fold
 from execmgr.runner import Runner, Surroundings
 from execmgr.simulated_engine import SimulatedEngine
@@ -128,6 +130,58 @@ def test_a_failed_task_gives_its_heirs_up():
     state, _ = play(book, Tick(at_s=0.0), ready("a"), first, ended(("w", "t0", 0), 20.0, ok=False))
     assert state.copies["w", "t1", 0].state == CopyState.SKIPPED
     assert "never come" in state.copies["w", "t1", 0].reason
+
+
+def exits(key, at_s, code):
+    return CopyEnded(at_s=at_s, key=key, ok=False, reason=f"exit code {code}", code=code)
+
+
+def test_the_same_exit_code_twice_is_the_tasks_own_fault_and_no_cause_to_plan():
+    book = book_for([chain("w", 10.0, 10.0), chain("v", 10.0)], [slot("a")], needed=2)
+    key = ("w", "t0", 0)
+    begun = (Tick(at_s=0.0), ready("a"))
+    state, commands = play(book, *begun, exits(key, 1.0, 3), exits(key, 2.0, 3))
+    assert state.faulty[key[:2]] == "exit code 3; it fails so each time"
+    assert state.lost[key[:2]] == "exit code 3"
+    assert not [c for c in commands if isinstance(c, Replan)]  # nothing would keep the promise
+    other, commands = play(book, *begun, exits(key, 1.0, 3), exits(key, 2.0, 4))
+    assert not other.faulty
+    assert [c for c in commands if isinstance(c, Replan)]
+
+
+def test_a_killed_task_is_bad_luck_however_often():
+    book = book_for([chain("w", 10.0)], [slot("a")])
+    killed = ended(("w", "t0", 0), 1.0, ok=False)
+    state, _ = play(book, Tick(at_s=0.0), ready("a"), killed, ended(("w", "t0", 0), 2.0, ok=False))
+    assert not state.faulty
+    assert ("w", "t0") in state.lost
+
+
+def test_a_queue_that_refuses_for_good_is_asked_no_more_and_teaches_nothing():
+    slots = [
+        replace(slot(name), site="s", queue=queue)
+        for name, queue in (("a", "q"), ("b", "q"), ("c", "r"))
+    ]
+    book = book_for([chain(name, 10.0) for name in "uvw"], slots, needed=3)
+    if len(book.uses) < 3:  # the planner may do with fewer
+        book = replace(book, uses={name: replace(next(iter(book.uses.values())), slot=s) for name, s in zip("abc", slots, strict=True)},
+                       order={name: book.order.get(name, ()) for name in "abc"})  # fmt: skip
+    state = begin(book)
+    state = replace(
+        state,
+        slots=state.slots.set(
+            "a", replace(state.slots["a"], state=SlotState.REQUESTED, asked_s=0.0)
+        ),
+    )
+    no = SlotNews(
+        at_s=1.0, slot="a", state=SlotState.FAILED, reason="refused: no such queue", permanent=True
+    )
+    state, commands = step(book, state, no)
+    assert (state.slots["a"].state, state.slots["b"].state) == (SlotState.FAILED, SlotState.FAILED)
+    assert state.slots["c"].state != SlotState.FAILED
+    assert OpenSlot("b") not in commands
+    assert refused_queues(book, state.slots) == {("s", "q")}
+    assert [one.queue for one in acquisitions(book, state)] in ([], ["r"])
 
 
 def test_a_slot_that_comes_too_late_gets_no_task_that_cannot_end():
