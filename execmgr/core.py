@@ -92,6 +92,12 @@ class _Turn:
     # what came in
 
     def slot_news(self, news: SlotNews) -> None:
+        self._move_slot(news)
+        if news.permanent:  # asked no more: the others would be refused in turn
+            for slot in alike(self.book, self.slots, news.slot):
+                self._move_slot(replace(news, slot=slot))
+
+    def _move_slot(self, news: SlotNews) -> None:
         record = self.slots[news.slot]
         if record.state is not None and (record.state.ended or news.state <= record.state):
             return  # late news
@@ -107,9 +113,6 @@ class _Turn:
         )  # fmt: skip
         if news.state.ended:
             self._lose_slot(news.slot, news.reason or news.state.name.lower())
-        if news.permanent:  # asked no more: the others would be refused in turn
-            for slot in alike(self.book, self.slots, news.slot):
-                self.slot_news(replace(news, slot=slot))
 
     def _lose_slot(self, slot: str, reason: str) -> None:
         for key in self.book.order[slot]:
@@ -169,12 +172,8 @@ class _Turn:
             return False
         slot = self.book.slot_of(key)
         held = self.slots[slot]
-        self.slots = self.slots.set(
-            slot,
-            replace(
-                held, used=held.used - self.book.placements[key].procs, again=(*held.again, key)
-            ),
-        )
+        used = held.used - self.book.placements[key].procs
+        self.slots = self.slots.set(slot, replace(held, used=used, again=(*held.again, key)))
         again = replace(
             record, state=CopyState.WAITING, attempt=record.attempt + 1, committing=False, code=event.code,
             reason=f"tried again after: {event.reason}",
@@ -353,10 +352,8 @@ class _Turn:
         before = self.copies[key]
         if before.state == CopyState.RUNNING:
             slot = self.book.slot_of(key)
-            record = self.slots[slot]
-            self.slots = self.slots.set(
-                slot, replace(record, used=record.used - self.book.placements[key].procs)
-            )
+            used = self.slots[slot].used - self.book.placements[key].procs
+            self.slots = self.slots.set(slot, replace(self.slots[slot], used=used))
         self.copies = self.copies.set(
             key, replace(before, state=state, end_s=self.now_s, reason=reason, committing=False)
         )

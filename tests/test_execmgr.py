@@ -184,6 +184,18 @@ def test_a_queue_that_refuses_for_good_is_asked_no_more_and_teaches_nothing():
     assert [one.queue for one in acquisitions(book, state)] in ([], ["r"])
 
 
+def test_a_refusal_for_good_reaches_as_many_slots_as_there_are():
+    book = book_for([chain("w", 10.0)], [slot("a")])
+    one = next(iter(book.uses.values()))
+    names = ["a", *(f"s{n}" for n in range(3000))]
+    uses = {name: replace(one, slot=replace(one.slot, id=name), submit_s=50.0) for name in names}
+    book = replace(book, uses=uses, order={name: book.order.get(name, ()) for name in names})
+    no = SlotNews(at_s=1.0, slot="a", state=SlotState.FAILED, reason="refused", permanent=True)
+    state, commands = step(book, begin(book), no)
+    assert {record.state for record in state.slots.values()} == {SlotState.FAILED}
+    assert not [c for c in commands if isinstance(c, OpenSlot)]
+
+
 def test_a_slot_that_comes_too_late_gets_no_task_that_cannot_end():
     book = book_for([chain("w", 600.0)], [slot("a")])
     state, commands = play(book, Tick(at_s=0.0), ready("a", 500.0))
