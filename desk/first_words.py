@@ -9,7 +9,7 @@ nobody asks it any more.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import quote
@@ -21,6 +21,7 @@ from desk.wiring import is_real, open_batch
 from drivers.api import SlotSpec
 from drivers.batch import BatchDriver
 from kernel.errors import SiteError
+from qbets.predictor import Ask
 from vgrid.catalog import Catalog, Queue, Site
 
 BASIS = "the site's own word"
@@ -55,6 +56,7 @@ class SiteWord:
         within_s: ArrayLike,
         confidence: float = 0.95,  # noqa: ARG002 there is nothing to be confident of
         ahead: int = 0,
+        submit_in_s: float = 0.0,  # noqa: ARG002 sites announce starts of jobs that come now
     ) -> NDArray[np.float64]:
         """P(wait ≤ d) for every d, in seconds; each of our own jobs ahead counts as much as none."""
         within = np.asarray(within_s, dtype=np.float64)
@@ -63,6 +65,9 @@ class SiteWord:
             return np.zeros_like(within)
         median_s = (_AT_ONCE_S + announced_s) * (1.0 + ahead)
         return within / (within + median_s)
+
+    def levels(self, asked: Sequence[Ask]) -> None:
+        """A site tells of one job at a time."""
 
     @property
     def asked(self) -> bool:

@@ -9,10 +9,12 @@ from pathlib import Path
 from desk.shelf import shelved
 from kernel.errors import InputError
 from qbets.arrays import distinct_starts
-from qbets.forecast import QueueForecast, forecast
 from qbets.predictor import Settings
+from qbets.state_forecast import Known, known_of
 from traces.records import JobLog
 
+AS_ASKED = Settings(method="state", knows_user=False)
+"""What questions, offers and plans ask unless they are told otherwise; ``vgrads backtest`` proves the same."""
 Instant = float | datetime | None
 
 
@@ -39,19 +41,20 @@ def check_there(file: Path) -> None:
 @lru_cache(maxsize=256)
 def _cached_forecast(
     path: str, _changed_ns: int, queue: str | int | None, at_s: float, settings: Settings
-) -> QueueForecast:
-    def learn() -> QueueForecast:
-        return forecast(open_history(path).only_queue(queue), at_s, settings)
+) -> Known:
+    def learn() -> Known:
+        return known_of(open_history(path).only_queue(queue), at_s, settings)
 
     return shelved(Path(path), ("forecast", queue, at_s, settings), learn)
 
 
 def cached_forecast(
     path: str, queue: str | int | None, at_s: float, settings: Settings | None = None
-) -> QueueForecast:
-    """What a history says at an instant, learned once as long as its file does not change."""
+) -> Known:
+    """What a history says at an instant to somebody of whom nothing is known, learned once as long as its file
+    does not change."""
     changed_ns = Path(path).stat().st_mtime_ns
-    return _cached_forecast(path, changed_ns, queue, at_s, settings or Settings())
+    return _cached_forecast(path, changed_ns, queue, at_s, settings or AS_ASKED)
 
 
 @lru_cache(maxsize=256)

@@ -13,7 +13,7 @@ from planner.make import STANDARD, Options, make_plan
 from planner.plan import Plan
 from planner.relax import relaxations
 from planner.snapshot import Snapshot
-from qbets.forecast import QueueForecast
+from qbets.state_forecast import Known
 from traces.records import JobLog
 from vgrid.acquisition import Acquisition
 from vgrid.catalog import Catalog
@@ -65,13 +65,13 @@ def open_grid(
     """Read the histories of all queues and learn from them what was known at ``at``; ``seen``: earlier slots."""
     logs: dict[QueueKey, JobLog] = {}
     instants: dict[QueueKey, float] = {}
-    forecasts: dict[QueueKey, QueueForecast] = {}
+    forecasts: dict[QueueKey, Known] = {}
     for site in catalog.sites:
         for queue in site.queues:
             if queue.history is None:
                 continue
             key = (site.name, queue.name)
-            notify(f"reading the history of {site.name}/{queue.name}")
+            notify(f"learning from the history of {site.name}/{queue.name}")
             whole = open_history(queue.history)
             logs[key], instants[key] = whole, whole.instant(at)
             forecasts[key] = cached_forecast(queue.history, queue.log_queue, instants[key])

@@ -12,9 +12,8 @@ from kernel.errors import InputError
 from kernel.units import format_duration, format_instant
 from qbets.arrays import distinct_starts
 from qbets.explain import Reason, explain
-from qbets.forecast import QueueForecast, forecast
 from qbets.predictor import NOBODY, Arrival, Settings
-from qbets.state_forecast import StateForecast, forecast_state
+from qbets.state_forecast import Known, StateForecast, known_of
 from traces.records import JobLog
 from vgrid.varq import STEP_S, Reservation, Trajectory, trajectory
 
@@ -28,7 +27,7 @@ class AskedQueue:
 
     log: JobLog
     at_s: float
-    forecast: QueueForecast | StateForecast
+    forecast: Known
     jobs: int | None = None
     distinct: int | None = None
 
@@ -61,10 +60,9 @@ def ask_queue(source: Source, at: Instant, settings: Settings) -> AskedQueue:
         asker = NOBODY if source.user is None else Arrival(user=whole.user_code(source.user))
         log = whole.only_queue(source.queue)
         at_s = log.instant(at)
-        learn = forecast_state if settings.looks_at_state else forecast
         jobs, distinct = distinct_starts(log, at_s)
         return AskedQueue(
-            log=log, at_s=at_s, forecast=learn(log, at_s, settings, asker), jobs=jobs,
+            log=log, at_s=at_s, forecast=known_of(log, at_s, settings, asker), jobs=jobs,
             distinct=distinct if settings.arrays else jobs,
         )  # fmt: skip
 
@@ -133,8 +131,5 @@ def _reason_words(reason: Reason) -> str | None:
 
 
 def walk(asked: AskedQueue, wanted: Reservation, step_s: float = STEP_S) -> Trajectory:
-    """VARQ over what is known: the state of the queue speaks of now, past waits of later instants."""
-    known = asked.forecast
-    if isinstance(known, StateForecast):
-        return trajectory(known.floor, wanted, step_s, at_once=known)
-    return trajectory(known, wanted, step_s)
+    """VARQ over what is known: the later an instant, the less the present state of the queue says of it."""
+    return trajectory(asked.forecast, wanted, step_s)

@@ -29,6 +29,7 @@ class Options:
 STANDARD = Options()
 _OTHERS = (Options(probability="paper"), Options(policy="no-replication"), Options(policy="heft"))
 _CLOUD = (Options(policy="cloud-first"), Options(policy="cloud-only"))
+_FRESH = 1_000_003  # from the seed of planning to that of the promise
 _MOST_TRIED = 1_500  # tasks up to which other policies are tried as well
 
 
@@ -82,11 +83,13 @@ def _reckoned(draft: Draft) -> Promise:
 
 
 def _promise(draft: Draft, uses: Sequence[SlotUse]) -> Promise:
-    """The promise as the plan would be carried out; as the phases reckoned it where that is too much."""
+    """The promise as the plan would be carried out, in futures other than those that it was chosen in: a choice looks
+    better than it is in the futures that it was made by. As the phases reckoned it where that is too much."""
     if not 0 < draft.mark() <= LARGEST:
         return _reckoned(draft)
     submits = {use.slot.id: use.submit_s for use in uses}
-    played = rollout(draft.snapshot, draft.placements, submits)
+    fresh = replace(draft.snapshot, seed=draft.snapshot.seed + _FRESH)
+    played = rollout(fresh, draft.placements, submits)
     kept_s = enough_s(played, draft.snapshot.wanted.needed, draft.scenarios.count)
     probability = float(np.isfinite(kept_s).mean())
     return Promise(

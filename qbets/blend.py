@@ -8,6 +8,8 @@ Winkler 2013, doi:10.1287/mnsc.1120.1667).
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,7 +18,9 @@ from qbets.predictor import QueuePredictor
 
 Floats = NDArray[np.float64]
 SHARE = 0.25
-"""Of the past waits in the blend."""
+"""Of the past waits in the blend, about a job that is submitted now."""
+FADES_S = 4 * 3600.0
+"""After this time the state of a queue says a third (1/e) of what it said about jobs submitted at once."""
 _FEWEST = 59  # past waits that have an opinion
 _REFRESH = 50  # starts after which the quantiles of a cluster are looked up anew
 _LEVELS = np.array(LEVELS)
@@ -31,9 +35,14 @@ def knots_of(waits_s: Floats) -> Floats | None:
     return roots
 
 
-def blended(state: Floats, past: Floats | None) -> Floats:
+def share_of_past(submit_in_s: float) -> float:
+    """Of past waits about a job that will be submitted later, when the queue stands otherwise."""
+    return 1.0 - (1.0 - SHARE) * math.exp(-submit_in_s / FADES_S)
+
+
+def blended(state: Floats, past: Floats | None, share: float = SHARE) -> Floats:
     """The blend of two opinions; the state's alone where there is no other."""
-    return state if past is None else (1.0 - SHARE) * state + SHARE * past
+    return state if past is None else (1.0 - share) * state + share * past
 
 
 class PastKnots:

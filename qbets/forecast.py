@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from qbets.bounds import minimum_history, probability_within
 from qbets.clusters import SIZES, bin_of
 from qbets.downtime import Downtime
-from qbets.predictor import NOBODY, Arrival, QueuePredictor, Settings
+from qbets.predictor import NOBODY, Arrival, Ask, QueuePredictor, Settings
 from qbets.referee import stricter
 from qbets.replay import learn
 from qbets.stream import bounds_of
@@ -107,12 +108,16 @@ class QueueForecast:
         within_s: ArrayLike,
         confidence: float = 0.95,
         ahead: int = 0,
+        submit_in_s: float = 0.0,  # noqa: ARG002 past waits know no instant
     ) -> NDArray[np.float64]:
         """With this confidence the least probability of waiting at most ``within_s``; same shape."""
         waits = self.waits(procs, walltime_s, ahead)
         known = np.searchsorted(waits, np.asarray(within_s, dtype=np.float64), side="right")
         plain = probability_within(known, len(waits), confidence)
         return np.maximum(0.0, 1.0 - (1.0 - plain) / self.caution)
+
+    def levels(self, asked: Sequence[Ask]) -> None:
+        """Past waits say nothing of how jobs come together."""
 
 
 def freeze(predictor: QueuePredictor, first_s: float, asker: Arrival = NOBODY) -> QueueForecast:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict, deque
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -80,6 +81,12 @@ class _Rows:
     def rows(self) -> Floats:
         return self.table[: len(self.keys)]
 
+    def copied(self) -> _Rows:
+        """The same rows, apart from these."""
+        same = _Rows(self.table.shape[1])
+        same.table, same.keys = self.table.copy(), self.keys.copy()
+        return same
+
 
 class QueueState:
     """Who waits and who runs now, and what the newest starts were like."""
@@ -121,18 +128,27 @@ class QueueState:
         self.busy += int(procs)
         self.most = max(self.most, self.busy)
 
-    def end(self, key: int, at_s: float) -> None:
-        """A running job ends: how much of its request it used is known now."""
+    def end(self, key: int, at_s: float) -> tuple[float, float]:
+        """A running job ends: how much of its request it used is known now; what it asked for, how long it ran."""
         procs, started_s, request_s, _, user = self.running.take(key).tolist()
         self.busy -= int(procs)
         share = min(1.0, (at_s - started_s) / request_s)
         self.ratio += _FORGET_RATIO * (share - self.ratio)
         if user >= 0:
             self.users[int(user)].ratios.append(share)
+        return request_s, at_s - started_s
 
     def withdraw(self, key: int) -> None:
         """A waiting job leaves without starting."""
         self.waiting.take(key)
+
+    def with_waiting(self, job: Arrival, at_s: float, count: int) -> QueueState:
+        """The queue as it would be with so many more of these, submitted now; this one stays as it is."""
+        same = copy(self)
+        same.waiting, same.arrivals = self.waiting.copied(), self.arrivals.copy()
+        for number in range(count):
+            same.submit(-1 - number, at_s, job)
+        return same
 
     def features(self, job: Arrival, at_s: float, unix_start_s: float = 0.0) -> Floats:
         """The numbers of :data:`FEATURES` for a job that would be submitted now; NaN where unknown."""

@@ -6,25 +6,27 @@ The same answers as of :class:`qbets.forecast.QueueForecast`, which is its floor
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from qbets.blend import blended
+from qbets.blend import blended, share_of_past
 from qbets.conditional import ConditionalModel
 from qbets.downtime import Downtime
-from qbets.forecast import Bound, QueueForecast, freeze
+from qbets.forecast import Bound, QueueForecast, forecast, freeze
 from qbets.knots import score_within, wait_at
-from qbets.predictor import NOBODY, Arrival, Settings
-from qbets.queue_state import FEATURES
+from qbets.lookahead import JobsNow, Lookahead, levels_of
+from qbets.predictor import NOBODY, Arrival, Ask, Settings
 from qbets.replay import learn, learn_state
-from qbets.state_predictor import OWN, Choice, StatePredictor
+from qbets.state_predictor import Choice, StatePredictor
 from traces.records import JobLog
 
 Floats = NDArray[np.float64]
 _ROUNDING = 1e-6  # of scores, through a wait and back
-_OWN_WORK = FEATURES.index("own work waiting")
+_FUTURE_S = 86_400.0  # how far futures are followed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,15 +82,9 @@ class StateForecast:
         return hash((procs, walltime_s, ahead))
 
     def features(self, procs: int, walltime_s: float, ahead: int = 0) -> Floats:
-        """What a job of the asker finds, who has so many more like it waiting."""
+        """What a job of the asker finds, with so many more like it waiting."""
         job = replace(self.asker, procs=procs, request_s=walltime_s)
-        found = self.predictor.features(job, self.at_s)
-        if not self.settings.knows_user or not ahead:
-            return found
-        found[OWN] += ahead
-        own = np.expm1(found[_OWN_WORK]) + ahead * procs * walltime_s / self.predictor.state.most
-        found[_OWN_WORK] = np.log1p(own)
-        return found
+        return self.predictor.features(job, self.at_s, ahead)
 
     def _group(self, ahead: int) -> int:
         """Number of the group of jobs that are corrected like the asker's next one."""
@@ -96,13 +92,26 @@ class StateForecast:
             self.floor.own + ahead if self.settings.knows_user else 0
         )
 
-    def knots(self, procs: int, walltime_s: float, ahead: int = 0) -> Floats:
-        """Cube roots of the waits at :data:`qbets.conditional.LEVELS`, as blended of state and past waits."""
-        return self.blend(self.features(procs, walltime_s, ahead), (procs, walltime_s, ahead))
+    def knots(
+        self, procs: int, walltime_s: float, ahead: int = 0, submit_in_s: float = 0.0
+    ) -> Floats:
+        """Cube roots of the waits at :data:`qbets.conditional.LEVELS`, as blended of state and past waits; never
+        less for having more of one's own ahead."""
+        key = (procs, walltime_s, submit_in_s)
+        known = self._knots.get(key, ())
+        while len(known) <= ahead:
+            shape = (procs, walltime_s, len(known))
+            found = self.blend(self.features(*shape), shape, submit_in_s)
+            known = (*known, np.maximum(found, known[-1]) if known else found)
+        self._knots[key] = known
+        return known[ahead]
 
-    def blend(self, features: Floats, shape: tuple[int, float, int]) -> Floats:
+    def blend(
+        self, features: Floats, shape: tuple[int, float, int], submit_in_s: float = 0.0
+    ) -> Floats:
         """The same for a queue that would be in another state."""
-        return blended(self.model.knots(features)[0], self.past[self.floor.group(*shape)])
+        past = self.past[self.floor.group(*shape)]
+        return blended(self.model.knots(features)[0], past, share_of_past(submit_in_s))
 
     def choice(self, ahead: int = 0) -> Choice:
         """Whose answers are given, and why."""
@@ -111,13 +120,22 @@ class StateForecast:
     def curve(self, ahead: int = 0) -> LevelCurve:
         """Levels as they came true for jobs alike; from where the tail begins up to the tracked quantile ever more
         as the correction of that quantile asks for."""
-        calibration = self.predictor.calibration
-        group = self._group(ahead)
-        return LevelCurve(
-            scores=anchored(
-                calibration.scores(group), calibration.quantile, calibration.issue(group).score
+        return self._curves[self._group(ahead)]
+
+    @cached_property
+    def _knots(self) -> dict[tuple[int, float, float], tuple[Floats, ...]]:
+        return {}
+
+    @cached_property
+    def _curves(self) -> tuple[LevelCurve, ...]:
+        """Of every group; more of one's own waiting is never surer."""
+        calibration, found = self.predictor.calibration, list[LevelCurve]()
+        for group in range(len(calibration.groups)):
+            asked = calibration.issue(group).score
+            found.append(
+                LevelCurve(scores=anchored(calibration.scores(group), calibration.quantile, asked))
             )
-        )
+        return tuple(found)
 
     def waits(self, procs: int, walltime_s: float, ahead: int = 0) -> Floats:
         """What an answer rests on: scores, or the waits of QBETS where that answers."""
@@ -157,16 +175,42 @@ class StateForecast:
         within_s: ArrayLike,
         confidence: float = 0.95,
         ahead: int = 0,
+        submit_in_s: float = 0.0,
     ) -> Floats:
-        """The probability of waiting at most ``within_s``; same shape. The inverse of the bounds."""
+        """The probability of waiting at most ``within_s`` from ``submit_in_s`` on; same shape. The inverse of the bounds."""
         times = np.asarray(within_s, dtype=np.float64)
         floor = self.floor.probability(procs, walltime_s, times, confidence, ahead)
         whose = self.choice(ahead).whose
         if whose == "qbets":
             return floor
-        knots, curve = self.knots(procs, walltime_s, ahead), self.curve(ahead)
-        found = curve.probability(score_within(knots, times))
+        scores = score_within(self.knots(procs, walltime_s, ahead, submit_in_s), times)
+        groups = range(self._group(0), self._group(ahead) + 1)  # surer for none of them
+        found: Floats = np.min([self._curves[n].probability(scores) for n in groups], axis=0)
         return np.minimum(found, floor) if whose == "both" else found
+
+    def levels(self, asked: Sequence[Ask]) -> Floats | None:
+        """How our jobs come together: for each of many futures, in which all of them are submitted, at which level of
+        its own curve each one starts. Futures × jobs, every column a permutation of the same even levels.
+
+        Dependence comes from simulated futures, distributions from the curves, which are corrected by what came true
+        (ensemble copula coupling: Schefzik, Thorarinsdottir and Gneiting 2013, doi:10.1214/13-STS443). Where futures
+        do not tell jobs apart, one draw orders them all. None where only past waits are known.
+        """
+        if self.choice().whose == "qbets":
+            return None
+        return levels_of(self.futures.starts(asked, _FUTURE_S), asked)
+
+    @cached_property
+    def futures(self) -> Lookahead:
+        """What the queue may do next."""
+        state = self.predictor.state
+        running, waiting = state.running.rows, state.waiting.rows
+        now = JobsNow(
+            running_procs=running[:, 0].astype(np.int64), running_request_s=running[:, 2].copy(),
+            running_elapsed_s=self.at_s - running[:, 1],
+            waiting_procs=waiting[:, 1].astype(np.int64), waiting_request_s=waiting[:, 2].copy(),
+        )  # fmt: skip
+        return Lookahead(procs=state.most, state=now, memory=self.predictor.load.at(self.at_s))
 
 
 def anchored(scores: Floats, quantile: float, asked: float) -> Floats:
@@ -198,6 +242,16 @@ def freeze_state(
         past=predictor.past.every(predictor.floor),
         asker=asker,
     )
+
+
+Known = StateForecast | QueueForecast
+"""What is known of a queue at one instant: by its state, or by past waits where that is too little."""
+
+
+def known_of(log: JobLog, at_s: float, settings: Settings, asker: Arrival = NOBODY) -> Known:
+    """What was known at ``at_s``, by the method that the settings name."""
+    learn_it = forecast_state if settings.looks_at_state else forecast
+    return learn_it(log, at_s, settings, asker)
 
 
 def forecast_state(

@@ -28,6 +28,7 @@ from qbets.conditional import LEAST, LEVELS, ConditionalModel, fit
 from qbets.conformal import BURSTS, Calibration, Issued
 from qbets.downtime import DowntimeWatch
 from qbets.knots import score_among, wait_at
+from qbets.lookahead import LoadRecord
 from qbets.predictor import Arrival, QueuePredictor, Settings
 from qbets.queue_state import FEATURES, QueueState
 
@@ -135,15 +136,17 @@ class StatePredictor:
         self.answered: Counter[str] = Counter()
         self._unix_start_s = unix_start_s
         self.past = PastKnots()
+        self.load = LoadRecord()
         self._draws = random.Random(0)
         self._waiting: dict[int, _Waiting] = {}
         self._expiries: list[tuple[float, int]] = []
 
     # what is asked
 
-    def features(self, arrival: Arrival, at_s: float) -> Floats:
-        """The state of the queue as this job would find it."""
-        return self.state.features(arrival, at_s, self._unix_start_s)
+    def features(self, arrival: Arrival, at_s: float, ahead: int = 0) -> Floats:
+        """The state of the queue as this job would find it; with so many more like it waiting already."""
+        state = self.state.with_waiting(arrival, at_s, ahead) if ahead else self.state
+        return state.features(arrival, at_s, self._unix_start_s)
 
     def choose(self, group: int, floor: bool) -> Choice:
         """Whose bounds are given to jobs of a group; ``floor``: QBETS has enough history for one."""
@@ -164,6 +167,7 @@ class StatePredictor:
     def submit(self, job: int, at_s: float, arrival: Arrival) -> float | None:
         """A job enters the queue: the bound on its wait, None while history is too short."""
         self.advance(at_s)
+        self.load.came(at_s, arrival.procs, arrival.request_s)
         asked = self.settings.as_asked(arrival)
         past = None if self.model is None else self.past.of(self.floor, self.floor.bin_for(asked))
         floor_s = self.floor.submit(job, at_s, arrival)
@@ -219,7 +223,7 @@ class StatePredictor:
     def end(self, job: int, at_s: float) -> None:
         """A running job ends."""
         self.advance(at_s)
-        self.state.end(job, at_s)
+        self.load.ran(*self.state.end(job, at_s))
 
     def advance(self, at_s: float) -> None:
         """Time passes; jobs that have now waited longer than their bound are misses."""
@@ -239,6 +243,7 @@ class StatePredictor:
         """The same knowledge for answers only: without what it would learn from."""
         same = copy(self)
         same.state, same.calibration = deepcopy(self.state), deepcopy(self.calibration)
+        same.load = deepcopy(self.load)
         same.rows, same._waiting, same._expiries = Rows(0), {}, []
         return same
 

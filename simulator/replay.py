@@ -51,16 +51,22 @@ def replay_starts(load: Workload, procs: int, policy: str = "easy") -> Floats:
     order = np.argsort(load.placed_limits_s, kind="stable")
     placed = (load.placed_ends_s[order], load.placed_limits_s[order], load.placed_procs[order])
     jobs = (load.submit_s, width, load.request_s, load.run_s, told)
-    return np.asarray(replay_compiled(jobs, placed, procs, policy == "easy", (-1, np.inf)))
+    return np.asarray(
+        replay_compiled(
+            jobs, placed, procs, policy == "easy", (np.empty(0, dtype=np.int64), np.inf)
+        )
+    )
 
 
 @njit(cache=True)
 def replay_compiled(jobs: Any, placed: Any, procs: int, backfill: bool, until: Any) -> Any:
     """The loop itself, for compiled callers: columns as tuples, widths within the cluster.
 
-    ``until`` is a job and an instant: the replay ends when that job has started or time is beyond.
+    ``until`` are jobs and an instant: the replay ends when all of these jobs have started (none given: when
+    all have) or time is beyond.
     """
-    stop, last_s = until
+    awaited, last_s = until
+    met = 0
     submit, width, _, run, told = jobs
     count, held = len(submit), len(placed[0])
     starts = np.full(count, np.inf)
@@ -76,7 +82,9 @@ def replay_compiled(jobs: Any, placed: Any, procs: int, backfill: bool, until: A
         beating = _push(heap_s, heap_j, beating, placed[0][n], count + n)
         running = _insert(ends_s, ends_p, running, placed[1][n], placed[2][n])
     while coming < count or (head >= 0 and beating > 0):
-        if stop >= 0 and starts[stop] < np.inf:
+        while met < len(awaited) and starts[awaited[met]] < np.inf:
+            met += 1
+        if len(awaited) and met == len(awaited):
             break
         now = np.inf
         if beating:

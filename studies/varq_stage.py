@@ -9,8 +9,8 @@ import numpy as np
 
 from kernel.events import EventQueue
 from qbets.forecast import freeze
-from qbets.lookahead import LoadMemory, Lookahead, QueueState, remember, surprise
-from qbets.predictor import Arrival, QueuePredictor
+from qbets.lookahead import JobsNow, LoadMemory, Lookahead, remember, surprise
+from qbets.predictor import Arrival, Ask, QueuePredictor
 from simulator.backfill import Job
 from simulator.cluster import BatchCluster, Happening
 from vgrid.varq import MARGIN, Reservation, adapt, move, trajectory
@@ -115,7 +115,7 @@ class Stage:
         queue = np.array(
             [(job.procs, job.request_s) for job in self.cluster.waiting], dtype=float
         ).reshape(-1, 2)
-        state = QueueState(
+        state = JobsNow(
             running_procs=held[:, 0].astype(np.int64), running_request_s=held[:, 1], running_elapsed_s=held[:, 2],
             waiting_procs=queue[:, 0].astype(np.int64), waiting_request_s=queue[:, 1],
         )  # fmt: skip
@@ -126,7 +126,7 @@ class Stage:
 
     def test(self, number: int, job: Job, now_s: float) -> None:
         """Foretell another one's job, to see later how far off that was."""
-        found = self.futures(now_s).starts(job.procs, job.request_s, 0.0, _HORIZON_S)
+        found = self.futures(now_s).starts([Ask(job.procs, job.request_s)], _HORIZON_S)[:, 0]
         self.foretold[number] = (job.procs, found)
 
     def settle(self, now_s: float) -> None:

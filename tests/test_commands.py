@@ -8,7 +8,8 @@ import sys
 import numpy as np
 import pytest
 
-from qbets.forecast import forecast
+from desk.histories import AS_ASKED
+from qbets.state_forecast import known_of
 from tests.conftest import DATA, ROOT
 from tests.logs import make_log
 from traces.history import read_history
@@ -256,11 +257,10 @@ def test_recorded_workflow_on_real_logs(vgrads, write, shared):
     }
     assert chances[8_000_000] != chances[12_000_000]
     for at, plan in plans.items():
-        slot = next(s for s in plan["slots"] if s["id"] == "kth-default-1")
+        slot = next(s for s in plan["slots"] if s["id"].endswith("-default-1"))
         within_s = slot["start_s"] - slot["submit_s"]
-        known = forecast(
-            read_history(swf / "KTH-SP2-1996-2.1-cln.swf.gz"), at
-        )  # of who has nothing in the queue
+        file = "KTH-SP2-1996-2.1-cln" if slot["site"] == "kth" else "SDSC-SP2-1998-4.2-cln"
+        known = known_of(read_history(swf / f"{file}.swf.gz"), at, AS_ASKED)
         chance = known.probability(slot["procs"], 86_400.0, within_s)
         assert slot["probability"] == pytest.approx(float(chance), abs=0.02)
     run = vgrads("run", path, "--at", 8_000_000, "--json")

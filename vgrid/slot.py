@@ -73,7 +73,8 @@ class Slot:
     """An offer of processors from a site, on a clock whose zero is the instant of planning.
 
     ``shared`` names what its start depends on together with others: slots of one queue are granted
-    or delayed together. ``up`` is the probability that it lives to its end once it is ready. ``basis``: what
+    or delayed together: where ``levels`` are given, as in so many futures of their queue (for each of these the level of
+    its own curve at which the slot is ready; the same future stands at the same place in all of them). ``up`` is the probability that it lives to its end once it is ready. ``basis``: what
     its curve rests on where that is not a history of waits.
     """
 
@@ -95,6 +96,7 @@ class Slot:
     memory_mib: float | None = None
     task_failure: float = 0.0
     basis: str = ""
+    levels: Floats | None = None
 
     def holds(self, procs: int, memory_mib: float) -> bool:
         """True where a task of this width and memory fits; memory that nobody stated suffices."""

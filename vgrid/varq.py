@@ -8,6 +8,7 @@ SC'09 §3.1.1.)
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kernel.errors import InputError
+from qbets.predictor import Ask
 
 STEP_S = 30.0
 MARGIN = 0.35
@@ -34,8 +36,13 @@ class WaitOracle(Protocol):
         within_s: ArrayLike,
         confidence: float = 0.95,
         ahead: int = 0,
+        submit_in_s: float = 0.0,
     ) -> NDArray[np.float64]:
-        """P(wait ≤ d) for every d; ``ahead`` of the asker's jobs wait in the queue already."""
+        """P(wait ≤ d) for every d of a job that is submitted later; ``ahead`` of the asker's jobs wait before it."""
+
+    def levels(self, asked: Sequence[Ask]) -> NDArray[np.float64] | None:
+        """How these jobs come together: futures × jobs, the level of its own curve at which each one starts; None
+        where nothing is known of it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,25 +75,12 @@ class Reservation:
     confidence: float = 0.95
 
 
-class PresentOracle(Protocol):
-    """GETPROB for a job that is submitted at this instant."""
-
-    def probability(
-        self, procs: int, walltime_s: float, within_s: ArrayLike, confidence: float = 0.95
-    ) -> NDArray[np.float64]:
-        """P(wait ≤ d) for every d."""
-
-
 def trajectory(
     oracle: WaitOracle,
     wanted: Reservation,
     step_s: float = STEP_S,
-    at_once: PresentOracle | None = None,
 ) -> Trajectory:
-    """Every instant from now to T; the whole list is scanned, for it need not be monotone.
-
-    ``at_once`` knows the queue as it stands and speaks of the first instant, ``oracle`` of the others.
-    """
+    """Every instant from now to T; the whole list is scanned, for it need not be monotone."""
     if wanted.start_by_s < 0 or step_s <= 0:
         raise InputError("the start must lie ahead and the step be positive", where="trajectory")
     submit = np.arange(0.0, wanted.start_by_s + step_s / 2, step_s)
@@ -94,10 +88,6 @@ def trajectory(
     ahead = wanted.start_by_s - submit
     walltimes = wanted.walltime_s + ahead
     chances = _chances(oracle, wanted, walltimes, ahead)
-    if at_once is not None:
-        chances[0] = at_once.probability(
-            wanted.procs, float(walltimes[0]), ahead[0], wanted.confidence
-        )
     chances = np.where(walltimes <= wanted.max_walltime_s, chances, 0.0)
     enough = np.flatnonzero(chances >= wanted.probability)
     chosen = int(enough[-1]) if len(enough) else None
@@ -116,8 +106,9 @@ def _chances(
     for group in np.unique(groups):
         rows = groups == group
         walltime_s = float(walltimes_s[rows][0])
+        submit_in_s = wanted.start_by_s - float(within_s[rows][0])
         chances[rows] = oracle.probability(
-            wanted.procs, walltime_s, within_s[rows], wanted.confidence
+            wanted.procs, walltime_s, within_s[rows], wanted.confidence, 0, submit_in_s
         )
     return chances
 

@@ -9,18 +9,13 @@ import threading
 from concurrent.futures import Future, ProcessPoolExecutor
 from pathlib import Path
 
-from desk.histories import open_history
-from desk.shelf import shelved
+from desk.histories import cached_forecast, open_history
 from portal.jobs.beside import end, processes
 from portal.jobs.worker import be_a_child
-from qbets.forecast import QueueForecast
-from qbets.predictor import Settings
-from qbets.state_forecast import StateForecast, forecast_state
+from qbets.state_forecast import Known, StateForecast
 
-Learned = StateForecast | QueueForecast
 _Key = tuple[str, int, str | int | None]
 _MOST = 64  # queues that are kept; each takes some ten megabytes
-SETTINGS = Settings(method="state", knows_user=False)
 
 
 class LearnedStates:
@@ -28,7 +23,7 @@ class LearnedStates:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._learning: dict[_Key, Future[Learned]] = {}
+        self._learning: dict[_Key, Future[Known]] = {}
         self._pool: ProcessPoolExecutor | None = None
         self._closed = False
 
@@ -68,9 +63,5 @@ class LearnedStates:
             end(pool)
 
 
-def _learn(path: str, log_queue: str | int | None) -> Learned:
-    def learn() -> Learned:
-        log = open_history(path).only_queue(log_queue)
-        return forecast_state(log, log.end_s, SETTINGS)
-
-    return shelved(Path(path), ("state", log_queue, SETTINGS), learn)
+def _learn(path: str, log_queue: str | int | None) -> Known:
+    return cached_forecast(path, log_queue, open_history(path).end_s)
