@@ -11,7 +11,7 @@ from qbets.bounds import minimum_history, probability_within
 from qbets.clusters import SIZES, bin_of
 from qbets.downtime import Downtime
 from qbets.predictor import NOBODY, Arrival, QueuePredictor, Settings
-from qbets.referee import stricter
+from qbets.referee import looser, stricter
 from qbets.replay import learn
 from qbets.stream import bounds_of
 from traces.records import JobLog
@@ -97,7 +97,8 @@ class QueueForecast:
         if self.caution >= 1.0 or not len(waits):
             return plain
         # NaN where history is too short for the stricter level: then the longest wait of all
-        strict = bounds_of(waits, stricter(levels, self.caution), confidence)
+        asked = stricter(levels, self.caution, self.settings.quantile)
+        strict = bounds_of(waits, asked, confidence)
         return np.where(np.isnan(plain), np.nan, np.where(np.isnan(strict), waits[-1], strict))
 
     def probability(
@@ -108,11 +109,18 @@ class QueueForecast:
         confidence: float = 0.95,
         ahead: int = 0,
     ) -> NDArray[np.float64]:
-        """With this confidence the least probability of waiting at most ``within_s``; same shape."""
+        """With this confidence the least probability of waiting at most ``within_s``; same shape.
+
+        The inverse of :meth:`bounds`: under caution the odds shrink (:func:`qbets.referee.looser`), but not
+        beyond the longest wait, which is the bound wherever history is too short for a stricter one.
+        """
         waits = self.waits(procs, walltime_s, ahead)
         known = np.searchsorted(waits, np.asarray(within_s, dtype=np.float64), side="right")
         plain = probability_within(known, len(waits), confidence)
-        return np.maximum(0.0, 1.0 - (1.0 - plain) / self.caution)
+        if self.caution >= 1.0:
+            return plain
+        wary = looser(plain, self.caution, self.settings.quantile)
+        return np.where(known == len(waits), plain, wary)
 
 
 def freeze(predictor: QueuePredictor, first_s: float, asker: Arrival = NOBODY) -> QueueForecast:

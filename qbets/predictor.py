@@ -151,7 +151,8 @@ class QueuePredictor:
         bound, caution = stream.bound, self.caution
         if bound is None or caution >= 1.0:
             return bound
-        return max(bound, stream.stricter_bound(stricter(self.settings.quantile, caution)))
+        quantile = self.settings.quantile
+        return max(bound, stream.stricter_bound(stricter(quantile, caution, quantile)))
 
     @property
     def caution(self) -> float:
