@@ -30,7 +30,7 @@ def extended(knots: Floats) -> tuple[Floats, Floats]:
 def wait_at(knots: Floats, score: ArrayLike) -> Floats:
     """The waits in seconds at these scores; that of the highest score beyond it. Same shape."""
     scores, roots = extended(knots)
-    root = np.interp(score, scores, roots)
+    root = np.interp(np.asarray(score, dtype=np.float64), scores, roots)
     return np.asarray(root * root * root, dtype=np.float64)
 
 
