@@ -64,9 +64,8 @@ class QueueForecast:
 
     def group(self, procs: int, walltime_s: float, ahead: int = 0) -> int:
         """Number of the cluster that a job of this shape belongs to."""
-        return bin_of(
-            self.edges, SIZES[self.settings.cluster_size](procs, walltime_s, self.own + ahead)
-        )
+        shape = self.settings.shape(procs, walltime_s)
+        return bin_of(self.edges, SIZES[self.settings.cluster_size](*shape, self.own + ahead))
 
     def waits(self, procs: int, walltime_s: float, ahead: int = 0) -> NDArray[np.float64]:
         """The waits, ascending, that speak about a job of this shape."""

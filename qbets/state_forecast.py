@@ -93,6 +93,7 @@ class StateForecast:
 
     def features(self, procs: int, walltime_s: float, ahead: int = 0) -> Floats:
         """What a job of the asker finds, who has so many more like it waiting."""
+        procs, walltime_s = self.settings.shape(procs, walltime_s)
         job = replace(self.asker, procs=procs, request_s=walltime_s)
         found = self.predictor.features(job, self.at_s)
         if not self.settings.knows_user or not ahead:
