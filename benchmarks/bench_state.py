@@ -34,7 +34,7 @@ _MOST = 20_000
 def states(log: JobLog) -> tuple[np.ndarray, float]:
     """Features of every submission, and microseconds a job."""
     state, found = QueueState(), []
-    arrivals, started = arrivals_of(log), log.started.tolist()
+    arrivals, started = arrivals_of(log, Settings()), log.started.tolist()
     state.features(arrivals[0], 0.0)  # compiled before the clock runs
     begin = time.perf_counter()
     for at_s, kind, row in queue_events(log, ends=True):

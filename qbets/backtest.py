@@ -71,10 +71,11 @@ class Trial:
 
     def cluster_rows(self) -> list[BacktestRow]:
         """A line for each cluster as it stood at the end; sizes without what the user had waiting."""
-        size = SIZES[self.predictor.settings.cluster_size]
+        settings = self.predictor.settings
+        size = SIZES[settings.cluster_size]
         shapes = zip(self.log.procs.tolist(), self.log.request_s.tolist(), strict=True)
         edges = self.predictor.edges
-        bins = np.array([bin_of(edges, size(procs, request_s, 0)) for procs, request_s in shapes])
+        bins = np.array([bin_of(edges, size(*settings.shape(*shape), 0)) for shape in shapes])
         names = [f"{self.queue} ≤ {edge:g}" for edge in edges] + [
             f"{self.queue} > {edges[-1]:g}" if edges else self.queue
         ]

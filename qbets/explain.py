@@ -71,17 +71,20 @@ def explain(
 ) -> list[Reason]:
     """The sides of the state, the one that moved the bound most first. The size is that of the job.
 
-    Sides act together, so what they moved does not add up to the whole.
+    Sides act together, so what they moved does not add up to the whole. Nothing moved a bound that past
+    waits gave.
     """
+    if known.bound(procs, walltime_s, probability).method == "qbets":
+        return []
     features, usual = known.features(procs, walltime_s), known.model.typical
     score, shape = known.curve().score(probability), (procs, walltime_s, 0)
-    bound_s = wait_at(known.blend(features, shape), score)
+    bound_s = float(wait_at(known.blend(features, shape), score))
     reasons = []
     for side, names in SIDES.items():
         columns = [FEATURES.index(name) for name in names]
         other = features.copy()
         other[columns] = usual[columns]
-        usual_s = wait_at(known.blend(other, shape), score)
+        usual_s = float(wait_at(known.blend(other, shape), score))
         reasons.append(
             Reason(
                 side=side, bound_s=bound_s, usual_bound_s=usual_s, told=_told(side, features, usual),

@@ -12,7 +12,7 @@ from qbets.bounds import minimum_history, probability_within
 from qbets.clusters import SIZES, bin_of
 from qbets.downtime import Downtime
 from qbets.predictor import NOBODY, Arrival, Ask, QueuePredictor, Settings
-from qbets.referee import stricter
+from qbets.referee import looser, stricter
 from qbets.replay import learn
 from qbets.stream import bounds_of
 from traces.records import JobLog
@@ -65,9 +65,8 @@ class QueueForecast:
 
     def group(self, procs: int, walltime_s: float, ahead: int = 0) -> int:
         """Number of the cluster that a job of this shape belongs to."""
-        return bin_of(
-            self.edges, SIZES[self.settings.cluster_size](procs, walltime_s, self.own + ahead)
-        )
+        shape = self.settings.shape(procs, walltime_s)
+        return bin_of(self.edges, SIZES[self.settings.cluster_size](*shape, self.own + ahead))
 
     def waits(self, procs: int, walltime_s: float, ahead: int = 0) -> NDArray[np.float64]:
         """The waits, ascending, that speak about a job of this shape."""
@@ -98,7 +97,8 @@ class QueueForecast:
         if self.caution >= 1.0 or not len(waits):
             return plain
         # NaN where history is too short for the stricter level: then the longest wait of all
-        strict = bounds_of(waits, stricter(levels, self.caution), confidence)
+        asked = stricter(levels, self.caution, self.settings.quantile)
+        strict = bounds_of(waits, asked, confidence)
         return np.where(np.isnan(plain), np.nan, np.where(np.isnan(strict), waits[-1], strict))
 
     def probability(
@@ -110,11 +110,18 @@ class QueueForecast:
         ahead: int = 0,
         submit_in_s: float = 0.0,  # noqa: ARG002 past waits know no instant
     ) -> NDArray[np.float64]:
-        """With this confidence the least probability of waiting at most ``within_s``; same shape."""
+        """With this confidence the least probability of waiting at most ``within_s``; same shape.
+
+        The inverse of :meth:`bounds`: under caution the odds shrink (:func:`qbets.referee.looser`), but not
+        beyond the longest wait, which is the bound wherever history is too short for a stricter one.
+        """
         waits = self.waits(procs, walltime_s, ahead)
         known = np.searchsorted(waits, np.asarray(within_s, dtype=np.float64), side="right")
         plain = probability_within(known, len(waits), confidence)
-        return np.maximum(0.0, 1.0 - (1.0 - plain) / self.caution)
+        if self.caution >= 1.0:
+            return plain
+        wary = looser(plain, self.caution, self.settings.quantile)
+        return np.where(known == len(waits), plain, wary)
 
     def levels(self, asked: Sequence[Ask]) -> None:
         """Past waits say nothing of how jobs come together."""

@@ -27,10 +27,11 @@ def extended(knots: Floats) -> tuple[Floats, Floats]:
     return np.concatenate([[0.0], SCORES, [HIGHEST]]), np.concatenate([[0.0], knots, [top]])
 
 
-def wait_at(knots: Floats, score: float) -> float:
-    """The wait in seconds at a score; that of the highest score beyond it."""
+def wait_at(knots: Floats, score: ArrayLike) -> Floats:
+    """The waits in seconds at these scores; that of the highest score beyond it. Same shape."""
     scores, roots = extended(knots)
-    return float(np.interp(score, scores, roots)) ** 3
+    root = np.interp(np.asarray(score, dtype=np.float64), scores, roots)
+    return np.asarray(root * root * root, dtype=np.float64)
 
 
 def score_within(knots: Floats, waits_s: ArrayLike) -> Floats:

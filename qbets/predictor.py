@@ -38,7 +38,8 @@ class Settings:
 
     ``referee``: be stricter while misses pile up (never for ``bmbp``). ``knows_user``: questions name their
     user, so what that one has in the queue and has seen counts; without it nothing is learned from who a user
-    was, for nobody could tell it when asking.
+    was, for nobody could tell it when asking. ``procs``, ``request_s``: what every job and every question is
+    taken to ask for, where a history does not tell its jobs apart by it (None: as each says).
     """
 
     method: str = "qbets"
@@ -48,6 +49,8 @@ class Settings:
     size: str | None = None
     referee: bool = True
     knows_user: bool = True
+    procs: int | None = None
+    request_s: float | None = None
 
     @property
     def cluster_size(self) -> str:
@@ -57,6 +60,13 @@ class Settings:
     def as_asked(self, arrival: Arrival) -> Arrival:
         """A job as a question would tell of it."""
         return arrival if self.knows_user else Arrival(arrival.procs, arrival.request_s)
+
+    def shape(self, procs: int, request_s: float) -> tuple[int, float]:
+        """Processors and requested time of a job or a question, as far as history tells jobs apart by them."""
+        return (
+            procs if self.procs is None else self.procs,
+            request_s if self.request_s is None else self.request_s,
+        )
 
     @property
     def looks_at_state(self) -> bool:
@@ -160,7 +170,8 @@ class QueuePredictor:
         bound, caution = stream.bound, self.caution
         if bound is None or caution >= 1.0:
             return bound
-        return max(bound, stream.stricter_bound(stricter(self.settings.quantile, caution)))
+        quantile = self.settings.quantile
+        return max(bound, stream.stricter_bound(stricter(quantile, caution, quantile)))
 
     @property
     def caution(self) -> float:

@@ -52,6 +52,22 @@ class Referee:
             raise AssertionError(f"{self._misses} counted of {list(self.last)}")
 
 
-def stricter(quantile: Level, caution: float) -> Level:
-    """The quantile whose share of misses is ``caution`` times that of ``quantile``."""
-    return 1 - (1 - quantile) * caution
+def stricter(level: Level, caution: float, tracked: float) -> Level:
+    """The level to ask of history where ``level`` is wanted: the same odds of a miss, cut.
+
+    Odds, not shares, are scaled: misses that are five times as frequent as promised say nothing of waits so
+    short that many exceed them, where five times the share would be more than all. By as much as leaves
+    ``caution`` times the share of misses at the ``tracked`` quantile, which is the one that is judged.
+    """
+    return level / (level + _odds(caution, tracked) * (1 - level))
+
+
+def looser(level: Level, caution: float, tracked: float) -> Level:
+    """What a level of history is worth under caution: the inverse of :func:`stricter`."""
+    odds = _odds(caution, tracked)
+    return odds * level / (odds * level + (1 - level))
+
+
+def _odds(caution: float, tracked: float) -> float:
+    """By which factor the odds of a miss shrink where its share at a quantile is to shrink by ``caution``."""
+    return caution * tracked / (1 - caution * (1 - tracked))

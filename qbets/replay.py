@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,10 +42,42 @@ def run_times(log: JobLog) -> NDArray[np.float64]:
     return np.where(log.run_s < 0, np.maximum(log.request_s, 0.0), log.run_s)
 
 
-def arrivals_of(log: JobLog) -> list[Arrival]:
-    """Every job as it was known at its submission."""
-    columns = (log.procs, log.request_s, log.user, log.queue)
-    return [Arrival(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
+def arrivals_of(log: JobLog, settings: Settings) -> list[Arrival]:
+    """Every job as it was known at its submission, by what this log tells jobs apart."""
+    users = log.user if _tells_users(log) else np.full(len(log), -1)
+    shapes = zip(log.procs.tolist(), log.request_s.tolist(), strict=True)
+    others = zip(users.tolist(), log.queue.tolist(), strict=True)
+    return [
+        Arrival(*settings.shape(*shape), *other)
+        for shape, other in zip(shapes, others, strict=True)
+    ]
+
+
+def as_told(settings: Settings, log: JobLog) -> Settings:
+    """Settings for questions to this log: what it does not tell of its jobs, a question cannot be told apart by.
+
+    Requested times (or processors) that most jobs lack, or that are equal for all, are taken for what they are
+    whatever a question says: else it would be asked of the jobs that look largest, or of none. A user
+    number that stands for all jobs is nobody's.
+    """
+    return replace(
+        settings,
+        knows_user=settings.knows_user and _tells_users(log),
+        procs=None if (procs := _only_value(log.procs, 1.0)) is None else int(procs),
+        request_s=_only_value(log.request_s, -1.0),
+    )
+
+
+def _tells_users(log: JobLog) -> bool:
+    return len(np.unique(log.user[log.user >= 0])) > 1
+
+
+def _only_value(column: NDArray[Any], unknown: float) -> float | None:
+    """What stands for every job: ``unknown`` where most lack it, the value that all have; None where they differ."""
+    told = np.unique(column[column > 0])
+    if 2 * int((column > 0).sum()) < max(1, len(column)):
+        return unknown
+    return float(told[0]) if len(told) == 1 else None
 
 
 class Replay:
@@ -52,7 +86,7 @@ class Replay:
     def __init__(self, log: JobLog, predictor: Learner) -> None:
         self.predictor = predictor
         self.issued = np.full(len(log), np.nan)
-        self._started, self._arrivals = log.started.tolist(), arrivals_of(log)
+        self._started, self._arrivals = log.started.tolist(), arrivals_of(log, predictor.settings)
         self._events = queue_events(log, ends=predictor.follows_ends)
         self._next = next(self._events, None)
 
@@ -91,14 +125,15 @@ def replay(log: JobLog, predictor: Learner, until_s: float = np.inf) -> NDArray[
 
 def make_predictor(settings: Settings, log: JobLog) -> Learner:
     """The predictor that a method asks for, for jobs on this log's clock."""
+    told = as_told(settings, log)
     if settings.looks_at_state:
-        return StatePredictor(settings, log.unix_start_s)
-    return QueuePredictor(settings)
+        return StatePredictor(told, log.unix_start_s)
+    return QueuePredictor(told)
 
 
 def learn(log: JobLog, settings: Settings, until_s: float = np.inf) -> QueuePredictor:
     """A predictor that knows everything that had become known by ``until_s``, from past waits alone."""
-    predictor = QueuePredictor(settings)
+    predictor = QueuePredictor(as_told(settings, log))
     replay(log, predictor, until_s)
     return predictor
 
@@ -126,6 +161,6 @@ def make_for_one_answer(log: JobLog, settings: Settings, until_s: float) -> Stat
         return None
     trainings = (newest // 2, newest * 4 // 5)
     return StatePredictor(
-        settings, log.unix_start_s, float(log.submit_s[known - newest]),
+        as_told(settings, log), log.unix_start_s, float(log.submit_s[known - newest]),
         partial(_next_of, trainings),
     )  # fmt: skip

@@ -15,9 +15,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from qbets.blend import blended, share_of_past
 from qbets.conditional import ConditionalModel
+from qbets.conformal import HIGHEST
 from qbets.downtime import Downtime
 from qbets.forecast import Bound, QueueForecast, forecast, freeze
-from qbets.knots import score_within, wait_at
+from qbets.knots import wait_at
 from qbets.lookahead import JobsNow, Lookahead, levels_of
 from qbets.predictor import NOBODY, Arrival, Ask, Settings
 from qbets.replay import learn, learn_state
@@ -25,27 +26,38 @@ from qbets.state_predictor import Choice, StatePredictor
 from traces.records import JobLog
 
 Floats = NDArray[np.float64]
-_ROUNDING = 1e-6  # of scores, through a wait and back
+_ROUNDING = 1e-12  # of a share of scores
+_HIGHEST_LEVEL = float(-np.expm1(-HIGHEST))
 _FUTURE_S = 86_400.0  # how far futures are followed
 
 
 @dataclass(frozen=True, kw_only=True)
 class LevelCurve:
-    """Which score to ask for at which probability: scores that came true, ascending."""
+    """Which score to ask for at which probability: scores that came true, ascending. As the last of them
+    stands the highest that is ever asked for, so that every probability has a bound."""
 
     scores: Floats
 
-    def score(self, probability: float) -> float:
-        """Monotone in the probability."""
+    @property
+    def levels(self) -> Floats:
+        """The probability of each score."""
         count = len(self.scores)
-        rank = min(count - 1, int(np.ceil(probability * (count + 1))) - 1)
-        return float(self.scores[rank])
+        return np.append(np.arange(1, count + 1) / (count + 1), _HIGHEST_LEVEL)
 
-    def probability(self, score: ArrayLike) -> Floats:
-        """The largest probabilities whose scores are at most these. Same shape."""
-        asked = np.asarray(score, dtype=np.float64) * (1 + _ROUNDING)
-        known = np.searchsorted(self.scores, asked, side="right")
-        return np.asarray(known / (len(self.scores) + 1), dtype=np.float64)
+    def score(self, probability: float) -> float:
+        """The least score of that probability; monotone."""
+        rank = int(np.searchsorted(self.levels, probability * (1 - _ROUNDING), side="left"))
+        return float(self.scores[rank]) if rank < len(self.scores) else HIGHEST
+
+    def probability(self, knots: Floats, within_s: ArrayLike) -> Floats:
+        """The probabilities of these waits: of the longest wait of the curve that is no longer. Same shape.
+
+        Waits are compared, as :func:`qbets.knots.wait_at` gives them, and not scores: through a wait and back to
+        a score would cost the last digits, and a bound could lie above the wait whose probability was asked.
+        """
+        waits_s = wait_at(knots, np.append(self.scores, HIGHEST))
+        known = np.searchsorted(waits_s, np.asarray(within_s, dtype=np.float64), side="right")
+        return np.asarray(np.append(0.0, self.levels)[known], dtype=np.float64)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +95,7 @@ class StateForecast:
 
     def features(self, procs: int, walltime_s: float, ahead: int = 0) -> Floats:
         """What a job of the asker finds, with so many more like it waiting."""
+        procs, walltime_s = self.settings.shape(procs, walltime_s)
         job = replace(self.asker, procs=procs, request_s=walltime_s)
         return self.predictor.features(job, self.at_s, ahead)
 
@@ -152,18 +165,20 @@ class StateForecast:
         if whose == "qbets":
             return floor
         knots, curve = self.knots(procs, walltime_s), self.curve()
-        own = [wait_at(knots, curve.score(float(level))) for level in levels.ravel()]
-        found = np.array(own).reshape(levels.shape)
+        scores = [curve.score(float(level)) for level in levels.ravel()]
+        found = wait_at(knots, np.array(scores).reshape(levels.shape))
         return np.fmax(found, floor) if whose == "both" else found
 
     def bound(
         self, procs: int, walltime_s: float, probability: float, confidence: float = 0.95
     ) -> Bound:
-        """The wait that is not exceeded with this probability; whose answer it is stands in ``method``."""
+        """The wait that is not exceeded with this probability; whose answer it is stands in ``method``:
+        of the larger of both, ``qbets`` where that was the larger.
+        """
         floor = self.floor.bound(procs, walltime_s, probability, confidence)
-        if self.choice().whose == "qbets":
-            return floor
         found = float(self.bounds(procs, walltime_s, probability, confidence))
+        if self.choice().whose == "qbets" or found == floor.bound_s:
+            return floor
         return replace(
             floor, bound_s=found, method="state", jobs=len(self.curve().scores), reason=None
         )
@@ -183,10 +198,13 @@ class StateForecast:
         whose = self.choice(ahead).whose
         if whose == "qbets":
             return floor
-        scores = score_within(self.knots(procs, walltime_s, ahead, submit_in_s), times)
+        knots = self.knots(procs, walltime_s, ahead, submit_in_s)
         groups = range(self._group(0), self._group(ahead) + 1)  # surer for none of them
-        found: Floats = np.min([self._curves[n].probability(scores) for n in groups], axis=0)
-        return np.minimum(found, floor) if whose == "both" else found
+        found: Floats = np.min([self._curves[n].probability(knots, times) for n in groups], axis=0)
+        if whose != "both":
+            return found
+        longest_s = self.floor.waits(procs, walltime_s, ahead).max(initial=0.0)
+        return np.where(times < longest_s, np.minimum(found, floor), found)  # beyond: nothing known
 
     def levels(self, asked: Sequence[Ask]) -> Floats | None:
         """How our jobs come together: for each of many futures, in which all of them are submitted, at which level of

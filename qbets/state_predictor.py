@@ -189,7 +189,7 @@ class StatePredictor:
     def _issue(self, job: int, waiting: _Waiting, knots: Floats, choice: Choice) -> float | None:
         """The bound, and what will be judged: the same, but the state's own where QBETS answers."""
         waiting.issued = self.calibration.issue(waiting.group)
-        state_s = waiting.judged_s = wait_at(knots, waiting.issued.score)
+        state_s = waiting.judged_s = float(wait_at(knots, waiting.issued.score))
         if choice.whose == "both" and waiting.floor_s is not None:
             waiting.judged_s = max(state_s, waiting.floor_s)
         heapq.heappush(self._expiries, (waiting.submit_s + waiting.judged_s, job))

@@ -9,11 +9,13 @@ from hypothesis import strategies as st
 
 from qbets.backtest import backtest
 from qbets.blend import blended, knots_of
+from qbets.forecast import forecast
 from qbets.knots import score_among, score_of, score_within, wait_at
 from qbets.predictor import Arrival, Settings
 from qbets.replay import Replay, make_predictor
 from qbets.state_forecast import anchored, forecast_state, freeze_state
 from tests.conftest import DATA
+from tests.test_state import simulated
 from traces.history import read_history
 
 ASKED = Settings(method="state", knows_user=False)
@@ -154,3 +156,36 @@ def test_a_blend_lies_between_what_it_blends(waits):
     assert (np.diff(both) >= -1e-9).all()
     assert knots_of(np.array(waits[:58])) is None
     assert np.array_equal(blended(state, None), state)
+
+
+@pytest.mark.parametrize("told", [0.0, 0.02])
+def test_where_a_history_tells_no_requested_times_a_wall_time_changes_nothing(told):
+    """Nor where nearly no job tells one: else the question would fall into the cluster of the largest jobs."""
+    plain = simulated(3000)
+    tells = np.random.default_rng(0).random(3000) < told
+    silent = replace(plain, request_s=np.where(tells, plain.request_s, -1.0))
+    for known in (forecast(silent, silent.end_s), forecast_state(silent, silent.end_s, ASKED)):
+        bounds = [known.bound(4, wall_s, 0.95).bound_s for wall_s in (60.0, 7200.0, 864_000.0)]
+        assert len(set(bounds)) == 1
+        chances = [float(known.probability(4, wall_s, 600.0)) for wall_s in (60.0, 864_000.0)]
+        assert len(set(chances)) == 1
+    wide, narrow = (known.bound(procs, 7200.0, 0.95).bound_s for procs in (32, 1))
+    assert wide != narrow  # what it does tell still counts
+
+
+@pytest.mark.parametrize("procs", [8, -1])
+def test_where_all_jobs_are_as_wide_the_width_asked_about_changes_nothing(procs):
+    plain = simulated(2000)
+    even = replace(plain, procs=np.full(2000, procs))
+    for known in (forecast(even, even.end_s), forecast_state(even, even.end_s, ASKED)):
+        assert len({known.bound(asked, 7200.0, 0.95).bound_s for asked in (1, 8, 64)}) == 1
+
+
+def test_one_user_number_for_all_jobs_is_nobody_s():
+    """All that waits would be this user's own, and all equal jobs of a minute one array."""
+    plain = simulated(2000)
+    one, none = (replace(plain, user=np.full(2000, user)) for user in (7, -1))
+    for settings in (Settings(), Settings(method="state")):
+        issued = [backtest(log, "x", settings=settings) for log in (one, none)]
+        assert np.array_equal(issued[0].issued_s, issued[1].issued_s, equal_nan=True)
+        assert issued[0].row().known_as == "asked"
