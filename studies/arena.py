@@ -6,7 +6,7 @@ Whatever a strategy submits meets the jobs that were there and those that came (
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -146,12 +146,17 @@ def forecasts_at(
     log: JobLog, instants: Sequence[float], settings: Settings | None = None
 ) -> dict[float, Forecast]:
     """What was known at each instant, in one pass over the history."""
-    passing = Replay(log, make_predictor(settings or Settings(), log))
-    found, first_s = dict[float, Forecast](), float(log.submit_s[0])
+    return dict(known_along(log, instants, settings or Settings()))
+
+
+def known_along(
+    log: JobLog, instants: Sequence[float], settings: Settings
+) -> Iterator[tuple[float, Forecast]]:
+    """The same one by one, in time order, for those who keep the answers and not the forecasts."""
+    passing, first_s = Replay(log, make_predictor(settings, log)), float(log.submit_s[0])
     for at_s in sorted(set(instants)):
         passing.to(at_s)
-        found[at_s] = _known(passing.predictor, at_s, first_s)
-    return found
+        yield at_s, _known(passing.predictor, at_s, first_s)
 
 
 def _known(predictor: Learner, at_s: float, first_s: float) -> Forecast:

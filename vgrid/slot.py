@@ -74,7 +74,8 @@ class Slot:
 
     ``shared`` names what its start depends on together with others: slots of one queue are granted
     or delayed together. ``up`` is the probability that it lives to its end once it is ready. ``basis``: what
-    its curve rests on where that is not a history of waits.
+    its curve rests on where that is not a history of waits. ``fixed``: it is asked for at ``submit_s``, whatever a plan
+    has in mind; its curve is what follows from that.
     """
 
     id: str
@@ -95,6 +96,7 @@ class Slot:
     memory_mib: float | None = None
     task_failure: float = 0.0
     basis: str = ""
+    fixed: bool = False
 
     def holds(self, procs: int, memory_mib: float) -> bool:
         """True where a task of this width and memory fits; memory that nobody stated suffices."""
