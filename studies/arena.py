@@ -156,10 +156,11 @@ def known_along(
     passing, first_s = Replay(log, make_predictor(settings, log)), float(log.submit_s[0])
     for at_s in sorted(set(instants)):
         passing.to(at_s)
-        yield at_s, _known(passing.predictor, at_s, first_s)
+        yield at_s, freeze_now(passing.predictor, at_s, first_s)
 
 
-def _known(predictor: Learner, at_s: float, first_s: float) -> Forecast:
+def freeze_now(predictor: Learner, at_s: float, first_s: float) -> Forecast:
+    """What a predictor knows at this instant, by whichever method it learns."""
     if isinstance(predictor, StatePredictor):
         return freeze_state(predictor, at_s, first_s)
     return freeze(predictor, first_s)
