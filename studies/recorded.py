@@ -33,7 +33,7 @@ LONGEST_S = 86_400.0
 """A slot is no longer than this, however much its job asked for; and as long where that is not told."""
 WARM = 0.2
 """Share of a log that passes before the first question."""
-_GRID_S = np.append(0.0, np.geomspace(1.0, 2 * LONGEST_S, 800))
+_POINTS = 500
 _NEWEST = 1000  # waits known by then, which the time to spare is drawn from
 
 
@@ -82,12 +82,13 @@ class Laid:
         }
 
 
-def slots_of(oracle: WaitOracle, jobs: Jobs) -> tuple[Slot, ...]:
-    """What is offered: each job as a slot that is asked for when it was, with what is foretold of it now.
+def slots_of(oracle: WaitOracle, jobs: Jobs, until_s: float) -> tuple[Slot, ...]:
+    """What is offered: each job as a slot that is asked for when it was, with what is foretold of it now, up to an instant.
 
     The one place where forecasts become slots: whoever knows how several requests of one queue come together
     says so here.
     """
+    waits_s = np.append(0.0, np.geomspace(1.0, max(2.0, until_s), _POINTS))
     curves: dict[tuple[int, float], Floats] = {}
     found = []
     rows = zip(
@@ -96,9 +97,10 @@ def slots_of(oracle: WaitOracle, jobs: Jobs) -> tuple[Slot, ...]:
     )  # fmt: skip
     for name, submit_s, procs, request_s, length_s in rows:
         if (procs, request_s) not in curves:
-            chances = oracle.probability(procs, request_s, _GRID_S)
+            chances = oracle.probability(procs, request_s, waits_s)
             curves[procs, request_s] = np.maximum.accumulate(chances)
-        curve = StartCurve(submit_s + _GRID_S, curves[procs, request_s])
+        within = max(1, int(np.searchsorted(submit_s + waits_s, until_s, side="right")))
+        curve = StartCurve(submit_s + waits_s[:within], curves[procs, request_s][:within])
         found.append(
             Slot(
                 id=name, site=jobs.machine, queue="q", kind="batch", procs=procs, curve=curve, end_s=submit_s + length_s,
@@ -185,12 +187,12 @@ def offered(
     log: JobLog, laid: Sequence[Laid], settings: Settings
 ) -> dict[tuple[int, str], tuple[Slot, ...]]:
     """Set and machine → its slots, as foretold by one method in one pass over the log."""
-    asked: dict[float, list[tuple[int, Jobs]]] = {}
+    asked: dict[float, list[tuple[Laid, Jobs]]] = {}
     for one in laid:
         for jobs in one.jobs:
-            asked.setdefault(jobs.before_s, []).append((one.number, jobs))
+            asked.setdefault(jobs.before_s, []).append((one, jobs))
     found = {}
     for at_s, oracle in known_along(log, list(asked), settings):
-        for number, jobs in asked[at_s]:
-            found[number, jobs.machine] = slots_of(oracle, jobs)
+        for one, jobs in asked[at_s]:
+            found[one.number, jobs.machine] = slots_of(oracle, jobs, one.wanted.deadline_s)
     return found

@@ -7,8 +7,9 @@ W + T − s, submitted within a quarter of an hour. Where there is none the ques
 
 - ``now``: at once, whatever the probability;
 - ``once``: the latest instant of the trajectory from past waits, chosen when asked (the paper's way);
-- ``moving``: by what the state of the queue says (a stranger asks), taken to hold for the instants to come, looked at again as time
-  passes, with the margin and the record of promises of :mod:`vgrid.varq`.
+- ``ahead``: the latest instant that is sure enough by what the state of the queue says (a stranger asks), which is taken to hold for the
+  instants to come; what is asked for follows the record of promises (:func:`vgrid.varq.adapt`);
+- ``moving``: so too, with the margin of :mod:`vgrid.varq`, and looked at again as time passes.
 
 Kept: started by T. Idle: processor time held before T, a promise; compared with that of ``now`` over the questions that the
 policy did not refuse.
@@ -17,7 +18,7 @@ policy did not refuse.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -38,10 +39,10 @@ from studies.recorded import GATHER_S, LONGEST_S, WARM
 from studies.report import read_enough, text_table
 from traces.history import history_name
 from traces.records import JobLog
-from vgrid.varq import Move, Reservation, adapt, move, trajectory
+from vgrid.varq import Reservation, adapt, move, trajectory
 
 LEVELS = (0.5, 0.75, 0.9, 0.95)
-POLICIES = ("now", "once", "moving")
+POLICIES = ("now", "once", "ahead", "moving")
 HEAD = ("log", "P", "policy", "refused", "no like job", "kept", "95 % interval", "idle h", "of `now`", "misses")  # fmt: skip
 _LEAST_S = 3600.0  # requested by the job that a question is made from
 _AHEAD_S = (1800.0, 14_400.0)  # from the question to T, and at most half of what that job requested
@@ -179,10 +180,19 @@ def look_once(desk: Desk, question: Question, now_s: float, forecast: Forecast) 
         desk.submit(question, now_s + float(path.submit_s[path.chosen]))
 
 
+def look_ahead(desk: Desk, question: Question, now_s: float, forecast: Forecast) -> None:
+    """The latest instant that is sure enough as the queue stands, and no second look."""
+    step = move(AsItStands(forecast), desk.strict(question.wanted, now_s), 0.0)
+    if step.latest_s is None:
+        desk.refuse(question)
+    else:
+        desk.submit(question, now_s + step.latest_s)
+
+
 def look_moving(desk: Desk, question: Question, now_s: float, forecast: Forecast) -> float | None:
     """Submit, refuse at the first look, or look again later."""
     left = replace(desk.strict(question.wanted, now_s), start_by_s=question.start_by_s - now_s)
-    step: Move = move(AsItStands(forecast), left)
+    step = move(AsItStands(forecast), left)
     if now_s == question.at_s and step.latest_s is None:
         desk.refuse(question)
     elif step.submit:
@@ -192,37 +202,49 @@ def look_moving(desk: Desk, question: Question, now_s: float, forecast: Forecast
     return None
 
 
-_LOOKS: dict[str, tuple[Settings, Look]] = {
-    "once": (Settings(), look_once),
-    "moving": (Settings(method="state", knows_user=False), look_moving),
-}
+_LOOKS: tuple[tuple[Settings, dict[str, Look]], ...] = (
+    (Settings(), {"once": look_once}),
+    (
+        Settings(method="state", knows_user=False),
+        {"ahead": look_ahead, "moving": look_moving},
+    ),
+)
+Answers = dict[tuple[str, float], list[Answer]]
+"""By policy and level."""
 
 
-def answer_all(
-    log: JobLog, questions: Sequence[Question], policy: str
-) -> dict[float, list[Answer]]:
-    """Level → answers, in one pass over the log."""
-    like = LikeJobs(log)
-    desks = {level: Desk(like, level) for level in LEVELS}
-    if policy == "now":
-        for desk in desks.values():
-            for question in questions:
-                desk.submit(question, question.at_s)
-        return {level: desk.answers for level, desk in desks.items()}
-    settings, look = _LOOKS[policy]
+def answer_all(log: JobLog, questions: Sequence[Question]) -> Answers:
+    """All questions by all policies at all levels: one pass over the log for each method."""
+    like, answers = LikeJobs(log), Answers()
+    for level in LEVELS:
+        desk = Desk(like, level)
+        for question in questions:
+            desk.submit(question, question.at_s)
+        answers["now", level] = desk.answers
+    for settings, looks in _LOOKS:
+        desks = {(policy, level): Desk(like, level) for policy in looks for level in LEVELS}
+        _pass(log, questions, settings, looks, desks)
+        answers |= {key: desk.answers for key, desk in desks.items()}
+    return answers
+
+
+def _pass(
+    log: JobLog, questions: Sequence[Question], settings: Settings, looks: Mapping[str, Look],
+    desks: Mapping[tuple[str, float], Desk],
+) -> None:  # fmt: skip
+    """Time passes; every question is looked at when it is due."""
     passing, first_s = Replay(log, make_predictor(settings, log)), float(log.submit_s[0])
-    due = [(q.at_s, q.number, level) for q in questions for level in LEVELS]
+    due = [(q.at_s, q.number, key) for q in questions for key in desks]
     heapq.heapify(due)
     forecast, known_s = None, -np.inf
     while due:
-        now_s, number, level = heapq.heappop(due)
+        now_s, number, key = heapq.heappop(due)
         if forecast is None or now_s > known_s:
             passing.to(now_s)
             forecast, known_s = freeze_now(passing.predictor, now_s, first_s), now_s
-        again_s = look(desks[level], questions[number], now_s, forecast)
+        again_s = looks[key[0]](desks[key], questions[number], now_s, forecast)
         if again_s is not None:
-            heapq.heappush(due, (again_s, number, level))
-    return {level: desk.answers for level, desk in desks.items()}
+            heapq.heappush(due, (again_s, number, key))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,9 +290,9 @@ def study_log(path: Path, count: int, jobs: int, seed: int) -> list[Outcome]:
     log = read_enough(path)
     log = log.select(np.arange(min(jobs, len(log))))
     questions = draw_questions(log, count, seed)
-    answers = {policy: answer_all(log, questions, policy) for policy in POLICIES}
+    answers = answer_all(log, questions)
     return [
-        outcome(history_name(path), level, policy, answers[policy][level], answers["now"][level])
+        outcome(history_name(path), level, policy, answers[policy, level], answers["now", level])
         for level in LEVELS for policy in POLICIES
     ]  # fmt: skip
 
@@ -300,8 +322,8 @@ def as_text(outcomes: Sequence[Outcome]) -> str:
 
 
 def missed(o: Outcome) -> list[str]:
-    """Aims that ``moving`` misses: kept as asked less .02, at most half as idle as submitting now."""
-    if o.policy != "moving" or not o.made:
+    """Aims that ``ahead`` and ``moving`` miss: kept as asked less .02, at most half as idle as submitting now."""
+    if o.policy not in ("ahead", "moving") or not o.made:
         return []
     found = []
     if o.kept / o.made < o.probability - _SHORT:
