@@ -40,7 +40,8 @@ CLOUD = "cloud"
 BOOT_S, CLOUD_PROCS, CORES, USD_PER_HOUR = 480.0, 32, 8, 0.68
 GRANTED, LIVES = 0.95, 0.98
 """Share of the cloud's slots that are granted, and that live to their end. It has room for two of LEAD."""
-_WARM = 0.2  # share of a history before the first instant
+WARM = 0.2
+"""Share of a history before the first instant."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +138,7 @@ def draw_instants(
             f"spans {format_duration(float(log.submit_s[-1]) - first)}, its questions need {format_duration(horizon_s)} more",
             where=log.name,
         )
-    begin = first + _WARM * (last - first)
+    begin = first + WARM * (last - first)
     drawn = stream(seed, "instants", log.name).uniform(begin, last, (count, 2)).round()
     return [(float(one), float(two)) for one, two in drawn]
 

@@ -29,6 +29,7 @@ from rich.console import Console
 from rich.progress import track
 from statsmodels.stats.proportion import proportion_confint
 
+from kernel.errors import InputError
 from qbets.predictor import Settings
 from studies.arena import (
     Arena,
@@ -39,6 +40,7 @@ from studies.arena import (
     most_busy,
     rescheduled,
 )
+from studies.future import contradiction
 from studies.ours import POLICIES, play
 from studies.picture import diagrams
 from studies.recorded_promises import Extent, as_document, as_text, recorded_study, write_recorded
@@ -116,18 +118,30 @@ def _rows(work: Work) -> list[Row]:
     return found
 
 
+def _refusal(path: Path) -> str:
+    """Why sets are not played in the future of this log; empty where they are."""
+    log = rescheduled(read_enough(path))
+    return contradiction(log, most_busy(log))
+
+
 def study(
     logs: Sequence[Path], count: int, seed: int, shapes: Sequence[Workflow], state: bool = False
 ) -> list[Row]:
     """All logs, on all cores, with a progress bar."""
     parts = 1 if state else 4  # a pass that learns states is the dear part of it
-    works = [
-        Work(log=p, count=count, seed=seed, shapes=tuple(shapes), state=state, part=n, parts=parts)
-        for p in logs for n in range(parts)
-    ]  # fmt: skip
+    bar = Console(stderr=True)
     with ProcessPoolExecutor() as pool:
+        refused = dict(zip(logs, pool.map(_refusal, logs), strict=True))
+        for path, why in refused.items():
+            if why:
+                bar.print(f"{path}: {why}", soft_wrap=True, highlight=False)
+        if all(refused.values()):
+            raise InputError("no log has a future that can be played", where="logs", fix="with --recorded none is needed")  # fmt: skip
+        works = [
+            Work(log=p, count=count, seed=seed, shapes=tuple(shapes), state=state, part=n, parts=parts)
+            for p in logs if not refused[p] for n in range(parts)
+        ]  # fmt: skip
         done = pool.map(_rows, works)
-        bar = Console(stderr=True)
         return [
             row for rows in track(done, "playing", total=len(works), console=bar) for row in rows
         ]

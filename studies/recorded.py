@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from kernel.errors import InputError
 from kernel.streams import stream
 from qbets.predictor import Settings
-from studies.arena import MACHINES, known_along
+from studies.arena import MACHINES, WARM, known_along
 from traces.records import JobLog
 from vgrid.slot import Slot, StartCurve
 from vgrid.varq import WaitOracle
@@ -31,8 +31,6 @@ MOST = 8
 """Jobs that a set is laid over, of all machines together."""
 LONGEST_S = 86_400.0
 """A slot is no longer than this, however much its job asked for; and as long where that is not told."""
-WARM = 0.2
-"""Share of a log that passes before the first question."""
 _POINTS = 500
 _NEWEST = 1000  # waits known by then, which the time to spare is drawn from
 

@@ -34,8 +34,8 @@ from kernel.errors import InputError
 from kernel.streams import stream
 from qbets.predictor import Settings
 from qbets.replay import Replay, make_predictor
-from studies.arena import Forecast, freeze_now
-from studies.recorded import GATHER_S, LONGEST_S, WARM
+from studies.arena import WARM, Forecast, freeze_now
+from studies.recorded import GATHER_S, LONGEST_S
 from studies.report import read_enough, text_table
 from traces.history import history_name
 from traces.records import JobLog
