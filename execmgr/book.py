@@ -72,7 +72,8 @@ class Book:
 
 def _overdue_s(use: SlotUse) -> float:
     ready_s = float(use.slot.curve.ready_at(_LATE * use.slot.curve.best))
-    return max(use.start_s, use.submit_s + ready_s) + _GRACE_S
+    later_s = 0.0 if use.slot.fixed else use.submit_s
+    return max(use.start_s, later_s + ready_s) + _GRACE_S
 
 
 def spec_id(slot_id: str, run: str) -> str:

@@ -55,7 +55,8 @@ class _Playing:
             slot, submit_s = self.snapshot.slot_by_id[slot_id], self.submits_s[slot_id]
             ready, broken = slot_fate(slot, self.snapshot.scenarios, self.snapshot.seed)
             over = ready + (slot.end_s - submit_s)
-            self._fates[slot_id] = ready + submit_s, np.minimum(broken, over) + submit_s
+            later_s = 0.0 if slot.fixed else submit_s  # than its curve takes for granted
+            self._fates[slot_id] = ready + later_s, np.minimum(broken, over) + later_s
         return self._fates[slot_id]
 
     def play(self, p: Placement) -> None:

@@ -49,6 +49,12 @@ def load_background(cluster: BatchCluster, log: JobLog, at_s: float, horizon_s: 
     _add_arrivals(cluster, log, at_s, horizon_s)
 
 
+def row_of_arrival(job: str) -> int | None:
+    """The row of the log whose job came into a cluster under this name; None for any other job there."""
+    kind, _, row = job.partition(":")
+    return int(row) if kind == "a0" else None
+
+
 def _place_running(cluster: BatchCluster, log: JobLog, at_s: float) -> None:
     """Running jobs, earliest start first; those beyond the cluster's size are left out."""
     rows = np.flatnonzero(log.started & (log.start_s <= at_s) & (log.start_s + log.run_s > at_s))

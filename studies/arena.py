@@ -6,7 +6,7 @@ Whatever a strategy submits meets the jobs that were there and those that came (
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -40,7 +40,8 @@ CLOUD = "cloud"
 BOOT_S, CLOUD_PROCS, CORES, USD_PER_HOUR = 480.0, 32, 8, 0.68
 GRANTED, LIVES = 0.95, 0.98
 """Share of the cloud's slots that are granted, and that live to their end. It has room for two of LEAD."""
-_WARM = 0.2  # share of a history before the first instant
+WARM = 0.2
+"""Share of a history before the first instant."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +138,7 @@ def draw_instants(
             f"spans {format_duration(float(log.submit_s[-1]) - first)}, its questions need {format_duration(horizon_s)} more",
             where=log.name,
         )
-    begin = first + _WARM * (last - first)
+    begin = first + WARM * (last - first)
     drawn = stream(seed, "instants", log.name).uniform(begin, last, (count, 2)).round()
     return [(float(one), float(two)) for one, two in drawn]
 
@@ -146,15 +147,21 @@ def forecasts_at(
     log: JobLog, instants: Sequence[float], settings: Settings | None = None
 ) -> dict[float, Forecast]:
     """What was known at each instant, in one pass over the history."""
-    passing = Replay(log, make_predictor(settings or Settings(), log))
-    found, first_s = dict[float, Forecast](), float(log.submit_s[0])
+    return dict(known_along(log, instants, settings or Settings()))
+
+
+def known_along(
+    log: JobLog, instants: Sequence[float], settings: Settings
+) -> Iterator[tuple[float, Forecast]]:
+    """The same one by one, in time order, for those who keep the answers and not the forecasts."""
+    passing, first_s = Replay(log, make_predictor(settings, log)), float(log.submit_s[0])
     for at_s in sorted(set(instants)):
         passing.to(at_s)
-        found[at_s] = _known(passing.predictor, at_s, first_s)
-    return found
+        yield at_s, freeze_now(passing.predictor, at_s, first_s)
 
 
-def _known(predictor: Learner, at_s: float, first_s: float) -> Forecast:
+def freeze_now(predictor: Learner, at_s: float, first_s: float) -> Forecast:
+    """What a predictor knows at this instant, by whichever method it learns."""
     if isinstance(predictor, StatePredictor):
         return freeze_state(predictor, at_s, first_s)
     return freeze(predictor, first_s)

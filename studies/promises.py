@@ -6,6 +6,9 @@ needed. vgrads plans with what was known then and executes on simulated sites th
 strategies without a planner. The arena: the log's machine at two independent instants, and a paid cloud
 with room for two of LEAD that refuses one slot in twenty.
 
+With --recorded there is no simulated queue: slots are real jobs of the log, each ready when it really started
+(:mod:`studies.recorded_promises`).
+
 Printed: the share of sets that were kept by strategy, with cost, processor hours held and used; promised
 probability against share kept (reliability), Brier score and its decomposition (Murphy 1973,
 doi:10.1175/1520-0450(1973)012<0595:ANVPOT>2.0.CO;2).
@@ -26,6 +29,7 @@ from rich.console import Console
 from rich.progress import track
 from statsmodels.stats.proportion import proportion_confint
 
+from kernel.errors import InputError
 from qbets.predictor import Settings
 from studies.arena import (
     Arena,
@@ -36,8 +40,11 @@ from studies.arena import (
     most_busy,
     rescheduled,
 )
+from studies.future import contradiction
 from studies.ours import POLICIES, play
 from studies.picture import diagrams
+from studies.recorded_promises import Extent, as_document, as_text, recorded_study, write_recorded
+from studies.reliability import BIN_HEAD, Row, bin_rows, reliability, sentences
 from studies.replication import lead
 from studies.report import (
     as_json,
@@ -50,14 +57,12 @@ from studies.report import (
     text_table,
     write_page,
 )
-from studies.rivals import RIVALS, Result
+from studies.rivals import RIVALS
 from traces.history import history_name
 from workflows.dag import Workflow
 from workflows.load import load_workflow
 
 STATE = "vgrads, by state"
-EDGES = (0.0, 0.2, 0.4, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 1.0)
-BIN_HEAD = ("planner", "mean promise", "kept", "95 % interval", "sets")
 HEAD = (
     "strategy",
     "sets",
@@ -70,17 +75,6 @@ HEAD = (
     "planning s",
 )
 _HORIZON_S = 3 * 86_400.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One set by one strategy; ``promised`` None where nothing was."""
-
-    log: str
-    case: int
-    strategy: str
-    needed: int
-    result: Result
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,18 +118,30 @@ def _rows(work: Work) -> list[Row]:
     return found
 
 
+def _refusal(path: Path) -> str:
+    """Why sets are not played in the future of this log; empty where they are."""
+    log = rescheduled(read_enough(path))
+    return contradiction(log, most_busy(log))
+
+
 def study(
     logs: Sequence[Path], count: int, seed: int, shapes: Sequence[Workflow], state: bool = False
 ) -> list[Row]:
     """All logs, on all cores, with a progress bar."""
     parts = 1 if state else 4  # a pass that learns states is the dear part of it
-    works = [
-        Work(log=p, count=count, seed=seed, shapes=tuple(shapes), state=state, part=n, parts=parts)
-        for p in logs for n in range(parts)
-    ]  # fmt: skip
+    bar = Console(stderr=True)
     with ProcessPoolExecutor() as pool:
+        refused = dict(zip(logs, pool.map(_refusal, logs), strict=True))
+        for path, why in refused.items():
+            if why:
+                bar.print(f"{path}: {why}", soft_wrap=True, highlight=False)
+        if all(refused.values()):
+            raise InputError("no log has a future that can be played", where="logs", fix="with --recorded none is needed")  # fmt: skip
+        works = [
+            Work(log=p, count=count, seed=seed, shapes=tuple(shapes), state=state, part=n, parts=parts)
+            for p in logs if not refused[p] for n in range(parts)
+        ]  # fmt: skip
         done = pool.map(_rows, works)
-        bar = Console(stderr=True)
         return [
             row for rows in track(done, "playing", total=len(works), console=bar) for row in rows
         ]
@@ -154,57 +160,6 @@ def scoreboard(rows: Sequence[Row]) -> list[list[str]]:
             f"{means[1]:.1f}", f"{means[2]:.1f}", f"{means[3]:.2f}", f"{means[4]:.3f}" if means[4] else "–",
         ])  # fmt: skip
     return lines
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bin:
-    """Promises alike: their mean, the share kept, its 95 % interval."""
-
-    promised: float
-    kept: float
-    low: float
-    high: float
-    count: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reliability:
-    """Brier = reliability − resolution + uncertainty; ``error``: mean abs(promised − kept) over bins."""
-
-    brier: float
-    reliability: float
-    resolution: float
-    uncertainty: float
-    error: float
-    bins: tuple[Bin, ...]
-
-
-def reliability(rows: Sequence[Row], strategy: str) -> Reliability | None:
-    """How promises compare with what was kept; None where nothing was promised."""
-    pairs = [
-        (r.result.promised, float(r.result.kept))
-        for r in rows
-        if r.strategy == strategy and r.result.promised is not None
-    ]
-    if not pairs:
-        return None
-    promised, kept = np.array(pairs).T
-    spots = np.clip(np.searchsorted(EDGES, promised, side="right") - 1, 0, len(EDGES) - 2)
-    bins = []
-    for spot in np.unique(spots):
-        part = spots == spot
-        low, high = proportion_confint(int(kept[part].sum()), int(part.sum()), method="wilson")
-        bins.append(
-            Bin(promised=float(promised[part].mean()), kept=float(kept[part].mean()), low=float(low), high=float(high), count=int(part.sum()))
-        )  # fmt: skip
-    weights = np.array([b.count for b in bins]) / len(pairs)
-    gaps = np.array([b.promised - b.kept for b in bins])
-    spread = np.array([b.kept - kept.mean() for b in bins])
-    return Reliability(
-        brier=float(np.mean((promised - kept) ** 2)), reliability=float(weights @ gaps**2),
-        resolution=float(weights @ spread**2), uncertainty=float(kept.mean() * (1 - kept.mean())),
-        error=float(weights @ np.abs(gaps)), bins=tuple(bins),
-    )  # fmt: skip
 
 
 def draw(rows: Sequence[Row], path: Path) -> None:
@@ -242,30 +197,6 @@ def document(rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def sentences(rows: Sequence[Row]) -> list[str]:
-    """Brier scores and calibration errors in words."""
-    lines = []
-    for strategy in dict.fromkeys(row.strategy for row in rows):
-        found = reliability(rows, strategy)
-        if found:
-            lines.append(
-                f"{strategy}: Brier score {found.brier:.4f} = reliability {found.reliability:.4f} − resolution "
-                f"{found.resolution:.4f} + uncertainty {found.uncertainty:.4f}; mean |promised − kept| over bins {found.error:.3f}."
-            )
-    return lines
-
-
-def bin_rows(rows: Sequence[Row]) -> list[list[str]]:
-    """The reliability diagram as a table."""
-    strategies = dict.fromkeys(row.strategy for row in rows)
-    found = {strategy: reliability(rows, strategy) for strategy in strategies}
-    return [
-        [strategy, f"{b.promised:.3f}", f"{b.kept:.3f}", f"{b.low:.3f}–{b.high:.3f}", str(b.count)]
-        for strategy, known in found.items()
-        for b in (known.bins if known else ())
-    ]
-
-
 def write_report(rows: Sequence[Row], path: Path) -> None:
     """The page: picture, all logs, each log."""
     parts = [picture(lambda file: draw(rows, file)), *map(paragraph, sentences(rows)), html_table(HEAD, scoreboard(rows)), html_table(BIN_HEAD, bin_rows(rows))]  # fmt: skip
@@ -281,9 +212,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--count", type=int, default=100, help="sets for each log")
     parser.add_argument("--workflow", action="append", type=Path, default=[], help="recorded workflows; default: LEAD")  # fmt: skip
     parser.add_argument("--state", action="store_true", help="also plan with bounds by the state of the queue (slower)")  # fmt: skip
+    parser.add_argument("--recorded", action="store_true", help="slots are real jobs of the log, with their recorded starts: no simulated queue")  # fmt: skip
+    parser.add_argument("--jobs", type=int, default=20_000, help="of each log, with --recorded: so many from its beginning")  # fmt: skip
     chosen = parser.parse_args(arguments)
     need_files([*chosen.logs, *chosen.workflow])
     shapes = [load_workflow(path) for path in chosen.workflow] or [lead()]
+    if chosen.recorded:
+        extent = Extent(count=chosen.count, jobs=chosen.jobs, seed=chosen.seed)
+        found = recorded_study(chosen.logs, extent, shapes)
+        if chosen.report:
+            write_recorded(found, chosen.report)
+        text = json.dumps(as_document(found), allow_nan=False) if chosen.json else as_text(found)
+        sys.stdout.write(text + "\n")
+        return
     rows = study(chosen.logs, chosen.count, chosen.seed, shapes, chosen.state)
     if chosen.report:
         write_report(rows, chosen.report)

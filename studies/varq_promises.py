@@ -11,6 +11,8 @@ Three ways of choosing the instant of submission are compared:
 - ``moving``: from futures too, looked at again as time passes, and the submission moves with them.
 
 Kept: the job is running at T and has its whole wall time left. Idle: processor time held before T.
+With --recorded there is no simulated queue: reservations take the starts of real jobs
+(:mod:`studies.varq_recorded`).
 Run: ``vgrads study varq LOG.swf.gz… --picture docs/varq.svg``.
 """
 
@@ -36,6 +38,7 @@ from simulator.backfill import Job
 from simulator.cluster import BatchCluster
 from studies.picture import diagrams
 from studies.report import read_enough
+from studies.varq_recorded import as_document, as_text, recorded_study
 from studies.varq_stage import Asked, Stage, advance_to
 from traces.history import history_name
 from traces.records import JobLog
@@ -220,7 +223,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--count", type=int, default=400, help="questions to each log and level")
     parser.add_argument("--picture", type=Path, help="where the reliability diagrams go (SVG)")
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    parser.add_argument("--recorded", action="store_true", help="reservations take the starts of real jobs: no simulated queue")  # fmt: skip
+    parser.add_argument("--jobs", type=int, default=20_000, help="of each log, with --recorded: so many from its beginning")  # fmt: skip
     chosen = parser.parse_args(arguments)
+    if chosen.recorded:
+        found = recorded_study(chosen.logs, chosen.count, chosen.jobs)
+        sys.stdout.write((json.dumps(as_document(found)) if chosen.json else as_text(found)) + "\n")
+        return
     outcomes = study(chosen.logs, chosen.count)
     if chosen.picture:
         draw(outcomes, chosen.picture)

@@ -9,7 +9,7 @@ import pytest
 from qbets.forecast import forecast
 from studies.arena import Arena, draw_case, draw_instants, forecasts_at, most_busy, rescheduled
 from studies.ours import play
-from studies.promises import Row, reliability
+from studies.reliability import Row, reliability
 from studies.replication import lead
 from studies.rivals import RIVALS, Result, as_piece
 from tests.test_state import simulated

@@ -103,10 +103,10 @@ def latest_submission(slot: Slot, starts_s: Sequence[float]) -> float:
     """Latest instant at which every one of ``starts_s`` is met as surely as by asking at once.
 
     Asking later also means asking for less wall time, which never lowers the probability, so the
-    offer's curve, shifted, is a lower bound.
+    offer's curve, shifted, is a lower bound. A fixed slot is asked for when it is.
     """
-    if not starts_s:
-        return 0.0
+    if not starts_s or slot.fixed:
+        return slot.submit_s if slot.fixed else 0.0
     delays = np.append(np.arange(0.0, min(starts_s), STEP_S), min(starts_s))
     enough = np.ones(len(delays), dtype=bool)
     for start_s in sorted(set(starts_s)):

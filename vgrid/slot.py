@@ -73,9 +73,11 @@ class Slot:
     """An offer of processors from a site, on a clock whose zero is the instant of planning.
 
     ``shared`` names what its start depends on together with others: slots of one queue are granted
-    or delayed together: where ``levels`` are given, as in so many futures of their queue (for each of these the level of
-    its own curve at which the slot is ready; the same future stands at the same place in all of them). ``up`` is the probability that it lives to its end once it is ready. ``basis``: what
-    its curve rests on where that is not a history of waits.
+    or delayed together; where ``levels`` are given, as in so many futures of their queue: for each of these the level
+    of its own curve at which the slot is ready, the same future at the same place in all of them. ``up`` is the
+    probability that it lives to its end once it is ready. ``basis``: what its curve rests on where that is not a
+    history of waits. ``fixed``: it is asked for at ``submit_s``, whatever a plan has in mind; its curve is what follows
+    from that.
     """
 
     id: str
@@ -97,6 +99,7 @@ class Slot:
     task_failure: float = 0.0
     basis: str = ""
     levels: Floats | None = None
+    fixed: bool = False
 
     def holds(self, procs: int, memory_mib: float) -> bool:
         """True where a task of this width and memory fits; memory that nobody stated suffices."""
