@@ -99,9 +99,10 @@ def main() -> None:
         "--cold", type=int, default=0, metavar="N",
         help="as a single command learns, at N instants, asked about the jobs that follow each",
     )  # fmt: skip
+    parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--known", action="store_true", help="questions name their user")
     how = parser.parse_args()
-    with ProcessPoolExecutor(2) as pool:
+    with ProcessPoolExecutor(how.workers) as pool:
         for row in pool.map(measure, how.logs, [how] * len(how.logs)):
             print(row, flush=True)
 

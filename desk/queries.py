@@ -110,7 +110,7 @@ def explanation_of(
             "why": "only past waits were asked, or too few are known to learn more",
             "moved": [],
         }
-    choice = known.choice()
+    choice = known.choice(known.burst(procs, walltime_s))
     reasons = [] if choice.whose == "qbets" else explain(known, procs, walltime_s, probability)
     return {"method": known.method, "why": choice.why, "moved": [_reason_json(r) for r in reasons]}
 

@@ -15,7 +15,7 @@ SIDES = {
     "the hour and the weekday": ("hour", "weekday"),
     "who and how much waits already": (
         "jobs waiting", "processors waiting", "work waiting", "expected work waiting", "work of smaller jobs waiting",
-        "jobs as short waiting", "jobs as narrow waiting", "jobs of this queue waiting",
+        "jobs as short waiting", "jobs as narrow waiting", "jobs of this queue waiting", "same waiting",
     ),
     "what runs and how much is free": (
         "jobs running", "free share", "free beyond this job", "work left running", "expected work left running",
@@ -26,12 +26,15 @@ SIDES = {
     ),
     "how long jobs waited lately": (
         "last 10 waits", "last 100 waits", "longest of 30 waits", "waits of like jobs", "longest wait of like jobs",
-        "queue's waits",
+        "queue's waits", "last wait of the same", "longest wait of the same",
     ),
     "for how long others wait already": (
         "oldest waiting", "mean age waiting", "oldest as small waiting", "like jobs waiting for long",
+        "oldest same waiting",
     ),
-    "how fast jobs come and start": ("since the last start", "starts lately", "arrivals lately"),
+    "how fast jobs come and start": (
+        "since the last start", "starts lately", "arrivals lately", "since the same came", "since the same started",
+    ),
 }  # fmt: skip
 """Side of a queue's state, in words → its features; the rest is not known of a job that nobody submitted."""
 _TOLD = {
@@ -77,7 +80,7 @@ def explain(
     if known.bound(procs, walltime_s, probability).method == "qbets":
         return []
     features, usual = known.features(procs, walltime_s), known.model.typical
-    score, shape = known.curve().score(probability), (procs, walltime_s, 0)
+    score, shape = known.curve(procs, walltime_s).score(probability), (procs, walltime_s, 0)
     bound_s = float(wait_at(known.blend(features, shape), score))
     reasons = []
     for side, names in SIDES.items():

@@ -11,7 +11,7 @@ from collections import defaultdict, deque
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -25,6 +25,8 @@ _RECENT = 256  # starts that are remembered one by one
 _DAY_S = 86_400.0
 _LATELY_S = 3600.0
 USUAL = -1.0  # stands for what is not known
+_SHAPES = 1000  # that are remembered, those that came last
+_WAITS = 10  # that are remembered of each
 _FORGET = 0.1  # share by which a new wait moves a user's or queue's mean
 _FORGET_RATIO = 0.02  # and a run time that of all jobs
 
@@ -39,6 +41,8 @@ FEATURES = (
     "last 10 waits", "last 100 waits", "longest of 30 waits", "waits of like jobs", "longest wait of like jobs",
     "oldest waiting", "mean age waiting", "oldest as small waiting", "like jobs waiting for long",
     "user's last wait", "user's waits", "queue's waits", "queue", "since the last start", "starts lately", "arrivals lately",
+    "same waiting", "oldest same waiting", "since the same came", "since the same started", "last wait of the same",
+    "longest wait of the same",
 )  # fmt: skip
 
 
@@ -59,6 +63,14 @@ class _Memory:
         self.mean = (
             log_wait if math.isnan(self.mean) else self.mean + _FORGET * (log_wait - self.mean)
         )
+
+
+class _Shape(NamedTuple):
+    """What is remembered of jobs exactly alike: when the last came and started, the newest logs of waits."""
+
+    came_s: float
+    started_s: float = math.nan
+    waits: tuple[float, ...] = ()
 
 
 class _Rows:
@@ -107,6 +119,7 @@ class QueueState:
         self.queues: dict[int, _Memory] = defaultdict(_Memory)
         self.ratio = 0.5
         self.arrivals: deque[float] = deque()
+        self.shapes: dict[tuple[float, float], _Shape] = {}
 
     def expected_s(self, job: Arrival) -> float:
         """A likely run time: as much of the request as the user's last two jobs used, or as jobs did."""
@@ -119,6 +132,10 @@ class QueueState:
         row = (at_s, max(job.procs, 1), max(job.request_s, 1.0), self.expected_s(job))
         self.waiting.add(key, *row, job.user, job.queue)
         self.arrivals.append(at_s)
+        known = self.shapes.pop(row[1:3], _Shape(at_s))
+        self.shapes[row[1:3]] = known._replace(came_s=at_s)  # as the newest of all
+        if len(self.shapes) > _SHAPES:
+            del self.shapes[next(iter(self.shapes))]
 
     def start(self, key: int, at_s: float) -> None:
         """A waiting job starts."""
@@ -127,6 +144,10 @@ class QueueState:
         self.recent[self.started % _RECENT] = at_s, log_wait, math.log(procs * request_s)
         self.started += 1
         self.queues[int(queue)].waited(log_wait)
+        shape = self.shapes.get((procs, request_s))
+        if shape is not None:
+            waits = (*shape.waits[1 - _WAITS :], log_wait)
+            self.shapes[procs, request_s] = _Shape(shape.came_s, at_s, waits)
         if user >= 0:
             self.users[int(user)].waited(log_wait)
         self.running.add(key, procs, at_s, request_s, expected_s, user)
@@ -151,6 +172,7 @@ class QueueState:
         """The queue as it would be with so many more of these, submitted now; this one stays as it is."""
         same = copy(self)
         same.waiting, same.arrivals = self.waiting.copied(), self.arrivals.copy()
+        same.shapes = self.shapes.copy()
         for number in range(count):
             same.submit(-1 - number, at_s, job)
         return same
@@ -187,7 +209,7 @@ class QueueState:
             float(max(job.procs, 1)), max(job.request_s, 1.0), self.expected_s(job), float(job.user), float(job.queue),
             (clock % _DAY_S) / 3600.0, float(int(clock / _DAY_S) % 7),
             user.last if user else math.nan, user.mean if user else math.nan, queue.mean if queue else math.nan,
-            float(len(self.arrivals)),
+            float(len(self.arrivals)), *self._seen_of(job, at_s),
         )  # fmt: skip
         return np.asarray(
             _features(
@@ -199,12 +221,22 @@ class QueueState:
             )
         )
 
+    def _seen_of(self, job: Arrival, at_s: float) -> tuple[float, float, float, float]:
+        """Of jobs exactly alike: since when none came, none started, the last wait and the longest of ten."""
+        shape = self.shapes.get((max(job.procs, 1), max(job.request_s, 1.0)))
+        if shape is None:
+            return (math.nan,) * 4
+        came = math.log1p(at_s - shape.came_s)
+        if not shape.waits:
+            return came, math.nan, math.nan, math.nan
+        return came, math.log1p(at_s - shape.started_s), shape.waits[-1], max(shape.waits)
+
 
 @njit(cache=True)
 def _features(told: Any, now: float, waiting: Any, running: Any, past: Any) -> Any:
-    procs, request, expected, user, queue, hour, weekday, last, mean, queue_mean, arrivals = told
+    procs, request, expected, user, queue, hour, weekday, last, mean, queue_mean = told[:10]
     recent, started, most = past
-    found = np.full(44, np.nan)
+    found = np.full(len(FEATURES), np.nan)
     product = procs * request
     found[0], found[1], found[2] = np.log(procs), np.log(request), np.log(product)
     found[3], found[4], found[5] = procs / most, hour, weekday
@@ -230,7 +262,7 @@ def _features(told: Any, now: float, waiting: Any, running: Any, past: Any) -> A
     )
     _of_recent(found, np.log(product), now, recent, started)
     found[37], found[38], found[39], found[40] = last, mean, queue_mean, queue
-    found[43] = arrivals
+    found[43], found[46], found[47], found[48], found[49] = told[10:]
     return found
 
 
@@ -249,7 +281,7 @@ def _of_waiting(found: Any, told: Any, now: float, waiting: Any, most: int) -> N
         0,
         0,
     )
-    oldest, ages, as_small, like = 0.0, 0.0, 0.0, 0
+    oldest, ages, as_small, like, equal, oldest_equal = 0.0, 0.0, 0.0, 0, 0, 0.0
     for n in range(len(waiting)):
         submit, width, asked, expected, owner, place = waiting[n]
         age = now - submit
@@ -265,6 +297,9 @@ def _of_waiting(found: Any, told: Any, now: float, waiting: Any, most: int) -> N
         if owner == user and user >= 0:
             own += 1
             own_work += width * asked
+        if width == procs and asked == request:
+            equal += 1
+            oldest_equal = max(oldest_equal, age)
         oldest = max(oldest, age)
         ages += age
         like += age > 3600.0 and 0.5 * product <= width * asked <= 2.0 * product
@@ -274,6 +309,7 @@ def _of_waiting(found: Any, told: Any, now: float, waiting: Any, most: int) -> N
     found[14], found[15], found[16] = short, narrow, same
     found[33], found[34] = np.log1p(oldest), np.log1p(ages / max(1, len(waiting)))
     found[35], found[36] = np.log1p(as_small), like
+    found[44], found[45] = equal, np.log1p(oldest_equal)
 
 
 @njit(cache=True)

@@ -103,11 +103,12 @@ class StateForecast:
         job = replace(self.asker, procs=procs, request_s=walltime_s)
         return self.predictor.features(job, self.at_s, ahead)
 
-    def _group(self, ahead: int) -> int:
+    def burst(self, procs: int, walltime_s: float, ahead: int = 0) -> int:
         """Number of the group of jobs that are corrected like the asker's next one."""
-        return self.predictor.calibration.group_of(
-            self.floor.own + ahead if self.settings.knows_user else 0
-        )
+        shape = (procs, walltime_s)
+        if shape not in self._waiting_alike:
+            self._waiting_alike[shape] = self.predictor.waiting_alike(self.features(*shape))
+        return self.predictor.calibration.group_of(self._waiting_alike[shape] + ahead)
 
     def knots(
         self, procs: int, walltime_s: float, ahead: int = 0, submit_in_s: float = 0.0
@@ -130,14 +131,18 @@ class StateForecast:
         past = self.past[self.floor.group(*shape)]
         return blended(self.model.knots(features)[0], past, share_of_past(self.age_s + submit_in_s))
 
-    def choice(self, ahead: int = 0) -> Choice:
-        """Whose answers are given, and why."""
-        return self.predictor.choose(self._group(ahead), bool(len(self.floor.waits_s[0])))
+    def choice(self, group: int = 0) -> Choice:
+        """Whose answers are given to a group of jobs, and why."""
+        return self.predictor.choose(group, bool(len(self.floor.waits_s[0])))
 
-    def curve(self, ahead: int = 0) -> LevelCurve:
+    def curve(self, procs: int, walltime_s: float, ahead: int = 0) -> LevelCurve:
         """Levels as they came true for jobs alike; from where the tail begins up to the tracked quantile ever more
         as the correction of that quantile asks for."""
-        return self._curves[self._group(ahead)]
+        return self._curves[self.burst(procs, walltime_s, ahead)]
+
+    @cached_property
+    def _waiting_alike(self) -> dict[tuple[int, float], float]:
+        return {}
 
     @cached_property
     def _knots(self) -> dict[tuple[int, float, float], tuple[Floats, ...]]:
@@ -156,19 +161,21 @@ class StateForecast:
 
     def waits(self, procs: int, walltime_s: float, ahead: int = 0) -> Floats:
         """What an answer rests on: scores, or the waits of QBETS where that answers."""
-        if self.choice(ahead).whose == "qbets":
+        if self.choice().whose == "qbets":
             return self.floor.waits(procs, walltime_s, ahead)
-        return self.curve(ahead).scores
+        return self.curve(procs, walltime_s, ahead).scores
 
     def bounds(
         self, procs: int, walltime_s: float, probabilities: ArrayLike, confidence: float = 0.95
     ) -> Floats:
         """GETBOUND for many probabilities at once; NaN where history is too short. Same shape back."""
         levels = np.asarray(probabilities, dtype=np.float64)
-        floor, whose = self.floor.bounds(procs, walltime_s, levels, confidence), self.choice().whose
+        floor = self.floor.bounds(procs, walltime_s, levels, confidence)
+        group = self.burst(procs, walltime_s)
+        whose = self.choice(group).whose
         if whose == "qbets":
             return floor
-        knots, curve = self.knots(procs, walltime_s), self.curve()
+        knots, curve = self.knots(procs, walltime_s), self._curves[group]
         scores = [curve.score(float(level)) for level in levels.ravel()]
         found = wait_at(knots, np.array(scores).reshape(levels.shape))
         return np.fmax(found, floor) if whose == "both" else found
@@ -183,9 +190,8 @@ class StateForecast:
         found = float(self.bounds(procs, walltime_s, probability, confidence))
         if self.choice().whose == "qbets" or found == floor.bound_s:
             return floor
-        return replace(
-            floor, bound_s=found, method="state", jobs=len(self.curve().scores), reason=None
-        )
+        jobs = len(self.curve(procs, walltime_s).scores)
+        return replace(floor, bound_s=found, method="state", jobs=jobs, reason=None)
 
     def probability(
         self,
@@ -199,12 +205,13 @@ class StateForecast:
         """The probability of waiting at most ``within_s`` from ``submit_in_s`` on; same shape. The inverse of the bounds."""
         times = np.asarray(within_s, dtype=np.float64)
         floor = self.floor.probability(procs, walltime_s, times, confidence, ahead)
-        whose = self.choice(ahead).whose
+        first, last = (self.burst(procs, walltime_s, n) for n in (0, ahead))
+        whose = self.choice(last).whose
         if whose == "qbets":
             return floor
         knots = self.knots(procs, walltime_s, ahead, submit_in_s)
-        groups = range(self._group(0), self._group(ahead) + 1)  # surer for none of them
-        found: Floats = np.min([self._curves[n].probability(knots, times) for n in groups], axis=0)
+        groups = self._curves[first : last + 1]  # surer for none of them
+        found: Floats = np.min([curve.probability(knots, times) for curve in groups], axis=0)
         if whose != "both":
             return found
         longest_s = self.floor.waits(procs, walltime_s, ahead).max(initial=0.0)

@@ -38,7 +38,7 @@ WINDOW = 20_000
 _FIRST = 500  # submissions before the first model
 _JUDGED = 200  # judged bounds before the model is believed
 _SURE = LEVELS.index(0.95)  # a waiting job counts as long once it outlives this raw quantile
-OWN = FEATURES.index("own jobs waiting")
+_OWN, _SAME = FEATURES.index("own jobs waiting"), FEATURES.index("same waiting")
 
 
 def rolling(count: int) -> int:
@@ -148,6 +148,11 @@ class StatePredictor:
         state = self.state.with_waiting(arrival, at_s, ahead) if ahead else self.state
         return state.features(arrival, at_s, self._unix_start_s)
 
+    def waiting_alike(self, features: Floats) -> float:
+        """By what jobs are told apart for the correction: how many the user has waiting, and where none is known
+        how many jobs exactly alike wait, which in a burst are mostly one user's."""
+        return float(features[_OWN if self.settings.knows_user else _SAME])
+
     def choose(self, group: int, floor: bool) -> Choice:
         """Whose bounds are given to jobs of a group; ``floor``: QBETS has enough history for one."""
         if self.model is None:
@@ -156,7 +161,7 @@ class StatePredictor:
             return Choice("state", "QBETS has too little history")
         if self.judged < _JUDGED:
             return Choice("qbets", f"{_JUDGED} judged bounds are needed, {self.judged} are known")
-        if group == len(BURSTS):
+        if self.settings.knows_user and group == len(BURSTS):
             return Choice("both", f"{BURSTS[-1]} or more of the user's own jobs wait")
         if self.calibration.alarmed(group):
             return Choice("both", "misses pile up")
@@ -179,7 +184,7 @@ class StatePredictor:
         knots = None if self.model is None else blended(self.model.knots(features)[0], past)
         raw_bound_s = np.nan if knots is None else float(knots[_SURE]) ** 3
         number = self.rows.add(features, at_s, raw_bound_s)
-        group = self.calibration.group_of(features[OWN])
+        group = self.calibration.group_of(self.waiting_alike(features))
         waiting = _Waiting(at_s, number, group, floor_s, knots)
         self._waiting[job] = waiting
         choice = self.choose(group, floor_s is not None)

@@ -115,7 +115,7 @@ def test_backtests_say_what_their_questions_knew(vgrads):
     assert (wrong.code, "--as" in wrong.err) == (2, True)
 
 
-FLAT = np.cbrt(np.array([0.0, 600.0, 600.0, 600.0, 7200.0]))
+FLAT = np.cbrt(np.array([0.0, 0.0, 0.0, 600.0, 600.0, 600.0, 7200.0]))
 
 
 @given(st.floats(0.0, 1.0))
@@ -149,7 +149,7 @@ def test_a_curve_is_bent_in_its_tail_only_and_stays_one(scores, asked):
 @given(st.lists(st.floats(0.0, 1e6), min_size=59, max_size=200))
 def test_a_blend_lies_between_what_it_blends(waits):
     past = knots_of(np.sort(np.array(waits)))
-    state = np.array([0.0, 5.0, 10.0, 20.0, 40.0])
+    state = np.array([0.0, 0.0, 5.0, 10.0, 20.0, 30.0, 40.0])
     both = blended(state, past)
     assert (both >= np.minimum(state, past) - 1e-9).all()
     assert (both <= np.maximum(state, past) + 1e-9).all()

@@ -15,8 +15,9 @@ from desk.live_queue import as_told
 from drivers.api import QueuedJob
 from kernel.streams import stream
 from portal.jobs.learned_states import LearnedStates
-from qbets.backtest import backtest, rolling_coverage
-from qbets.conditional import LEVELS, base_columns, fit, flatten
+from qbets.backtest import backtest, pinball, rolling_coverage
+from qbets.boosting import Growth, grow
+from qbets.conditional import LEVELS, base_columns, fit
 from qbets.conformal import HIGHEST, Calibration
 from qbets.explain import SIDES, explain
 from qbets.forecast import QueueForecast
@@ -115,20 +116,42 @@ def test_start_estimates_are_those_of_the_simulator(data):
 # the model
 
 
-def test_compiled_trees_answer_as_the_library():
+def test_trees_for_all_levels_foretell_no_worse_than_a_library_s_forest_for_each():
     draws = stream(0, "trees")
-    rows = draws.normal(size=(600, 5))
-    target = rows[:, 0] * draws.normal(size=600) + rows[:, 1]
-    forests = [
-        HistGradientBoostingRegressor(loss="quantile", quantile=q, max_iter=20).fit(rows, target)
-        for q in (0.5, 0.95)
-    ]
-    trees = flatten(forests)
-    from qbets.conditional import _columns, _walk  # noqa: PLC0415
+    rows = draws.normal(size=(6000, 5))
+    target = rows[:, 0] * draws.normal(size=6000) + np.maximum(rows[:, 1], 0.0) * rows[:, 2]
+    learnt, asked = slice(0, 4000), slice(4000, None)
+    growth = Growth(trees=50, leaves=15, rate=0.1, per_leaf=60)
+    found = grow(rows[learnt], target[learnt], LEVELS, growth).of(rows[asked])
+    for number, level in enumerate(LEVELS):
+        forest = HistGradientBoostingRegressor(
+            loss="quantile", quantile=level, max_iter=50, max_leaf_nodes=15, min_samples_leaf=60
+        ).fit(rows[learnt], target[learnt])
+        ours, theirs = (
+            pinball(target[asked], told, level)
+            for told in (found[:, number], forest.predict(rows[asked]))
+        )
+        assert ours <= 1.05 * theirs
+        assert (target[asked] <= found[:, number]).mean() == pytest.approx(level, abs=0.04)
 
-    found = _walk(rows, np.zeros(600), trees.roots, _columns(trees), trees.start)
-    for level, forest in enumerate(forests):
-        assert found[:, level] == pytest.approx(forest.predict(rows), abs=1e-9)
+
+def test_trees_keep_to_their_limits():
+    """A step in one column is found where it is; no leaf is smaller than allowed; what is constant tells nothing."""
+    rows = np.column_stack([np.arange(1000.0), np.zeros(1000)])
+    target = np.where(rows[:, 0] < 700.0, 1.0, 5.0)
+    growth = Growth(trees=200, leaves=2, rate=0.1, per_leaf=60)
+    trees = grow(rows, target, (0.5,), growth)
+    assert set(trees.feature[trees.feature >= 0].tolist()) <= {0}
+    assert trees.of(np.array([[0.0, 0.0], [999.0, 0.0]]))[:, 0] == pytest.approx(
+        [1.0, 5.0], abs=0.3
+    )
+    even = grow(np.zeros((100, 3)), np.arange(100.0), (0.5, 0.9), growth)
+    assert (even.feature < 0).all()
+    assert even.of(np.ones((2, 3))) == pytest.approx(
+        np.tile(np.quantile(np.arange(100.0), (0.5, 0.9)), (2, 1))
+    )
+    few = grow(rows[:100], target[600:700], (0.5,), growth)  # two leaves of sixty there cannot be
+    assert (few.feature < 0).all()
 
 
 def test_a_model_extrapolates_where_trees_end():
