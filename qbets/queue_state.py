@@ -195,7 +195,12 @@ class QueueState:
             same.waiting.add(-1 - key, *row)
         same.recent = self.recent.copy()
         newest_s = at_s - min((age_s for age_s, _ in running), default=0.0)
-        same.recent[:, 0] += newest_s - np.nanmax(self.recent[:, 0]) if self.started else 0.0
+        later_s = newest_s - np.nanmax(self.recent[:, 0]) if self.started else 0.0
+        same.recent[:, 0] += later_s
+        same.shapes = {
+            key: _Shape(min(at_s, seen.came_s + later_s), min(at_s, seen.started_s + later_s), seen.waits)
+            for key, seen in self.shapes.items()
+        }  # fmt: skip
         return same
 
     def features(self, job: Arrival, at_s: float, unix_start_s: float = 0.0) -> Floats:

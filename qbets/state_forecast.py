@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from qbets.blend import blended, share_of_past
+from qbets.blend import blended
 from qbets.conditional import ConditionalModel
 from qbets.conformal import HIGHEST
 from qbets.downtime import Downtime
@@ -129,7 +129,7 @@ class StateForecast:
     ) -> Floats:
         """The same for a queue that would be in another state."""
         past = self.past[self.floor.group(*shape)]
-        return blended(self.model.knots(features)[0], past, share_of_past(self.age_s + submit_in_s))
+        return blended(self.model.knots(features)[0], past, self.age_s + submit_in_s)
 
     def choice(self, group: int = 0) -> Choice:
         """Whose answers are given to a group of jobs, and why."""
@@ -178,7 +178,10 @@ class StateForecast:
         knots, curve = self.knots(procs, walltime_s), self._curves[group]
         scores = [curve.score(float(level)) for level in levels.ravel()]
         found = wait_at(knots, np.array(scores).reshape(levels.shape))
-        return np.fmax(found, floor) if whose == "both" else found
+        if whose != "both":
+            return found
+        longest_s = self.floor.waits(procs, walltime_s).max(initial=0.0)
+        return np.maximum(found, np.where(np.isnan(floor), longest_s, floor))
 
     def bound(
         self, procs: int, walltime_s: float, probability: float, confidence: float = 0.95
