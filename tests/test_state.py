@@ -30,31 +30,15 @@ from qbets.state_forecast import StateForecast, aged, forecast_state, freeze_sta
 from qbets.state_predictor import Rows, StatePredictor
 from simulator.backfill import Conservative, Job
 from simulator.replay import Workload, replay_starts
-from tests.logs import make_log
+from tests.logs import make_log, queued_log
 from tests.waiting import until
 from traces.history import read_history
-from traces.records import JobLog
 from traces.swf import write_swf
 
 STATE = Settings(method="state")
 
 
-@cache
-def simulated(count: int, seed: int = 0, jump: float = 1.0, request: float = 1.0) -> JobLog:
-    """A history as EASY makes it on 64 processors; from the middle on jobs run ``jump`` times as long."""
-    draws = stream(seed, "state log")
-    submit = np.cumsum(draws.exponential(420.0, count)).round()
-    run = draws.exponential(1500.0, count).round() + 1
-    run[count // 2 :] *= jump
-    procs = 2 ** draws.integers(0, 6, count)
-    asked = run * draws.uniform(1.0, 4.0, count) * request
-    load = Workload(submit_s=submit, procs=procs, request_s=asked, run_s=run)
-    start = replay_starts(load, 64)
-    return JobLog(
-        name="simulated", submit_s=submit, wait_s=start - submit, run_s=run, procs=procs.astype(np.int64),
-        request_s=asked, user=draws.integers(0, 30, count), queue=np.ones(count, dtype=np.int64),
-        started=np.ones(count, dtype=bool), max_procs=64, queue_names={1: "batch"},
-    )  # fmt: skip
+simulated = cache(queued_log)
 
 
 @cache
