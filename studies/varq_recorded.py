@@ -11,8 +11,8 @@ W + T − s, submitted within a quarter of an hour. Where there is none the ques
   instants to come; what is asked for follows the record of promises (:func:`vgrid.varq.adapt`);
 - ``moving``: so too, with the margin of :mod:`vgrid.varq`, and looked at again as time passes.
 
-Kept: started by T; *by its wait*: so, had it waited as long as that job from its own submission on. Idle: processor time held before T, a promise; compared with that of ``now`` over the questions that the
-policy did not refuse.
+Kept: started by T. *By its wait*: so, had it waited as long as that job from its own submission on; that other one comes up to a quarter of
+an hour later. Idle: processor time held before T, a promise; compared with that of ``now`` over the questions that were not refused.
 """
 
 from __future__ import annotations
