@@ -11,8 +11,8 @@ W + T − s, submitted within a quarter of an hour. Where there is none the ques
   instants to come; what is asked for follows the record of promises (:func:`vgrid.varq.adapt`);
 - ``moving``: so too, with the margin of :mod:`vgrid.varq`, and looked at again as time passes.
 
-Kept: started by T. Idle: processor time held before T, a promise; compared with that of ``now`` over the questions that the
-policy did not refuse.
+Kept: started by T. *By its wait*: so, had it waited as long as that job from its own submission on; that other one comes up to a quarter of
+an hour later. Idle: processor time held before T, a promise; compared with that of ``now`` over the questions that were not refused.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from vgrid.varq import Reservation, adapt, move, trajectory
 
 LEVELS = (0.5, 0.75, 0.9, 0.95)
 POLICIES = ("now", "once", "ahead", "moving")
-HEAD = ("log", "P", "policy", "refused", "no like job", "kept", "95 % interval", "idle h", "of `now`", "misses")  # fmt: skip
+HEAD = ("log", "P", "policy", "refused", "no like job", "kept", "95 % interval", "by its wait", "idle h", "of `now`", "misses")  # fmt: skip
 _LEAST_S = 3600.0  # requested by the job that a question is made from
 _AHEAD_S = (1800.0, 14_400.0)  # from the question to T, and at most half of what that job requested
 _SHORT = 0.02  # of what was asked, still counted as kept
@@ -65,15 +65,23 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What became of a question: refused, or submitted; ``start_s`` None where no like job came."""
+    """What became of a question: refused, or submitted; ``start_s`` None where no like job came at ``came_s``."""
 
     question: Question
     submit_s: float | None = None
+    came_s: float | None = None
     start_s: float | None = None
 
     @property
     def kept(self) -> bool:
         return self.start_s is not None and self.start_s <= self.question.start_by_s
+
+    @property
+    def in_time(self) -> bool:
+        """Kept, had it waited as long as that job from its own submission on: without the time until that one came."""
+        if self.submit_s is None or self.came_s is None or self.start_s is None:
+            return False
+        return self.submit_s + self.start_s - self.came_s <= self.question.start_by_s
 
     @property
     def idle_s(self) -> float:
@@ -92,16 +100,17 @@ class LikeJobs:
             int(c): np.flatnonzero(log.started & (self._classes == c)) for c in np.unique(self._classes)
         }  # fmt: skip
 
-    def start_s(self, question: Question, submit_s: float) -> float | None:
-        """The start of the next like job after an instant; None where none comes soon."""
+    def submit(self, question: Question, submit_s: float) -> Answer:
+        """The reservation takes the start of the next like job after an instant, if one comes soon."""
         rows = self._rows.get(int(np.log2(question.wanted.procs)), np.empty(0, dtype=np.int64))
         times = self._log.submit_s[rows]
         first, last = np.searchsorted(times, [submit_s, submit_s + GATHER_S])
         least_s = question.wanted.walltime_s + question.start_by_s - submit_s
         for row in rows[first:last].tolist():
             if self._log.request_s[row] >= least_s:
-                return float(self._log.start_s[row])
-        return None
+                came_s, start_s = float(self._log.submit_s[row]), float(self._log.start_s[row])
+                return Answer(question=question, submit_s=submit_s, came_s=came_s, start_s=start_s)
+        return Answer(question=question, submit_s=submit_s)
 
 
 @dataclass(frozen=True)
@@ -156,10 +165,9 @@ class Desk:
 
     def submit(self, question: Question, at_s: float) -> None:
         """It takes the start of a like job, if one comes."""
-        start_s = self.like.start_s(question, at_s)
-        answer = Answer(question=question, submit_s=at_s, start_s=start_s)
+        answer = self.like.submit(question, at_s)
         self.answers.append(answer)
-        if start_s is not None:
+        if answer.start_s is not None:
             heapq.heappush(self._open, (question.start_by_s, question.number, answer.kept))
 
     def refuse(self, question: Question) -> None:
@@ -261,6 +269,7 @@ class Outcome:
     refused: int
     unmatched: int
     kept: int
+    in_time: int
     idle_hours: float
     of_now: float | None
 
@@ -280,7 +289,7 @@ def outcome(
     idle, at_once = (sum(a.idle_s for a in some) / 3600.0 / max(1, len(some)) for some in (made, peers))  # fmt: skip
     return Outcome(
         log=log, probability=level, policy=policy, asked=len(answers), refused=len(answers) - len(taken),
-        unmatched=len(taken) - len(made), kept=sum(a.kept for a in made), idle_hours=idle,
+        unmatched=len(taken) - len(made), kept=sum(a.kept for a in made), in_time=sum(a.in_time for a in made), idle_hours=idle,
         of_now=idle / at_once if at_once > 0 else None,
     )  # fmt: skip
 
@@ -316,6 +325,7 @@ def as_text(outcomes: Sequence[Outcome]) -> str:
         rows.append([
             o.log, str(o.probability), o.policy, f"{o.refused / o.asked:.2f}", f"{o.unmatched / o.asked:.2f}",
             f"{o.kept / made:.3f} of {o.made}" if told else "–", f"{low:.3f}–{high:.3f}" if told else "–",
+            f"{o.in_time / made:.3f}" if told else "–",
             f"{o.idle_hours:,.1f}" if told else "–", "–" if o.of_now is None else f"{o.of_now:.2f}", ", ".join(missed(o)),
         ])  # fmt: skip
     return text_table(HEAD, rows)
