@@ -17,7 +17,7 @@ from qbets.conditional import LEVELS
 from qbets.predictor import QueuePredictor
 
 Floats = NDArray[np.float64]
-SHARE = 0.25
+SHARE = 0.15
 """Of the past waits in the blend, about a job that is submitted now."""
 FADES_S = 4 * 3600.0
 """After this time the state of a queue says a third (1/e) of what it said about jobs submitted at once."""
