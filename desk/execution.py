@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from desk.histories import Instant
-from desk.planning import Grid, Planned, open_grid, take_slots
+from desk.planning import Grid, Planned, as_it_stands, open_grid, take_slots
 from desk.wiring import (
     Surrounding,
     all_simulated,
@@ -261,7 +261,9 @@ def _replanner(grid: Grid, names: tuple[str, ...], record: Record) -> Replanner:
     usable = replace(grid, catalog=replace(grid.catalog, sites=sites))
 
     def again(book: Book, state: RunState) -> tuple[Book | None, str]:
-        wiser = replace(usable, seen=(*usable.seen, *acquisitions(book, state)))
+        wiser = replace(
+            as_it_stands(usable, state.now_s), seen=(*usable.seen, *acquisitions(book, state))
+        )
 
         def offers(rest: WorkflowSet) -> tuple[Slot, ...]:
             return take_slots(rest, wiser)

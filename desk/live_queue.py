@@ -1,4 +1,4 @@
-"""A queue as its site tells it now: looked into, or put behind the history as what a job would find."""
+"""A queue as its site tells it now: looked into, or as what a job of ours would find."""
 
 from __future__ import annotations
 
@@ -7,63 +7,54 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from desk.queries import AskedQueue
 from desk.wiring import open_batch
 from drivers.api import QueuedJob, SlotSpec
 from kernel.errors import InputError, SiteError
-from qbets.predictor import Settings
-from qbets.replay import run_times
-from qbets.state_forecast import forecast_state
-from traces.records import COLUMNS, JobLog
-from vgrid.catalog import Catalog
+from qbets.predictor import Arrival
+from qbets.state_forecast import Known, StateForecast, aged
+from traces.records import JobLog
+from vgrid.catalog import Catalog, Site
 
 Json = dict[str, Any]
-_LATER_S = 1e9  # what has not happened yet happens after everything that is asked about
 
 
-def with_live(log: JobLog, jobs: Sequence[QueuedJob], now_s: float, queue: int = -1) -> JobLog:
-    """Ended jobs of the history, and those that wait or run now; what becomes of these lies in the future.
+def as_told(known: Known, jobs: Sequence[QueuedJob], now_s: float) -> Known:
+    """What is known of a queue, for the jobs that its site tells of now; past waits stay as they are.
 
-    Users of the site and of the history are not matched: a live job's user is new here.
+    Users of the site and of the history are not matched: nobody knows who is who.
     """
-    users = {name: number for number, name in enumerate(sorted({job.user for job in jobs}))}
-    newest = int(log.user.max(initial=0)) + 1
-    rows = [_row(job, now_s, newest + users[job.user], queue) for job in jobs]
-    known = log.start_s + run_times(log) <= now_s  # whatever goes on, the site tells
-    columns: dict[str, Any] = {
-        name: np.concatenate([getattr(log, name)[known], np.array([row[name] for row in rows], dtype=getattr(log, name).dtype)])
-        for name in COLUMNS
-    }  # fmt: skip
-    order = np.argsort(columns["submit_s"], kind="stable")
-    return replace(log, bag=None, **{name: column[order] for name, column in columns.items()})
+    if not isinstance(known, StateForecast):
+        return known
+    waiting = [(job.waited_s or 0.0, _arrival(job)) for job in jobs if job.left_s is None]
+    running = [
+        (max(0.0, job.requested_s - job.left_s), _arrival(job)) for job in jobs if job.left_s is not None
+    ]  # fmt: skip
+    return known.told(waiting, running, now_s)
 
 
-def _row(job: QueuedJob, now_s: float, user: int, queue: int) -> dict[str, float]:
-    if job.left_s is not None:  # it runs: since when follows from its request
-        start_s = now_s - max(0.0, job.requested_s - job.left_s)
-        wait_s, run_s, submit_s = 0.0, _LATER_S, start_s
-    else:
-        submit_s = now_s - (job.waited_s or 0.0)
-        wait_s, run_s = _LATER_S, -1.0
-    return {
-        "submit_s": submit_s, "wait_s": wait_s, "run_s": run_s, "procs": max(1, job.procs), "request_s": job.requested_s,
-        "user": user, "queue": queue, "started": True,
-    }  # fmt: skip
+def _arrival(job: QueuedJob) -> Arrival:
+    return Arrival(procs=max(1, job.procs), request_s=job.requested_s)
 
 
-def ask_live(
-    asked: AskedQueue, catalog: Catalog | None, name: str, settings: Settings
-) -> AskedQueue:
+def ask_live(asked: AskedQueue, catalog: Catalog | None, name: str) -> AskedQueue:
     """The question put again to a queue of a catalogue (``SITE/QUEUE``) as its site tells it at this moment."""
     site, _, queue = name.partition("/")
     if catalog is None or not queue:
         raise InputError("--live asks SITE/QUEUE of the database", where=name)
     jobs = [job for job in open_batch(catalog.site(site)).queue() if job.queue == queue]
     now_s = time.time() - asked.log.unix_start_s
-    log = with_live(asked.log, jobs, now_s)
-    return AskedQueue(log=log, at_s=now_s, forecast=forecast_state(log, now_s, settings))
+    return replace(asked, at_s=now_s, forecast=as_told(asked.forecast, jobs, now_s))
+
+
+def known_now(known: Known, log: JobLog, site: Site, queue: str) -> Known:
+    """What is known of a real site's queue at this moment: as the site tells of it, or, where it does not answer, aged."""
+    now_s = time.time() - log.unix_start_s
+    try:
+        jobs = [job for job in open_batch(site).queue() if job.queue == queue]
+    except SiteError:
+        return aged(known, max(0.0, now_s - log.end_s))
+    return as_told(known, jobs, now_s)
 
 
 def look_into_queue(catalog: Catalog, name: str, job: tuple[int, float] | None) -> Json:

@@ -9,17 +9,18 @@ from dataclasses import dataclass, field, replace
 
 from desk.first_words import BASIS, SiteWord, first_words, refusals
 from desk.histories import Instant, cached_forecast, open_history
+from desk.live_queue import known_now
+from desk.wiring import is_real
 from planner.make import STANDARD, Options, make_plan
 from planner.plan import Plan
 from planner.relax import relaxations
 from planner.snapshot import Snapshot
-from qbets.state_forecast import Known
+from qbets.state_forecast import Known, aged
 from traces.records import JobLog
 from vgrid.acquisition import Acquisition
 from vgrid.catalog import Catalog
 from vgrid.offers import Knowledge, OfferRequest, offer_slots
 from vgrid.slot import Slot
-from vgrid.varq import WaitOracle
 from workflows.sets import WorkflowSet
 
 QueueKey = tuple[str, str]
@@ -33,7 +34,7 @@ class Grid:
     catalog: Catalog
     logs: Mapping[QueueKey, JobLog]
     instants: Mapping[QueueKey, float]
-    forecasts: Mapping[QueueKey, WaitOracle]
+    forecasts: Mapping[QueueKey, Known]
     seen: tuple[Acquisition, ...] = ()
     words: Mapping[QueueKey, SiteWord] = field(default_factory=dict)
 
@@ -75,10 +76,24 @@ def open_grid(
             whole = open_history(queue.history)
             logs[key], instants[key] = whole, whole.instant(at)
             forecasts[key] = cached_forecast(queue.history, queue.log_queue, instants[key])
-    return Grid(
+    grid = Grid(
         catalog=catalog, logs=logs, instants=instants, forecasts=forecasts, seen=tuple(seen),
         words={} if at is not None else first_words(catalog, {key: len(log) for key, log in logs.items()}),
     )  # fmt: skip
+    return grid if at is not None else as_it_stands(grid)
+
+
+def as_it_stands(grid: Grid, after_s: float = 0.0) -> Grid:
+    """The same grid, with its real queues as their sites tell of them at this moment; what was known of simulated ones is
+    so much older."""
+    found = {}
+    for key, known in grid.forecasts.items():
+        site = grid.catalog.site(key[0])
+        real = is_real(site) and site.kind == "batch"
+        found[key] = (
+            known_now(known, grid.logs[key], site, key[1]) if real else aged(known, after_s)
+        )
+    return replace(grid, forecasts=found)
 
 
 def plan_set(

@@ -1,6 +1,6 @@
 """Two opinions as one: what the state of the queue says of a wait, and what past waits of like jobs say.
 
-Both are five quantiles (:data:`qbets.conditional.LEVELS`) in cube roots of seconds; the blend is their weighted
+Both are quantiles (:data:`qbets.conditional.LEVELS`) in cube roots of seconds; the blend is their weighted
 mean, level by level, and only the blend is corrected by what comes true. A mean of quantiles keeps the shape
 of what is averaged, where a mean of probabilities would widen it (Vincentization: Lichtendahl, Grushka-Cockayne and
 Winkler 2013, doi:10.1287/mnsc.1120.1667).
@@ -18,7 +18,7 @@ from qbets.predictor import QueuePredictor
 
 Floats = NDArray[np.float64]
 SHARE = 0.15
-"""Of the past waits in the blend, about a job that is submitted now."""
+"""Of the past waits in the blend, from the median on, about a job that is submitted now."""
 FADES_S = 4 * 3600.0
 """After this time the state of a queue says a third (1/e) of what it said about jobs submitted at once."""
 _FEWEST = 59  # past waits that have an opinion
@@ -35,14 +35,20 @@ def knots_of(waits_s: Floats) -> Floats | None:
     return roots
 
 
-def share_of_past(submit_in_s: float) -> float:
-    """Of past waits about a job that will be submitted later, when the queue stands otherwise."""
-    return 1.0 - (1.0 - SHARE) * math.exp(-submit_in_s / FADES_S)
+def faded(age_s: float) -> float:
+    """How much of what a state said is gone after this time."""
+    return 1.0 - math.exp(-age_s / FADES_S)
 
 
-def blended(state: Floats, past: Floats | None, share: float = SHARE) -> Floats:
-    """The blend of two opinions; the state's alone where there is no other."""
-    return state if past is None else (1.0 - share) * state + share * past
+def blended(state: Floats, past: Floats | None, age_s: float = 0.0) -> Floats:
+    """The blend of two opinions; the state's alone where there is no other, and below the median while it is fresh: of
+    jobs that must wait for others to end, past waits that were none say nothing."""
+    if past is None:
+        return state
+    gone = faded(age_s)
+    share = np.where(_LEVELS < 0.5, gone, SHARE + (1.0 - SHARE) * gone)
+    both: Floats = np.maximum.accumulate((1.0 - share) * state + share * past)
+    return both
 
 
 class PastKnots:

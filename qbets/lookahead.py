@@ -105,8 +105,10 @@ class LoadRecord:
         self.ended.add(request_s, run_s)
 
     def at(self, now_s: float) -> LoadMemory:
-        """What is known at an instant, apart from what is told later."""
+        """What is known at an instant, apart from what is told later; of whole days without news nothing."""
         ended, came = self.ended.rows, self.arrivals.rows
+        if len(came):
+            now_s -= max(0.0, (now_s - came[-1, 0]) // _DAY_S) * _DAY_S
         return remember((ended[:, 0], ended[:, 1]), (now_s - came[:, 0], came[:, 1], came[:, 2]))
 
 
@@ -125,7 +127,12 @@ class Lookahead:
     def starts(self, asked: Sequence[Ask], by_s: float) -> Floats:
         """When each of our jobs starts, all of them submitted, counted from now: scenarios × jobs; ``inf`` after ``by_s``."""
         order = np.argsort([ask.submit_in_s for ask in asked], kind="stable")
-        ours = np.array([(min(a.procs, self.procs), a.walltime_s, a.submit_in_s) for a in asked])
+        ours = np.array(
+            [
+                (max(1, min(a.procs, self.procs)), max(1.0, a.walltime_s), a.submit_in_s)
+                for a in asked
+            ]
+        )
         state, memory = self.state, self.memory
         found = np.empty((self.scenarios, len(asked)))
         found[:, order] = np.asarray(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict, deque
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -43,6 +44,10 @@ FEATURES = (
     "same waiting", "oldest same waiting", "since the same came", "since the same started", "last wait of the same",
     "longest wait of the same",
 )  # fmt: skip
+
+
+Seen = tuple[float, Arrival]
+"""A job that somebody tells of, and for how many seconds it has waited, or run, already."""
 
 
 @dataclass(slots=True)
@@ -170,6 +175,32 @@ class QueueState:
         same.shapes = self.shapes.copy()
         for number in range(count):
             same.submit(-1 - number, at_s, job)
+        return same
+
+    def told(self, waiting: Sequence[Seen], running: Sequence[Seen], at_s: float) -> QueueState:
+        """The queue with these waiting and running instead, as somebody tells at ``at_s``. What was seen lately is taken
+        for having been seen just before: the newest start is that of the newest running job."""
+        same = copy(self)
+        same.waiting, same.running, same.busy = _Rows(6), _Rows(5), 0
+        for key, (age_s, job) in enumerate(sorted(running, key=lambda one: -one[0])):
+            procs, request_s = max(job.procs, 1), max(job.request_s, 1.0)
+            same.running.add(key, procs, at_s - age_s, request_s, self.expected_s(job), job.user)
+            same.busy += procs
+        same.most = max(self.most, same.busy)
+        told = sorted((*waiting, *running), key=lambda one: -one[0])
+        same.arrivals = deque(at_s - age_s for age_s, _ in told if age_s < _LATELY_S)
+        for key, (age_s, job) in enumerate(sorted(waiting, key=lambda one: -one[0])):
+            procs, request_s = max(job.procs, 1), max(job.request_s, 1.0)
+            row = (at_s - age_s, procs, request_s, self.expected_s(job), job.user, job.queue)
+            same.waiting.add(-1 - key, *row)
+        same.recent = self.recent.copy()
+        newest_s = at_s - min((age_s for age_s, _ in running), default=0.0)
+        later_s = newest_s - np.nanmax(self.recent[:, 0]) if self.started else 0.0
+        same.recent[:, 0] += later_s
+        same.shapes = {
+            key: _Shape(min(at_s, seen.came_s + later_s), min(at_s, seen.started_s + later_s), seen.waits)
+            for key, seen in self.shapes.items()
+        }  # fmt: skip
         return same
 
     def features(self, job: Arrival, at_s: float, unix_start_s: float = 0.0) -> Floats:

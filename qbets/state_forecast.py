@@ -7,13 +7,14 @@ The same answers as of :class:`qbets.forecast.QueueForecast`, which is its floor
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from qbets.blend import blended, share_of_past
+from qbets.blend import blended
 from qbets.conditional import ConditionalModel
 from qbets.conformal import HIGHEST
 from qbets.downtime import Downtime
@@ -21,6 +22,7 @@ from qbets.forecast import Bound, QueueForecast, forecast, freeze
 from qbets.knots import wait_at
 from qbets.lookahead import JobsNow, Lookahead, levels_of
 from qbets.predictor import NOBODY, Arrival, Ask, Settings
+from qbets.queue_state import Seen
 from qbets.replay import learn, learn_state
 from qbets.state_predictor import Choice, StatePredictor
 from traces.records import JobLog
@@ -63,7 +65,8 @@ class LevelCurve:
 @dataclass(frozen=True, kw_only=True)
 class StateForecast:
     """A queue at one instant. ``predictor`` is not fed any more; ``past`` is what past
-    waits say in each cluster, ``asker`` says whose jobs are asked about."""
+    waits say in each cluster, ``asker`` says whose jobs are asked about, ``age_s`` how long ago that instant was: the
+    older the state, the more past waits say."""
 
     floor: QueueForecast
     predictor: StatePredictor
@@ -71,6 +74,7 @@ class StateForecast:
     at_s: float
     past: tuple[Floats | None, ...]
     asker: Arrival = NOBODY
+    age_s: float = 0.0
 
     @property
     def settings(self) -> Settings:
@@ -125,7 +129,7 @@ class StateForecast:
     ) -> Floats:
         """The same for a queue that would be in another state."""
         past = self.past[self.floor.group(*shape)]
-        return blended(self.model.knots(features)[0], past, share_of_past(submit_in_s))
+        return blended(self.model.knots(features)[0], past, self.age_s + submit_in_s)
 
     def choice(self, group: int = 0) -> Choice:
         """Whose answers are given to a group of jobs, and why."""
@@ -174,7 +178,10 @@ class StateForecast:
         knots, curve = self.knots(procs, walltime_s), self._curves[group]
         scores = [curve.score(float(level)) for level in levels.ravel()]
         found = wait_at(knots, np.array(scores).reshape(levels.shape))
-        return np.fmax(found, floor) if whose == "both" else found
+        if whose != "both":
+            return found
+        longest_s = self.floor.waits(procs, walltime_s).max(initial=0.0)
+        return np.maximum(found, np.where(np.isnan(floor), longest_s, floor))
 
     def bound(
         self, procs: int, walltime_s: float, probability: float, confidence: float = 0.95
@@ -225,6 +232,12 @@ class StateForecast:
             return None
         return levels_of(self.futures.starts(asked, _FUTURE_S), asked)
 
+    def told(self, waiting: Sequence[Seen], running: Sequence[Seen], at_s: float) -> StateForecast:
+        """The same for the queue as its site tells of it at a later instant."""
+        predictor = copy(self.predictor)
+        predictor.state = predictor.state.told(waiting, running, at_s)
+        return replace(self, predictor=predictor, at_s=at_s, age_s=0.0)
+
     @cached_property
     def futures(self) -> Lookahead:
         """What the queue may do next."""
@@ -271,6 +284,11 @@ def freeze_state(
 
 Known = StateForecast | QueueForecast
 """What is known of a queue at one instant: by its state, or by past waits where that is too little."""
+
+
+def aged(known: Known, by_s: float) -> Known:
+    """What is known, so much later, with nothing new to know; past waits stay as they are."""
+    return replace(known, age_s=known.age_s + by_s) if isinstance(known, StateForecast) else known
 
 
 def known_of(log: JobLog, at_s: float, settings: Settings, asker: Arrival = NOBODY) -> Known:

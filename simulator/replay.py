@@ -65,8 +65,7 @@ def replay_compiled(jobs: Any, placed: Any, procs: int, backfill: bool, until: A
     ``until`` are jobs and an instant: the replay ends when all of these jobs have started (none given: when
     all have) or time is beyond.
     """
-    awaited, last_s = until
-    met = 0
+    (awaited, last_s), met = until, 0
     submit, width, _, run, told = jobs
     count, held = len(submit), len(placed[0])
     starts = np.full(count, np.inf)
@@ -82,9 +81,8 @@ def replay_compiled(jobs: Any, placed: Any, procs: int, backfill: bool, until: A
         beating = _push(heap_s, heap_j, beating, placed[0][n], count + n)
         running = _insert(ends_s, ends_p, running, placed[1][n], placed[2][n])
     while coming < count or (head >= 0 and beating > 0):
-        while met < len(awaited) and starts[awaited[met]] < np.inf:
-            met += 1
-        if len(awaited) and met == len(awaited):
+        met = _started(awaited, starts, met)
+        if met == len(awaited) > 0:
             break
         now = np.inf
         if beating:
@@ -121,6 +119,14 @@ def replay_compiled(jobs: Any, placed: Any, procs: int, backfill: bool, until: A
             (head, tail, after, starts), jobs, (heap_s, heap_j, beating), (ends_s, ends_p, running), (free, now)
         )  # fmt: skip
     return starts
+
+
+@njit(cache=True)
+def _started(awaited: Any, starts: Any, met: int) -> int:
+    """How many of these have started, one after the other; ``met`` of them are known to have."""
+    while met < len(awaited) and starts[awaited[met]] < np.inf:
+        met += 1
+    return met
 
 
 @njit(cache=True)

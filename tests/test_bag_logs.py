@@ -16,8 +16,6 @@ from bags.scheduling import SCHEDULINGS, scheduling_named
 from bags.system import parse_clusters
 from desk.bag_models import CHARACTERISTICS
 from desk.bags import policies
-from desk.live_queue import with_live
-from drivers.api import QueuedJob
 from kernel.errors import InputError
 from traces.gwf import read_gwf, write_gwf
 from traces.history import read_history
@@ -83,13 +81,9 @@ def test_a_log_without_bags_of_its_own_and_a_gap_that_is_given():
     assert extract_bags(numberless).sizes.tolist() == [1] * len(log)
 
 
-def test_a_queue_as_it_stands_tells_no_bags():
+def test_bags_are_as_many_as_jobs():
     log = draw_bags(AVERAGE, Target(load=0.4, capacity=60.0), seed=1).as_log("drawn")
     log.check()
-    waiting = QueuedJob(queue="q", user="ann", procs=2, requested_s=600.0, waited_s=5.0)
-    now = with_live(log, [waiting], now_s=log.end_s / 2)
-    now.check()
-    assert now.select(now.procs == 2).bag is None
     with pytest.raises(AssertionError, match="length"):
         replace(log, bag=log.bag[1:]).check()
 

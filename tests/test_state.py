@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.ensemble import HistGradientBoostingRegressor
 
-from desk.live_queue import with_live
+from desk.live_queue import as_told
 from drivers.api import QueuedJob
 from kernel.streams import stream
 from portal.jobs.learned_states import LearnedStates
@@ -22,11 +22,11 @@ from qbets.conformal import HIGHEST, Calibration
 from qbets.explain import SIDES, explain
 from qbets.forecast import QueueForecast
 from qbets.knots import SCORES, score_of, score_within, wait_at
-from qbets.predictor import Arrival, Settings
+from qbets.predictor import Arrival, Ask, Settings
 from qbets.queue_state import FEATURES, QueueState
 from qbets.replay import replay
 from qbets.start_estimates import start_estimates
-from qbets.state_forecast import StateForecast, forecast_state, freeze_state
+from qbets.state_forecast import StateForecast, aged, forecast_state, freeze_state
 from qbets.state_predictor import Rows, StatePredictor
 from simulator.backfill import Conservative, Job
 from simulator.replay import Workload, replay_starts
@@ -365,12 +365,25 @@ def test_a_live_queue_is_the_state_that_a_job_finds():
             for n in range(1, 30)
         ),
     ]
-    busy = with_live(log, jobs, now_s)
-    busy.check()
-    crowded, quiet = (forecast_state(known, now_s, STATE) for known in (busy, log))
+    quiet = forecast_state(log, log.end_s, STATE)
+    crowded = as_told(quiet, jobs, now_s)
+    assert not quiet.predictor.state.waiting.keys
     assert len(crowded.predictor.state.waiting.keys) == 29
+    assert crowded.at_s == now_s
     assert crowded.predictor.state.busy == 60
     assert crowded.bounds(32, 7000.0, 0.95) > 3 * quiet.bounds(32, 7000.0, 0.95)
+    together = crowded.levels([Ask(32, 7000.0), Ask(8, 600.0)])
+    assert (np.sort(together, axis=0) == np.sort(together, axis=0)[:, :1]).all()
+
+
+def test_the_older_a_state_the_less_it_says():
+    """A queue that is full now says little of tomorrow: then past waits speak."""
+    full = forecast_state(simulated(1500), simulated(1500).submit_s[1200], STATE)
+    shape, levels = (32, 7000.0), [0.5, 0.95]
+    now, later, much_later = (aged(full, s).bounds(*shape, levels) for s in (0.0, 3600.0, 1e7))
+    past = np.cbrt(full.floor.waits(*shape))
+    assert abs(much_later[0] ** (1 / 3) - np.quantile(past, 0.5)) < 0.2 * past.max()
+    assert np.all((now - later) * (later - much_later) >= 0)
 
 
 def test_a_shelf_learns_aside(tmp_path):

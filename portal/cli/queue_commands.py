@@ -70,11 +70,11 @@ def _ask(
     return asked
 
 
-def _as_it_is_now(asked: Any, history: Path, settings: Any) -> Any:
+def _as_it_is_now(asked: Any, history: Path) -> Any:
     from desk.live_queue import ask_live
     from portal.records.sites import stored_catalog
 
-    return ask_live(asked, stored_catalog(), str(history), settings)
+    return ask_live(asked, stored_catalog(), str(history))
 
 
 @app.command(
@@ -121,7 +121,7 @@ def bound(
         )  # fmt: skip
     asked = _ask((history, queue, format_name, user), at, settings, procs)
     if live:
-        asked = _as_it_is_now(asked, history, settings)
+        asked = _as_it_is_now(asked, history)
     found = asked.forecast.bound(procs, wall_s, chance, settings.confidence)
     document = bound_json(found, asked)
     told = queries.explanation_of(asked, procs, wall_s, chance) if why else None
