@@ -17,12 +17,13 @@ from qbets.conditional import LEVELS
 from qbets.predictor import QueuePredictor
 
 Floats = NDArray[np.float64]
-SHARE = 0.25
+SHARE = 0.15
 """Of the past waits in the blend, from the median on, about a job that is submitted now."""
 FADES_S = 4 * 3600.0
 """After this time the state of a queue says a third (1/e) of what it said about jobs submitted at once."""
 _FEWEST = 59  # past waits that have an opinion
-_REFRESH = 50  # starts after which the quantiles of a cluster are looked up anew
+_REFRESH = 50  # starts after which the quantiles of a cluster are looked up anew, of long histories
+_SHARE_NEW = 0.02  # after as many starts as this share of them
 _LEVELS = np.array(LEVELS)
 
 
@@ -70,6 +71,8 @@ class PastKnots:
     def _look_up(self, floor: QueuePredictor, bin_number: int) -> tuple[int, Floats | None]:
         stream = floor.streams[bin_number]
         found = self._known.get((bin_number, id(stream)))
-        if found is not None and floor.sequence - found[0] < _REFRESH:
+        if found is not None and floor.sequence - found[0] < max(
+            _REFRESH, _SHARE_NEW * len(stream)
+        ):
             return found
         return floor.sequence, knots_of(stream.sorted_waits)

@@ -10,8 +10,10 @@ difference between one second and ten counts like that between one day and ten.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from qbets.boosting import Growth, Trees, grow
@@ -62,18 +64,28 @@ def base_columns(rows: Floats) -> Floats:
 
 def fit(features: Floats, waits_s: Floats) -> ConditionalModel:
     """Learn from rows of features and the waits that followed."""
-    from scipy.optimize import nnls  # noqa: PLC0415 late: who asks what was learned before does not wait for it
-
     rows, target = clean(features), np.cbrt(waits_s)
     columns = base_columns(rows)
     scale = columns.std(axis=0)
     scale[scale < 1e-9] = 1.0
-    width = columns.shape[1]
-    ridge = np.eye(width) * _RIDGE * np.sqrt(len(rows))
-    weights, _ = nnls(
-        np.vstack([columns / scale, ridge]), np.concatenate([target, np.zeros(width)])
-    )
-    weights = weights / scale
+    scaled = columns / scale
+    gram = scaled.T @ scaled + _RIDGE**2 * len(rows) * np.eye(columns.shape[1])
+    weights = _non_negative(gram, scaled.T @ target) / scale
     rest = target - columns @ weights
     trees = grow(rows, rest, LEVELS, _GROWTH)
     return ConditionalModel(weights=weights, trees=trees, typical=np.median(rows, axis=0))
+
+
+@njit(cache=True)
+def _non_negative(gram: Any, target: Any) -> Any:
+    """The non-negative weights nearest to the normal equations, one after the other until none moves."""
+    weights = np.zeros(len(target))
+    for _ in range(10_000):
+        moved = 0.0
+        for n in range(len(target)):
+            new = max(0.0, weights[n] + (target[n] - gram[n] @ weights) / gram[n, n])
+            moved = max(moved, abs(new - weights[n]))
+            weights[n] = new
+        if moved <= 1e-9 * (1.0 + weights.max()):
+            break
+    return weights

@@ -7,7 +7,7 @@ different rates (adaptive conformal inference: Gibbs and Candès, NeurIPS 2021, 
 as quantiles of the newest scores; they are weighed by their loss so far (Gibbs and Candès, JMLR
 25(162) 2024; the proportional and integral parts of Angelopoulos, Candès and Tibshirani, NeurIPS 2023,
 arXiv:2307.16895). Jobs of a burst behave alike and unlike others, so jobs are told apart by how many
-of the user's own wait already (Mondrian groups).
+of the user's own, or where no user is known how many exactly alike, wait already (Mondrian groups).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from scipy.special import bdtrc
 RATES = (0.02, 0.05, 0.1, 0.2)
 WINDOWS = (200, 500, 2000)
 BURSTS = (5, 50)
-"""Own jobs waiting from which on a job belongs to the next group."""
+"""Own jobs (or jobs exactly alike) waiting from which on a job belongs to the next group."""
 HIGHEST = 9.0
 """No level is asked for beyond 1 − e⁻⁹."""
 _KEPT = 5000  # scores that are remembered
@@ -72,9 +72,9 @@ class Calibration:
         self._alarm = _unlikely_from(_LAST, 1 - quantile)
 
     @staticmethod
-    def group_of(own_waiting: float) -> int:
-        """Number of the group of a job whose user has so many waiting."""
-        return sum(own_waiting >= burst for burst in BURSTS)
+    def group_of(waiting: float) -> int:
+        """Number of the group of a job with so many of its kind waiting."""
+        return sum(waiting >= burst for burst in BURSTS)
 
     @property
     def target(self) -> float:

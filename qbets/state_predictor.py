@@ -161,8 +161,9 @@ class StatePredictor:
             return Choice("state", "QBETS has too little history")
         if self.judged < _JUDGED:
             return Choice("qbets", f"{_JUDGED} judged bounds are needed, {self.judged} are known")
-        if self.settings.knows_user and group == len(BURSTS):
-            return Choice("both", f"{BURSTS[-1]} or more of the user's own jobs wait")
+        if group == len(BURSTS):
+            whose = "of the user's own jobs" if self.settings.knows_user else "jobs exactly alike"
+            return Choice("both", f"{BURSTS[-1]} or more {whose} wait")
         if self.calibration.alarmed(group):
             return Choice("both", "misses pile up")
         return Choice("state", "the state of the queue and past waits, as they came true")

@@ -189,3 +189,19 @@ def test_one_user_number_for_all_jobs_is_nobody_s():
         issued = [backtest(log, "x", settings=settings) for log in (one, none)]
         assert np.array_equal(issued[0].issued_s, issued[1].issued_s, equal_nan=True)
         assert issued[0].row().known_as == "asked"
+
+
+def test_without_a_user_a_burst_is_told_by_jobs_exactly_alike():
+    """Sixty equal jobs wait: the next of them is corrected as one of a burst, another shape is not."""
+    plain = simulated(2000)
+    at_s = float(plain.submit_s[1900])
+    burst = {
+        name: np.concatenate([getattr(plain, name)[:1900], np.full(60, value, getattr(plain, name).dtype)])
+        for name, value in {
+            "submit_s": at_s, "wait_s": 1e6, "run_s": 60.0, "procs": 4, "request_s": 1234.0, "user": 3, "queue": 1, "started": True,
+        }.items()
+    }  # fmt: skip
+    known = forecast_state(replace(plain, **burst), at_s + 1.0, ASKED)
+    assert (known.burst(4, 1234.0), known.burst(4, 1235.0), known.burst(5, 1234.0)) == (2, 0, 0)
+    assert "alike" in known.choice(2).why
+    assert known.predictor.waiting_alike(known.features(4, 1234.0)) == 60
