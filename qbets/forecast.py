@@ -123,6 +123,10 @@ class QueueForecast:
         wary = looser(plain, self.caution, self.settings.quantile)
         return np.where(known == len(waits), plain, wary)
 
+    def chance(self, procs: int, walltime_s: float, submit_in_s: float, by_s: float) -> float:
+        """P(a job that is submitted in ``submit_in_s`` has started by ``by_s``), both from now."""
+        return float(self.probability(procs, walltime_s, by_s - submit_in_s))
+
     def levels(self, asked: Sequence[Ask]) -> None:
         """Past waits say nothing of how jobs come together."""
 

@@ -220,6 +220,11 @@ class StateForecast:
         longest_s = self.floor.waits(procs, walltime_s, ahead).max(initial=0.0)
         return np.where(times < longest_s, np.minimum(found, floor), found)  # beyond: nothing known
 
+    def chance(self, procs: int, walltime_s: float, submit_in_s: float, by_s: float) -> float:
+        """P(a job that is submitted in ``submit_in_s`` has started by ``by_s``), both from now."""
+        within_s = by_s - submit_in_s
+        return float(self.probability(procs, walltime_s, within_s, submit_in_s=submit_in_s))
+
     def levels(self, asked: Sequence[Ask]) -> Floats | None:
         """How our jobs come together: for each of many futures, in which all of them are submitted, at which level of
         its own curve each one starts. Futures × jobs, every column a permutation of the same even levels.

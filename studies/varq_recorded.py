@@ -7,8 +7,8 @@ W + T − s, submitted within a quarter of an hour. Where there is none the ques
 
 - ``now``: at once, whatever the probability;
 - ``once``: the latest instant of the trajectory from past waits, chosen when asked (the paper's way);
-- ``ahead``: the latest instant that is sure enough by what the state of the queue says (a stranger asks), which is taken to hold for the
-  instants to come; what is asked for follows the record of promises (:func:`vgrid.varq.adapt`);
+- ``ahead``: the latest instant that is sure enough by the forecast (a stranger asks), by the state of the queue and the more by past
+  waits the later; what is asked for follows the record of promises (:func:`vgrid.varq.adapt`);
 - ``moving``: so too, with the margin of :mod:`vgrid.varq`, and looked at again as time passes.
 
 Kept: started by T. *By its wait*: so, had it waited as long as that job from its own submission on; that other one comes up to a quarter of
@@ -113,17 +113,6 @@ class LikeJobs:
         return Answer(question=question, submit_s=submit_s)
 
 
-@dataclass(frozen=True)
-class AsItStands:
-    """What the state of a queue says now, taken to hold for jobs that are submitted later."""
-
-    forecast: Forecast
-
-    def chance(self, procs: int, walltime_s: float, submit_in_s: float, by_s: float) -> float:
-        """P(a job submitted in ``submit_in_s`` runs by ``by_s``)."""
-        return float(self.forecast.probability(procs, walltime_s, by_s - submit_in_s))
-
-
 def draw_questions(log: JobLog, count: int, seed: int) -> list[Question]:
     """The same for every level and policy, in time order: real jobs' processors and parts of what they requested."""
     late = log.submit_s >= float(np.quantile(log.submit_s, WARM))
@@ -190,7 +179,7 @@ def look_once(desk: Desk, question: Question, now_s: float, forecast: Forecast) 
 
 def look_ahead(desk: Desk, question: Question, now_s: float, forecast: Forecast) -> None:
     """The latest instant that is sure enough as the queue stands, and no second look."""
-    step = move(AsItStands(forecast), desk.strict(question.wanted, now_s), 0.0)
+    step = move(forecast, desk.strict(question.wanted, now_s), 0.0)
     if step.latest_s is None:
         desk.refuse(question)
     else:
@@ -200,7 +189,7 @@ def look_ahead(desk: Desk, question: Question, now_s: float, forecast: Forecast)
 def look_moving(desk: Desk, question: Question, now_s: float, forecast: Forecast) -> float | None:
     """Submit, refuse at the first look, or look again later."""
     left = replace(desk.strict(question.wanted, now_s), start_by_s=question.start_by_s - now_s)
-    step = move(AsItStands(forecast), left)
+    step = move(forecast, left)
     if now_s == question.at_s and step.latest_s is None:
         desk.refuse(question)
     elif step.submit:

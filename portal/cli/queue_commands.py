@@ -226,7 +226,7 @@ def backtest(
         str, typer.Option("--probability", "-p", help="The quantile that is bounded.")
     ] = "0.95",
     confidence: Confidence = "0.95",
-    method: Method = "qbets",
+    method: Method = "state",
     size: Annotated[
         str | None,
         typer.Option(
