@@ -47,14 +47,20 @@ def ask_live(asked: AskedQueue, catalog: Catalog | None, name: str) -> AskedQueu
     return replace(asked, at_s=now_s, forecast=as_told(asked.forecast, jobs, now_s))
 
 
-def known_now(known: Known, log: JobLog, site: Site, queue: str) -> Known:
-    """What is known of a real site's queue at this moment: as the site tells of it, or, where it does not answer, aged."""
-    now_s = time.time() - log.unix_start_s
+def jobs_now(site: Site) -> Sequence[QueuedJob] | None:
+    """Everybody's jobs at a real batch site; None where it does not answer."""
     try:
-        jobs = [job for job in open_batch(site).queue() if job.queue == queue]
+        return open_batch(site).queue()
     except SiteError:
+        return None
+
+
+def known_now(known: Known, log: JobLog, queue: str, jobs: Sequence[QueuedJob] | None) -> Known:
+    """What is known of a real queue at this moment: as its site tells of its jobs, or, where it does not answer, aged."""
+    now_s = time.time() - log.unix_start_s
+    if jobs is None:
         return aged(known, max(0.0, now_s - log.end_s))
-    return as_told(known, jobs, now_s)
+    return as_told(known, [job for job in jobs if job.queue == queue], now_s)
 
 
 def look_into_queue(catalog: Catalog, name: str, job: tuple[int, float] | None) -> Json:

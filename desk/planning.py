@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from desk.first_words import BASIS, SiteWord, first_words, refusals
 from desk.histories import Instant, cached_forecast, open_history
-from desk.live_queue import known_now
+from desk.live_queue import jobs_now, known_now
 from desk.wiring import is_real
 from planner.make import STANDARD, Options, make_plan
 from planner.plan import Plan
@@ -86,13 +86,15 @@ def open_grid(
 def as_it_stands(grid: Grid, after_s: float = 0.0) -> Grid:
     """The same grid, with its real queues as their sites tell of them at this moment; what was known of simulated ones is
     so much older."""
-    found = {}
-    for key, known in grid.forecasts.items():
-        site = grid.catalog.site(key[0])
-        real = is_real(site) and site.kind == "batch"
-        found[key] = (
-            known_now(known, grid.logs[key], site, key[1]) if real else aged(known, after_s)
-        )
+    found: dict[QueueKey, Known] = {}
+    for site in grid.catalog.sites:
+        mine = {key: known for key, known in grid.forecasts.items() if key[0] == site.name}
+        if mine and is_real(site) and site.kind == "batch":
+            jobs = jobs_now(site)
+            for key, known in mine.items():
+                found[key] = known_now(known, grid.logs[key], key[1], jobs)
+        else:
+            found |= {key: aged(known, after_s) for key, known in mine.items()}
     return replace(grid, forecasts=found)
 
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import pytest
 
+from desk.planning import open_grid
 from drivers.api import Access, SlotSpec, SlotState
 from drivers.batch import BatchDriver
 from drivers.conformance import REAL_CHECKS, Bench, is_ready, opens_and_is_given_back
@@ -23,6 +24,7 @@ from tests.services import slurm, ssh
 from tests.services.fixtures import there
 from tests.test_state import simulated
 from traces.swf import write_swf
+from vgrid.catalog import load_catalog
 
 pytestmark = pytest.mark.services
 
@@ -273,8 +275,11 @@ def test_a_live_queue_moves_the_bound(slurm_site, vgrads, tmp_path):
     ]
     try:
         busy = vgrads(*question).json
+        planned = open_grid(load_catalog(sites)).forecasts["toy", "batch"]
     finally:
         run("scancel", *jobs)
+    assert len(planned.predictor.state.waiting.keys) in (5, 6)
+    assert float(planned.bounds(8, 3600.0, 0.95)) == pytest.approx(busy["bound_s"], rel=0.3)
     assert (quiet["method"], busy["method"]) == ("state", "state")
     assert busy["bound_s"] > 2 * quiet["bound_s"]
     told = {side["side"]: side["told"] for side in busy["explanation"]["moved"]}
