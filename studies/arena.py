@@ -144,10 +144,10 @@ def draw_instants(
 
 
 def forecasts_at(
-    log: JobLog, instants: Sequence[float], settings: Settings | None = None
+    log: JobLog, instants: Sequence[float], settings: Settings
 ) -> dict[float, Forecast]:
     """What was known at each instant, in one pass over the history."""
-    return dict(known_along(log, instants, settings or Settings()))
+    return dict(known_along(log, instants, settings))
 
 
 def known_along(

@@ -15,7 +15,8 @@ from planner.make import Options
 from studies.arena import Case
 from studies.rivals import Result
 
-POLICIES = {"the paper's planner": Options(probability="paper"), "vgrads": Options()}
+PAPER, OURS = "the paper's planner", "vgrads"
+POLICIES = {PAPER: Options(probability="paper"), OURS: Options()}
 
 
 class Notebook(MemoryJournal):

@@ -29,6 +29,7 @@ from rich.console import Console
 from rich.progress import track
 from statsmodels.stats.proportion import proportion_confint
 
+from desk.histories import AS_ASKED
 from kernel.errors import InputError
 from qbets.predictor import Settings
 from studies.arena import (
@@ -41,7 +42,7 @@ from studies.arena import (
     rescheduled,
 )
 from studies.future import contradiction
-from studies.ours import POLICIES, play
+from studies.ours import OURS, PAPER, play
 from studies.picture import diagrams
 from studies.recorded_promises import Extent, as_document, as_text, recorded_study, write_recorded
 from studies.reliability import BIN_HEAD, Row, bin_rows, reliability, sentences
@@ -62,7 +63,7 @@ from traces.history import history_name
 from workflows.dag import Workflow
 from workflows.load import load_workflow
 
-STATE = "vgrads, by state"
+BY_PAST = "vgrads, by past waits"
 HEAD = (
     "strategy",
     "sets",
@@ -75,6 +76,7 @@ HEAD = (
     "planning s",
 )
 _HORIZON_S = 3 * 86_400.0
+_PARTS = 2  # of a log: each learns from all of it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,32 +87,32 @@ class Work:
     count: int
     seed: int
     shapes: tuple[Workflow, ...]
-    state: bool
     part: int
     parts: int
 
 
-def cases_of(work: Work) -> Iterator[tuple[Arena, Arena | None, Case]]:
-    """The cases of one log with the arenas that they are played in (the second knows states)."""
+def cases_of(work: Work) -> Iterator[tuple[Arena, Arena, Case]]:
+    """The cases of one log with the arenas that they are played in; the second knows past waits alone."""
     log = rescheduled(read_enough(work.log))
     pairs = draw_instants(log, work.count, work.seed, _HORIZON_S)
     mine = [(n, pair) for n, pair in enumerate(pairs) if n % work.parts == work.part]
     instants = [at_s for _, pair in mine for at_s in pair]
     procs = most_busy(log)
-    arena = Arena(log=log, procs=procs, forecasts=forecasts_at(log, instants))
-    known = forecasts_at(log, instants, Settings(method="state")) if work.state else None
-    other = Arena(log=log, procs=procs, forecasts=known) if known else None
+    ours, past = (
+        Arena(log=log, procs=procs, forecasts=forecasts_at(log, instants, settings))
+        for settings in (AS_ASKED, Settings())
+    )
     for number, pair in mine:
-        yield arena, other, draw_case(number, work.seed, pair, work.shapes)
+        yield ours, past, draw_case(number, work.seed, pair, work.shapes)
 
 
 def _rows(work: Work) -> list[Row]:
     name, found = history_name(work.log), []
-    for arena, other, case in cases_of(work):
-        played = {key: strategy(arena, case) for key, strategy in RIVALS.items()}
-        played |= {policy: play(arena.grid(case), case, policy) for policy in POLICIES}
-        if other is not None:
-            played[STATE] = play(other.grid(case), case, "vgrads")
+    for ours, past, case in cases_of(work):
+        played = {key: strategy(past, case) for key, strategy in RIVALS.items()}
+        played[PAPER] = play(past.grid(case), case, PAPER)
+        played[OURS] = play(ours.grid(case), case, OURS)
+        played[BY_PAST] = play(past.grid(case), case, OURS)
         found += [
             Row(log=name, case=case.number, strategy=key, needed=case.wanted.needed, result=result)
             for key, result in played.items()
@@ -124,11 +126,8 @@ def _refusal(path: Path) -> str:
     return contradiction(log, most_busy(log))
 
 
-def study(
-    logs: Sequence[Path], count: int, seed: int, shapes: Sequence[Workflow], state: bool = False
-) -> list[Row]:
+def study(logs: Sequence[Path], count: int, seed: int, shapes: Sequence[Workflow]) -> list[Row]:
     """All logs, on all cores, with a progress bar."""
-    parts = 1 if state else 4  # a pass that learns states is the dear part of it
     bar = Console(stderr=True)
     with ProcessPoolExecutor() as pool:
         refused = dict(zip(logs, pool.map(_refusal, logs), strict=True))
@@ -138,8 +137,8 @@ def study(
         if all(refused.values()):
             raise InputError("no log has a future that can be played", where="logs", fix="with --recorded none is needed")  # fmt: skip
         works = [
-            Work(log=p, count=count, seed=seed, shapes=tuple(shapes), state=state, part=n, parts=parts)
-            for p in logs if not refused[p] for n in range(parts)
+            Work(log=p, count=count, seed=seed, shapes=tuple(shapes), part=n, parts=_PARTS)
+            for p in logs if not refused[p] for n in range(_PARTS)
         ]  # fmt: skip
         done = pool.map(_rows, works)
         return [
@@ -211,7 +210,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("logs", nargs="+", type=Path)
     parser.add_argument("--count", type=int, default=100, help="sets for each log")
     parser.add_argument("--workflow", action="append", type=Path, default=[], help="recorded workflows; default: LEAD")  # fmt: skip
-    parser.add_argument("--state", action="store_true", help="also plan with bounds by the state of the queue (slower)")  # fmt: skip
     parser.add_argument("--recorded", action="store_true", help="slots are real jobs of the log, with their recorded starts: no simulated queue")  # fmt: skip
     parser.add_argument("--jobs", type=int, default=20_000, help="of each log, with --recorded: so many from its beginning")  # fmt: skip
     chosen = parser.parse_args(arguments)
@@ -225,7 +223,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         text = json.dumps(as_document(found), allow_nan=False) if chosen.json else as_text(found)
         sys.stdout.write(text + "\n")
         return
-    rows = study(chosen.logs, chosen.count, chosen.seed, shapes, chosen.state)
+    rows = study(chosen.logs, chosen.count, chosen.seed, shapes)
     if chosen.report:
         write_report(rows, chosen.report)
     if chosen.json:

@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.progress import track
 
 from kernel.units import format_duration
+from qbets.predictor import Settings
 from studies.arena import Arena, Case, draw_instants, forecasts_at, most_busy, rescheduled
 from studies.ours import play
 from studies.picture import diagrams
@@ -97,7 +98,7 @@ def study(logs: Sequence[Path], count: int, seed: int) -> list[Line]:
         for path in logs:
             log = rescheduled(read_enough(path))
             pairs = draw_instants(log, count, seed, _HORIZON_S)
-            known = forecasts_at(log, [at_s for pair in pairs for at_s in pair])
+            known = forecasts_at(log, [at_s for pair in pairs for at_s in pair], Settings())
             procs = most_busy(log)
             jobs = [
                 (Arena(log=log, procs=procs, forecasts={at_s: known[at_s] for at_s in pair}, cloud_procs=128), n, pair)

@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.progress import track
 
 from kernel.units import format_duration
+from qbets.predictor import Settings
 from studies.arena import Arena, Case, draw_instants, forecasts_at, most_busy, rescheduled
 from studies.ours import plan_case
 from studies.picture import diagrams
@@ -98,7 +99,7 @@ def study(
     log = replace(rescheduled(read_enough(log_path)), name=history_name(log_path))
     pairs = tuple(draw_instants(log, count, seed, _HORIZON_S))
     arena = Arena(
-        log=log, procs=most_busy(log), forecasts=forecasts_at(log, [at_s for pair in pairs for at_s in pair])
+        log=log, procs=most_busy(log), forecasts=forecasts_at(log, [at_s for pair in pairs for at_s in pair], Settings())
     )  # fmt: skip
     path_s = max(1800.0, shape.critical_path_s())
     asked = [

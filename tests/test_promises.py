@@ -23,7 +23,7 @@ DAY_S = 86_400.0
 def arena() -> tuple[Arena, list]:
     log = rescheduled(simulated(2500, seed=5))
     pairs = draw_instants(log, 12, 0, DAY_S)
-    known = forecasts_at(log, [at_s for pair in pairs for at_s in pair])
+    known = forecasts_at(log, [at_s for pair in pairs for at_s in pair], Settings())
     cases = [draw_case(n, 0, pair, [lead()]) for n, pair in enumerate(pairs)]
     return Arena(log=log, procs=most_busy(log), forecasts=known), cases
 
