@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from qbets.forecast import forecast
+from qbets.predictor import Settings
 from studies.arena import Arena, draw_case, draw_instants, forecasts_at, most_busy, rescheduled
 from studies.ours import play
 from studies.reliability import Row, reliability
@@ -122,7 +123,7 @@ def history(tmp_path):
 @pytest.mark.parametrize(
     ("name", "more", "count"),
     [
-        ("promises", ["LOG", "--count", 4], 4 * 9),
+        ("promises", ["LOG", "--count", 4], 4 * 10),
         ("table1", ["LOG", "--count", 4], 6),
         ("bounds", ["LOG", "--method", "bmbp", "--method", "qbets"], 2),
         ("whatif", ["LOG", "--count", 2, "--budget", 5], 25),
