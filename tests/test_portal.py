@@ -200,7 +200,7 @@ def test_what_if_tells_of_other_wishes_and_keeps_nothing(client):
     assert would()["promise"]["probability"] == pytest.approx(
         before["promise"]["probability"], abs=0.03
     )
-    free, paid = would(budget_usd=0), would(budget_usd=80)
+    free, paid = (would(fraction="8/8", deadline="100m", budget_usd=usd) for usd in (0, 80))
     assert free["cost_usd"] == 0
     assert free["promise"]["probability"] < paid["promise"]["probability"]
     assert would(fraction="8/8")["needed"] == 8

@@ -88,7 +88,7 @@ def test_runs_teach_how_long_binding_takes(vgrads):
     vgrads("run", DATA / "lead-storm.yaml", "--json")
     learned = observed()
     assert {slot["site"] for slot in plain["slots"]} >= set(learned)
-    assert sum(binding["observed"] for binding in learned.values()) >= 3
+    assert sum(binding["observed"] for binding in learned.values()) >= 2
     drop = {"seconds", "phases"}
     again = vgrads("plan", DATA / "lead-storm.yaml", "--json", "--as-stated").json
     assert {k: v for k, v in again.items() if k not in drop} == {
