@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 
 import numpy as np
 from scipy.special import bdtrc
@@ -159,7 +159,8 @@ class Calibration:
 
 def newest_scores(scores: deque[list[float]], count: int) -> np.ndarray:
     """The newest first, at most so many."""
-    return np.array([cell[0] for cell in islice(reversed(scores), count)])
+    newest = chain.from_iterable(islice(reversed(scores), count))
+    return np.fromiter(newest, np.float64, min(count, len(scores)))
 
 
 def _unlikely_from(trials: int, chance: float) -> int:
