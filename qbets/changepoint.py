@@ -14,7 +14,6 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 WINDOW = 100  # waits over which the autocorrelation is measured (BMBP's figure)
 _NODES = 96
@@ -41,6 +40,8 @@ def _run_chances(quantile: float, rho: float) -> Iterator[float]:
 
     Gauss–Legendre over [z_q, z_q + 12]; f₁ = φ on it, f_{r+1}(y) = ∫ f_r(x) φ((y − ρx)/s)/s dx.
     """
+    from scipy.special import ndtri  # noqa: PLC0415 late: as in qbets.bounds
+
     threshold = float(ndtri(quantile))
     nodes, weights = np.polynomial.legendre.leggauss(_NODES)
     x = threshold + 6.0 * (nodes + 1)
@@ -65,6 +66,8 @@ def autocorrelation(waits: NDArray[np.float64]) -> float:
     """
     if len(waits) < 3:
         return 0.0
+    from scipy.special import ndtri  # noqa: PLC0415 late: as in qbets.bounds
+
     scores = ndtri((_ranks(waits) - 0.5) / len(waits))
     centred = scores - scores.mean()
     power = float(centred @ centred)

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from kernel.compiled import compiled
 from qbets.boosting import Growth, Trees, grow
 from qbets.queue_state import FEATURES, USUAL
 
@@ -79,7 +79,7 @@ def fit(features: Floats, waits_s: Floats) -> ConditionalModel:
     return ConditionalModel(weights=weights, trees=trees, typical=np.median(rows, axis=0))
 
 
-@njit(cache=True)
+@compiled
 def _non_negative(gram: Any, target: Any) -> Any:
     """The non-negative weights nearest to the normal equations, one after the other until none moves."""
     weights = np.zeros(len(target))

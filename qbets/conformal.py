@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 
 import numpy as np
-from scipy.special import bdtrc
 
 RATES = (0.02, 0.05, 0.1, 0.2)
 WINDOWS = (200, 500, 2000)
@@ -165,4 +164,6 @@ def newest_scores(scores: deque[list[float]], count: int) -> np.ndarray:
 
 def _unlikely_from(trials: int, chance: float) -> int:
     """The least count that is exceeded with a probability of at most :data:`_UNLIKELY` (binomial)."""
+    from scipy.special import bdtrc  # noqa: PLC0415 late: as in qbets.bounds
+
     return int(np.argmax(bdtrc(np.arange(trials + 1), trials, chance) <= _UNLIKELY))
