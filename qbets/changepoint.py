@@ -10,7 +10,7 @@ doi:10.1145/1122971.1122989, which found its table by simulation; here it is int
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,7 +43,7 @@ def _run_chances(quantile: float, rho: float) -> Iterator[float]:
     from scipy.special import ndtri  # noqa: PLC0415 late: as in qbets.bounds
 
     threshold = float(ndtri(quantile))
-    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
+    nodes, weights = _gauss_legendre()
     x = threshold + 6.0 * (nodes + 1)
     w = 6.0 * weights
     spread = np.sqrt(1 - rho * rho)
@@ -52,6 +52,12 @@ def _run_chances(quantile: float, rho: float) -> Iterator[float]:
     for _ in range(_LONGEST):
         yield float(mass @ w)
         mass = kernel @ mass
+
+
+@cache
+def _gauss_legendre() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
+    return nodes, weights
 
 
 def _density(z: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -133,7 +133,7 @@ class QueueState:
         self.waiting.add(key, *row, job.user, job.queue)
         self.arrivals.append(at_s)
         known = self.shapes.pop(row[1:3], _Shape(at_s))
-        self.shapes[row[1:3]] = known._replace(came_s=at_s)  # as the newest of all
+        self.shapes[row[1:3]] = _Shape(at_s, known.started_s, known.waits)  # as the newest of all
         if len(self.shapes) > _SHAPES:
             del self.shapes[next(iter(self.shapes))]
 
