@@ -20,7 +20,7 @@ Instant = float | datetime | None
 
 @lru_cache(maxsize=64)
 def _cached_log(path: str, _changed_ns: int, format_name: str | None) -> JobLog:
-    from traces.history import read_history  # noqa: PLC0415 late: its readers take half a second to load
+    from traces.history import read_history  # noqa: PLC0415 late: what was learned before needs none of it
 
     return read_history(path, format_name)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import shlex
 import sys
 import tempfile
@@ -18,10 +19,14 @@ from portal.cli.options import app
 COMMANDS = (commands, queue_commands, site_commands, bag_commands, admin_commands, serve)
 """Importing them adds their commands to the application."""
 _INTERRUPTED, _OWN_FAULT = 130, 70
+_GARBAGE = 100_000
+"""New objects after which Python looks for garbage: nearly all that a command makes lives until its end, and looking
+for it after every 700 took a tenth of the time."""
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Entry point."""
+    gc.set_threshold(_GARBAGE)
     sys.exit(_run(arguments))
 
 

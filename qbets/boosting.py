@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from kernel.compiled import compiled
 
 Floats = NDArray[np.float64]
 _BINS = 64  # of each column
+_STEPS = 8  # of a row through a tree, and of adding up its leaf
 _SAMPLE = 10_000  # rows from which a column's bins are found
 
 
@@ -45,7 +47,8 @@ class Trees:
     def of(self, rows: Floats) -> Floats:
         """The levels of each row: rows × levels."""
         shape = (self.feature, self.threshold, self.left, self.right)
-        return np.asarray(_walk(rows, self.roots, shape, self.value, self.start))
+        walk = _walk.after(len(rows) * len(self.roots) * _STEPS)
+        return np.asarray(walk(rows, self.roots, shape, self.value, self.start))
 
 
 def grow(rows: Floats, target: Floats, levels: tuple[float, ...], growth: Growth) -> Trees:
@@ -78,7 +81,7 @@ def _edges(column: Floats) -> Floats:
     return np.asarray((values[1:] + values[:-1]) / 2.0, dtype=np.float64)
 
 
-@njit(cache=True)
+@compiled
 def _binned(rows: Any, edges: Any) -> Any:
     found = np.empty(rows.shape, dtype=np.uint8)
     for column in range(rows.shape[1]):
@@ -86,7 +89,7 @@ def _binned(rows: Any, edges: Any) -> Any:
     return found
 
 
-@njit(cache=True)
+@compiled
 def _grow(bins: Any, target: Any, levels: Any, growth: Any, edges: Any) -> Any:
     trees, leaves, rate, per_leaf = growth
     count, size = len(target), 2 * leaves - 1
@@ -122,7 +125,7 @@ def _grow(bins: Any, target: Any, levels: Any, growth: Any, edges: Any) -> Any:
     return feature, threshold, left, right, value, start
 
 
-@njit(cache=True)
+@compiled
 def _quantile(values: Any, level: float) -> float:
     """Between neighbours, as numpy; values are put into another order."""
     place = level * (len(values) - 1)
@@ -134,7 +137,7 @@ def _quantile(values: Any, level: float) -> float:
     return float(parted[low] + (place - low) * (above - parted[low]))
 
 
-@njit(cache=True)
+@compiled
 def _split_all(bins: Any, slope: Any, order: Any, limits: Any, tree: Any) -> Any:
     """Grow one tree: always the leaf whose split gains most. Rows of node n: ``order[spans[n, 0]:spans[n, 1]]``."""
     leaves, per_leaf, base = limits
@@ -169,7 +172,7 @@ def _split_all(bins: Any, slope: Any, order: Any, limits: Any, tree: Any) -> Any
     return nodes, spans
 
 
-@njit(cache=True)
+@compiled
 def _histogram(bins: Any, slope: Any, rows: Any, found: Any) -> None:
     columns = bins.shape[1]
     for row in rows:
@@ -180,7 +183,7 @@ def _histogram(bins: Any, slope: Any, rows: Any, found: Any) -> None:
             found[column, spot, 1] += 1.0
 
 
-@njit(cache=True)
+@compiled
 def _best_split(sums: Any, per_leaf: int, best: Any) -> None:
     """The split of a node that gains most of the squared gradient, its column and its bin."""
     best[0] = 0.0
@@ -203,7 +206,7 @@ def _best_split(sums: Any, per_leaf: int, best: Any) -> None:
                 best[0], best[1], best[2] = gain, column, cut
 
 
-@njit(cache=True)
+@compiled
 def _part(bins: Any, order: Any, low: int, high: int, column: int, cut: int) -> int:
     """Rows of a node up to the cut first; where the others begin."""
     kept = np.empty(high - low, dtype=np.int64)
@@ -220,7 +223,7 @@ def _part(bins: Any, order: Any, low: int, high: int, column: int, cut: int) -> 
     return middle
 
 
-@njit(cache=True)
+@compiled
 def _walk(rows: Any, roots: Any, shape: Any, value: Any, start: Any) -> Any:
     feature, threshold, left, right = shape
     found = np.empty((len(rows), len(start)))

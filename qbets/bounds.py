@@ -14,7 +14,6 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import betainc, betaincinv
 
 from kernel.units import parse_probability
 
@@ -37,6 +36,8 @@ def upper_rank(count: int, quantile: float, confidence: float) -> int | None:
 @lru_cache(maxsize=65536)
 def _upper_rank(count: int, quantile: float, confidence: float) -> int:
     """Bisection over k as in :func:`rank_table`, for one n."""
+    from scipy.special import betainc  # noqa: PLC0415 late: see _binomial_cdf
+
     low, high = 1, count
     while low < high:
         middle = (low + high) // 2
@@ -111,6 +112,8 @@ def _binomial_cdf(
     successes: NDArray[np.int64], trials: NDArray[np.int64], chance: float
 ) -> NDArray[np.float64]:
     """P(Bin(n, q) ≤ k) = I_{1−q}(n−k, k+1); 1 where k ≥ n."""
+    from scipy.special import betainc  # noqa: PLC0415 late: a sixth of a second, and a kept forecast needs none
+
     inside = successes < trials
     k, n = np.where(inside, successes, 0), np.where(inside, trials, 1)
     return np.where(inside, betainc(n - k, k + 1.0, 1 - chance), 1.0)
@@ -121,6 +124,8 @@ def probability_within(known: ArrayLike, total: int, confidence: float) -> NDArr
 
     GETPROB in closed form: Beta⁻¹(1−C; m, n−m+1), 0 where m = 0. Any shape; same shape back.
     """
+    from scipy.special import betaincinv  # noqa: PLC0415 late: see _binomial_cdf
+
     parse_probability(confidence, "confidence")
     m = np.asarray(known, dtype=np.float64)
     limit = (

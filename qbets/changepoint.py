@@ -10,11 +10,10 @@ doi:10.1145/1122971.1122989, which found its table by simulation; here it is int
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 WINDOW = 100  # waits over which the autocorrelation is measured (BMBP's figure)
 _NODES = 96
@@ -41,8 +40,10 @@ def _run_chances(quantile: float, rho: float) -> Iterator[float]:
 
     Gauss–Legendre over [z_q, z_q + 12]; f₁ = φ on it, f_{r+1}(y) = ∫ f_r(x) φ((y − ρx)/s)/s dx.
     """
+    from scipy.special import ndtri  # noqa: PLC0415 late: as in qbets.bounds
+
     threshold = float(ndtri(quantile))
-    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
+    nodes, weights = _gauss_legendre()
     x = threshold + 6.0 * (nodes + 1)
     w = 6.0 * weights
     spread = np.sqrt(1 - rho * rho)
@@ -51,6 +52,12 @@ def _run_chances(quantile: float, rho: float) -> Iterator[float]:
     for _ in range(_LONGEST):
         yield float(mass @ w)
         mass = kernel @ mass
+
+
+@cache
+def _gauss_legendre() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
+    return nodes, weights
 
 
 def _density(z: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -65,6 +72,8 @@ def autocorrelation(waits: NDArray[np.float64]) -> float:
     """
     if len(waits) < 3:
         return 0.0
+    from scipy.special import ndtri  # noqa: PLC0415 late: as in qbets.bounds
+
     scores = ndtri((_ranks(waits) - 0.5) / len(waits))
     centred = scores - scores.mean()
     power = float(centred @ centred)

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from kernel.compiled import compiled
 from qbets.boosting import Growth, Trees, grow
 from qbets.queue_state import FEATURES, USUAL
 
@@ -24,13 +24,13 @@ LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 LEAST = 200  # rows that a model can be learned from
 _GROWTH = Growth(trees=50, leaves=15, rate=0.1, per_leaf=60)
 _RIDGE = 0.03
-_LOGS = tuple(FEATURES.index(name) for name in (
+_LOGS = np.array([FEATURES.index(name) for name in (
     "own work waiting", "work waiting", "expected work waiting", "work of smaller jobs waiting",
     "work left running", "expected work left running", "room by request", "room by expectation",
     "start by FCFS", "start by EASY", "start by conservative", "start by expected runs",
-    "longest wait of like jobs", "oldest waiting", "oldest as small waiting",
-))  # fmt: skip
-_OWN, _USER = FEATURES.index("own jobs waiting"), FEATURES.index("user's waits")
+    "longest wait of like jobs", "oldest waiting", "oldest as small waiting", "user's waits",
+)])  # fmt: skip
+_OWN = FEATURES.index("own jobs waiting")
 _MOST_LOG = 25.0  # no time is longer than e^25 seconds
 
 
@@ -51,15 +51,18 @@ class ConditionalModel:
 
 def clean(features: Floats) -> Floats:
     """What is unknown is −1, as everywhere in logs; trees tell it apart from every value."""
-    return np.nan_to_num(features, nan=USUAL).astype(np.float64)
+    rows = features.astype(np.float64)
+    rows[np.isnan(rows)] = USUAL
+    return rows
 
 
 def base_columns(rows: Floats) -> Floats:
     """What the base rests on, in cube roots of seconds (one column a constant)."""
-    seconds = np.expm1(np.clip(rows[:, _LOGS], 0.0, _MOST_LOG))
-    usual = np.expm1(np.clip(rows[:, _USER], 0.0, _MOST_LOG))
-    own = np.maximum(rows[:, _OWN], 0.0) * usual
-    return np.column_stack([np.cbrt(seconds), np.cbrt(own), np.ones(len(rows))])
+    seconds = np.expm1(np.minimum(np.maximum(rows[:, _LOGS], 0.0), _MOST_LOG))
+    seconds[:, -1] *= np.maximum(rows[:, _OWN], 0.0)  # each of one's own waits as one's jobs do
+    found = np.ones((len(rows), len(_LOGS) + 1), order="F")
+    np.cbrt(seconds, out=found[:, :-1])
+    return found
 
 
 def fit(features: Floats, waits_s: Floats) -> ConditionalModel:
@@ -76,7 +79,7 @@ def fit(features: Floats, waits_s: Floats) -> ConditionalModel:
     return ConditionalModel(weights=weights, trees=trees, typical=np.median(rows, axis=0))
 
 
-@njit(cache=True)
+@compiled
 def _non_negative(gram: Any, target: Any) -> Any:
     """The non-negative weights nearest to the normal equations, one after the other until none moves."""
     weights = np.zeros(len(target))

@@ -15,10 +15,9 @@ from __future__ import annotations
 import math
 from collections import deque
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 
 import numpy as np
-from scipy.special import bdtrc
 
 RATES = (0.02, 0.05, 0.1, 0.2)
 WINDOWS = (200, 500, 2000)
@@ -159,9 +158,12 @@ class Calibration:
 
 def newest_scores(scores: deque[list[float]], count: int) -> np.ndarray:
     """The newest first, at most so many."""
-    return np.array([cell[0] for cell in islice(reversed(scores), count)])
+    newest = chain.from_iterable(islice(reversed(scores), count))
+    return np.fromiter(newest, np.float64, min(count, len(scores)))
 
 
 def _unlikely_from(trials: int, chance: float) -> int:
     """The least count that is exceeded with a probability of at most :data:`_UNLIKELY` (binomial)."""
+    from scipy.special import bdtrc  # noqa: PLC0415 late: as in qbets.bounds
+
     return int(np.argmax(bdtrc(np.arange(trials + 1), trials, chance) <= _UNLIKELY))

@@ -72,19 +72,22 @@ class QueueForecast:
         """The waits, ascending, that speak about a job of this shape."""
         return self.waits_s[self.group(procs, walltime_s, ahead)]
 
+    def cluster(self, procs: int, walltime_s: float) -> Cluster:
+        """The jobs that a job of this shape counts among."""
+        group, edges = self.group(procs, walltime_s), (None, *self.edges, None)
+        return Cluster(by=self.settings.cluster_size, above=edges[group], up_to=edges[group + 1])
+
     def bound(
         self, procs: int, walltime_s: float, probability: float, confidence: float = 0.95
     ) -> Bound:
         """With this confidence a job like this waits no longer with this probability."""
-        group = self.group(procs, walltime_s)
-        waits = self.waits_s[group]
+        waits = self.waits(procs, walltime_s)
         bound = float(self.bounds(procs, walltime_s, probability, confidence))
         needed = minimum_history(probability, confidence)
-        edges = (None, *self.edges, None)
         return Bound(
             bound_s=None if np.isnan(bound) else bound, probability=probability, confidence=confidence,
             method=self.settings.method, jobs=len(waits), since_s=self.since_s,
-            cluster=Cluster(by=self.settings.cluster_size, above=edges[group], up_to=edges[group + 1]),
+            cluster=self.cluster(procs, walltime_s),
             reason=f"{needed} waits needed, {len(waits)} known" if np.isnan(bound) else None,
         )  # fmt: skip
 

@@ -6,6 +6,8 @@ the first it goes to 0, beyond the last it rises on.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -14,6 +16,7 @@ from qbets.conformal import HIGHEST
 
 Floats = NDArray[np.float64]
 SCORES = -np.log1p(-np.array(LEVELS))
+_ALL_SCORES = np.concatenate([[0.0], SCORES, [HIGHEST]])
 _LEAST_RISE = 0.1  # of the last knot, for each unit of score beyond it
 _ROUNDING = 1e-9  # of a cube and its root
 _LEAST_ROOT = 0.5  # the same in cube roots of seconds
@@ -24,7 +27,15 @@ def extended(knots: Floats) -> tuple[Floats, Floats]:
     last = (knots[-1] - knots[-2]) / (SCORES[-1] - SCORES[-2])
     rise = max(last, _LEAST_RISE * knots[-1], _LEAST_ROOT)
     top = knots[-1] + rise * (HIGHEST - SCORES[-1])
-    return np.concatenate([[0.0], SCORES, [HIGHEST]]), np.concatenate([[0.0], knots, [top]])
+    roots = np.zeros(len(_ALL_SCORES))
+    roots[1:-1], roots[-1] = knots, top
+    return _ALL_SCORES, roots
+
+
+def _extended_lists(knots: Floats) -> tuple[list[float], list[float]]:
+    """The same for one wait, of which Python's own numbers are looked up faster than numpy's."""
+    scores, roots = extended(knots)
+    return scores.tolist(), roots.tolist()
 
 
 def wait_at(knots: Floats, score: ArrayLike) -> Floats:
@@ -34,15 +45,14 @@ def wait_at(knots: Floats, score: ArrayLike) -> Floats:
     return np.asarray(root * root * root, dtype=np.float64)
 
 
-def score_within(knots: Floats, waits_s: ArrayLike) -> Floats:
-    """The highest scores whose waits are at most these: the inverse of :func:`wait_at`. Same shape."""
-    scores, roots = extended(knots)
-    root = np.cbrt(np.asarray(waits_s, dtype=np.float64)) * (1 + _ROUNDING)
-    spot = np.clip(np.searchsorted(roots, root, side="right"), 1, len(roots) - 1)
+def score_within(knots: Floats, wait_s: float) -> float:
+    """The highest score whose wait is at most this: the inverse of :func:`wait_at`."""
+    scores, roots = _extended_lists(knots)
+    root = float(np.cbrt(wait_s)) * (1 + _ROUNDING)
+    spot = min(max(bisect_right(roots, root), 1), len(roots) - 1)
     width = roots[spot] - roots[spot - 1]
-    share = np.where(width > 0, (root - roots[spot - 1]) / np.where(width > 0, width, 1.0), 1.0)
-    found = scores[spot - 1] + np.clip(share, 0.0, 1.0) * (scores[spot] - scores[spot - 1])
-    return np.asarray(found, dtype=np.float64)
+    share = (root - roots[spot - 1]) / width if width > 0 else 1.0
+    return scores[spot - 1] + min(max(share, 0.0), 1.0) * (scores[spot] - scores[spot - 1])
 
 
 def score_among(knots: Floats, wait_s: float, share: float) -> float:
@@ -51,18 +61,18 @@ def score_among(knots: Floats, wait_s: float, share: float) -> float:
     With a share drawn at random the scores of waits that follow the distribution are exponential also where
     it has atoms (randomised probability integral transform: Czado, Gneiting and Held 2009, doi:10.1111/j.1541-0420.2009.01191.x).
     """
-    low, high = score_of(knots, wait_s), float(score_within(knots, wait_s))
+    low, high = score_of(knots, wait_s), score_within(knots, wait_s)
     return low + share * max(0.0, high - low)
 
 
 def score_of(knots: Floats, wait_s: float) -> float:
     """The least score whose wait is at least this."""
-    scores, roots = extended(knots)
-    root = wait_s ** (1 / 3) * (1 - _ROUNDING)
-    spot = int(np.searchsorted(roots, root, side="left"))
+    scores, roots = _extended_lists(knots)
+    root: float = wait_s ** (1 / 3) * (1 - _ROUNDING)
+    spot = bisect_left(roots, root)
     if spot == 0:
         return 0.0
     if spot == len(roots):
         return HIGHEST
     share = (root - roots[spot - 1]) / (roots[spot] - roots[spot - 1])
-    return float(scores[spot - 1] + share * (scores[spot] - scores[spot - 1]))
+    return scores[spot - 1] + share * (scores[spot] - scores[spot - 1])

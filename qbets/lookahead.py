@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
+from kernel.compiled import compiled
 from qbets.predictor import Ask
 from simulator.replay import replay_compiled
 
@@ -182,7 +182,7 @@ def surprise(starts_s: Floats, started_s: float) -> float:
     return float(np.mean(starts_s < started_s - 1e-6))
 
 
-@njit(cache=True)
+@compiled
 def _futures(how: Any, ours: Any, running: Any, waiting: Any, known: Any, past: Any) -> Any:
     seed, scenarios, procs, backfill, by = how
     own = len(ours)
@@ -225,7 +225,7 @@ def _futures(how: Any, ours: Any, running: Any, waiting: Any, known: Any, past: 
     return found
 
 
-@njit(cache=True)
+@compiled
 def _run_time(known: Any, request: float, elapsed: float) -> float:
     """A run time of a job with a like request that ran at least as long as this one already did."""
     asked, runs = known

@@ -250,9 +250,9 @@ class QueuePredictor:
         if self._size_by == "none":
             return
         known = sorted(k for stream in self.streams for k in stream.known)
-        table = np.array(known)
+        waits_s, sizes = (np.array([k[column] for k in known]) for column in (1, 2))
         minimum = _PER_BIN * self.streams[0].minimum
-        self.edges = find_edges(table[:, 2], table[:, 1], minimum)
+        self.edges = find_edges(sizes, waits_s, minimum)
         dealt: list[list[Known]] = [[] for _ in range(len(self.edges) + 1)]
         for entry in known:
             dealt[bin_of(self.edges, entry.size)].append(entry)

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from kernel.compiled import compiled
 from qbets.predictor import Arrival
 from qbets.start_estimates import room_at, start_estimates
 
@@ -133,7 +133,7 @@ class QueueState:
         self.waiting.add(key, *row, job.user, job.queue)
         self.arrivals.append(at_s)
         known = self.shapes.pop(row[1:3], _Shape(at_s))
-        self.shapes[row[1:3]] = known._replace(came_s=at_s)  # as the newest of all
+        self.shapes[row[1:3]] = _Shape(at_s, known.started_s, known.waits)  # as the newest of all
         if len(self.shapes) > _SHAPES:
             del self.shapes[next(iter(self.shapes))]
 
@@ -217,7 +217,7 @@ class QueueState:
             float(len(self.arrivals)), *self._seen_of(job, at_s),
         )  # fmt: skip
         return np.asarray(
-            _features(
+            _features.after(_RECENT + (len(self.waiting.keys) + len(self.running.keys)) ** 2)(
                 told,
                 at_s,
                 self.waiting.rows,
@@ -237,17 +237,17 @@ class QueueState:
         return came, math.log1p(at_s - shape.started_s), shape.waits[-1], max(shape.waits)
 
 
-@njit(cache=True)
+@compiled
 def _features(told: Any, now: float, waiting: Any, running: Any, past: Any) -> Any:
     procs, request, expected, user, queue, hour, weekday, last, mean, queue_mean = told[:10]
     recent, started, most = past
     found = np.full(len(FEATURES), np.nan)
     product = procs * request
-    found[0], found[1], found[2] = np.log(procs), np.log(request), np.log(product)
+    found[0], found[1], found[2] = math.log(procs), math.log(request), math.log(product)
     found[3], found[4], found[5] = procs / most, hour, weekday
     _of_waiting(found, told, now, waiting, most)
     rest = np.empty((len(running), 3))
-    own = 0.0
+    own, busy, left, likely_left = 0.0, 0.0, 0.0, 0.0
     for n in range(len(running)):
         rest[n, 0] = running[n, 0]
         elapsed = now - running[n, 1]
@@ -255,23 +255,25 @@ def _features(told: Any, now: float, waiting: Any, running: Any, past: Any) -> A
         likely = running[n, 3] - elapsed
         rest[n, 2] = likely if likely > 0 else 0.5 * rest[n, 1]  # it outlived what was expected
         own += running[n, 0] if running[n, 4] == user else 0.0
+        busy += rest[n, 0]
+        left += rest[n, 0] * rest[n, 1]
+        likely_left += rest[n, 0] * rest[n, 2]
     found[8] = own if user >= 0 else np.nan
-    busy = rest[:, 0].sum()
     found[17], found[18], found[19] = len(running), 1.0 - busy / most, (most - busy - procs) / most
-    found[20] = np.log1p((rest[:, 0] * rest[:, 1]).sum() / most)
-    found[21] = np.log1p((rest[:, 0] * rest[:, 2]).sum() / most)
-    found[22] = np.log1p(room_at(rest, most, min(procs, most), 1))
-    found[23] = np.log1p(room_at(rest, most, min(procs, most), 2))
-    found[24:28] = np.log1p(
-        start_estimates(waiting[:, 1:4], rest, most, (int(procs), request, expected))
-    )
-    _of_recent(found, np.log(product), now, recent, started)
+    found[20] = math.log1p(left / most)
+    found[21] = math.log1p(likely_left / most)
+    found[22] = math.log1p(room_at(rest, most, min(procs, most), 1))
+    found[23] = math.log1p(room_at(rest, most, min(procs, most), 2))
+    starts = start_estimates(waiting[:, 1:4], rest, most, (int(procs), request, expected))
+    for rule in range(4):
+        found[24 + rule] = math.log1p(starts[rule])
+    _of_recent(found, math.log(product), now, recent, started)
     found[37], found[38], found[39], found[40] = last, mean, queue_mean, queue
     found[43], found[46], found[47], found[48], found[49] = told[10:]
     return found
 
 
-@njit(cache=True)
+@compiled
 def _of_waiting(found: Any, told: Any, now: float, waiting: Any, most: int) -> None:
     procs, request, _, user, queue = told[:5]
     product = procs * request
@@ -308,16 +310,16 @@ def _of_waiting(found: Any, told: Any, now: float, waiting: Any, most: int) -> N
         oldest = max(oldest, age)
         ages += age
         like += age > 3600.0 and 0.5 * product <= width * asked <= 2.0 * product
-    found[6], found[7] = own, np.log1p(own_work / most)
-    found[9], found[10], found[11] = len(waiting), wide / most, np.log1p(work / most)
-    found[12], found[13] = np.log1p(likely / most), np.log1p(smaller / most)
+    found[6], found[7] = own, math.log1p(own_work / most)
+    found[9], found[10], found[11] = len(waiting), wide / most, math.log1p(work / most)
+    found[12], found[13] = math.log1p(likely / most), math.log1p(smaller / most)
     found[14], found[15], found[16] = short, narrow, same
-    found[33], found[34] = np.log1p(oldest), np.log1p(ages / max(1, len(waiting)))
-    found[35], found[36] = np.log1p(as_small), like
-    found[44], found[45] = equal, np.log1p(oldest_equal)
+    found[33], found[34] = math.log1p(oldest), math.log1p(ages / max(1, len(waiting)))
+    found[35], found[36] = math.log1p(as_small), like
+    found[44], found[45] = equal, math.log1p(oldest_equal)
 
 
-@njit(cache=True)
+@compiled
 def _of_recent(found: Any, log_product: float, now: float, recent: Any, started: int) -> None:
     kept = min(started, len(recent))
     if kept == 0:
@@ -328,7 +330,7 @@ def _of_recent(found: Any, log_product: float, now: float, recent: Any, started:
         ten += wait if back < 10 else 0.0
         hundred += wait if back < 100 else 0.0
         longest = max(longest, wait) if back < 30 else longest
-        near = np.exp(-((size - log_product) ** 2))
+        near = math.exp(-(size - log_product) * (size - log_product))
         weight += near
         alike += near * wait
         if abs(size - log_product) < 1.0:
@@ -337,5 +339,5 @@ def _of_recent(found: Any, log_product: float, now: float, recent: Any, started:
     found[28], found[29], found[30] = ten / min(kept, 10), hundred / min(kept, 100), longest
     found[31] = alike / weight if weight > 1e-9 else np.nan
     found[32] = worst
-    found[41] = np.log1p(now - recent[(started - 1) % len(recent), 0])
+    found[41] = math.log1p(now - recent[(started - 1) % len(recent), 0])
     found[42] = lately

@@ -9,15 +9,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from kernel.compiled import compiled
 from simulator.replay import replay_compiled
 
 _CONSERVATIVE = 500  # waiting jobs up to which every one of them is given a reservation
 _NEVER_S = 30 * 86_400.0  # what is later than this, or never, is as late as this
 
 
-@njit(cache=True)
+@compiled
 def start_estimates(waiting: Any, running: Any, procs: int, job: Any) -> Any:
     """Seconds until a job of ``(processors, request, expected run)`` starts, by four rules.
 
@@ -50,7 +50,7 @@ def start_estimates(waiting: Any, running: Any, procs: int, job: Any) -> Any:
     return np.minimum(found, _NEVER_S)
 
 
-@njit(cache=True)
+@compiled
 def _fitting(taken: Any, procs: int) -> int:
     """How many of the running jobs fit on the machine: all, unless its size is not known yet."""
     busy = 0
@@ -61,7 +61,7 @@ def _fitting(taken: Any, procs: int) -> int:
     return len(taken)
 
 
-@njit(cache=True)
+@compiled
 def _conservative(told: Any, taken: Any, jobs: Any, procs: int) -> float:
     """Start of the last job when each in turn takes the earliest place left (a step profile)."""
     width, asked = jobs
@@ -97,7 +97,7 @@ def _conservative(told: Any, taken: Any, jobs: Any, procs: int) -> float:
     return start_s
 
 
-@njit(cache=True)
+@compiled
 def room_at(running: Any, procs: int, wanted: int, column: int) -> float:
     """Seconds until ``wanted`` processors are free with nobody ahead, by this column of ``running``."""
     free = procs - running[:, 0].sum()

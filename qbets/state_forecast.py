@@ -170,16 +170,16 @@ class StateForecast:
     ) -> Floats:
         """GETBOUND for many probabilities at once; NaN where history is too short. Same shape back."""
         levels = np.asarray(probabilities, dtype=np.float64)
-        floor = self.floor.bounds(procs, walltime_s, levels, confidence)
         group = self.burst(procs, walltime_s)
         whose = self.choice(group).whose
         if whose == "qbets":
-            return floor
+            return self.floor.bounds(procs, walltime_s, levels, confidence)
         knots, curve = self.knots(procs, walltime_s), self._curves[group]
         scores = [curve.score(float(level)) for level in levels.ravel()]
         found = wait_at(knots, np.array(scores).reshape(levels.shape))
         if whose != "both":
             return found
+        floor = self.floor.bounds(procs, walltime_s, levels, confidence)
         longest_s = self.floor.waits(procs, walltime_s).max(initial=0.0)
         return np.maximum(found, np.where(np.isnan(floor), longest_s, floor))
 
@@ -189,12 +189,16 @@ class StateForecast:
         """The wait that is not exceeded with this probability; whose answer it is stands in ``method``:
         of the larger of both, ``qbets`` where that was the larger.
         """
-        floor = self.floor.bound(procs, walltime_s, probability, confidence)
         found = float(self.bounds(procs, walltime_s, probability, confidence))
-        if self.choice().whose == "qbets" or found == floor.bound_s:
-            return floor
-        jobs = len(self.curve(procs, walltime_s).scores)
-        return replace(floor, bound_s=found, method="state", jobs=jobs, reason=None)
+        if self.choice(self.burst(procs, walltime_s)).whose != "state":
+            floor = self.floor.bound(procs, walltime_s, probability, confidence)
+            if self.method == "qbets" or found == floor.bound_s:
+                return floor
+        return Bound(
+            bound_s=found, probability=probability, confidence=confidence, method="state",
+            jobs=len(self.curve(procs, walltime_s).scores), since_s=self.since_s,
+            cluster=self.floor.cluster(procs, walltime_s), reason=None,
+        )  # fmt: skip
 
     def probability(
         self,
@@ -207,16 +211,16 @@ class StateForecast:
     ) -> Floats:
         """The probability of waiting at most ``within_s`` from ``submit_in_s`` on; same shape. The inverse of the bounds."""
         times = np.asarray(within_s, dtype=np.float64)
-        floor = self.floor.probability(procs, walltime_s, times, confidence, ahead)
         first, last = (self.burst(procs, walltime_s, n) for n in (0, ahead))
         whose = self.choice(last).whose
         if whose == "qbets":
-            return floor
+            return self.floor.probability(procs, walltime_s, times, confidence, ahead)
         knots = self.knots(procs, walltime_s, ahead, submit_in_s)
         groups = self._curves[first : last + 1]  # surer for none of them
         found: Floats = np.min([curve.probability(knots, times) for curve in groups], axis=0)
         if whose != "both":
             return found
+        floor = self.floor.probability(procs, walltime_s, times, confidence, ahead)
         longest_s = self.floor.waits(procs, walltime_s, ahead).max(initial=0.0)
         return np.where(times < longest_s, np.minimum(found, floor), found)  # beyond: nothing known
 

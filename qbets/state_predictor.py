@@ -174,12 +174,12 @@ class StatePredictor:
         """A job enters the queue: the bound on its wait, None while history is too short."""
         self.advance(at_s)
         self.load.came(at_s, arrival.procs, arrival.request_s)
+        if at_s < self.awake_s:
+            self.state.submit(job, at_s, arrival)
+            return self.floor.submit(job, at_s, arrival)
         asked = self.settings.as_asked(arrival)
         past = None if self.model is None else self.past.of(self.floor, self.floor.bin_for(asked))
         floor_s = self.floor.submit(job, at_s, arrival)
-        if at_s < self.awake_s:
-            self.state.submit(job, at_s, arrival)
-            return floor_s
         features = self.features(asked, at_s)
         self.state.submit(job, at_s, arrival)
         knots = None if self.model is None else blended(self.model.knots(features)[0], past)
@@ -251,6 +251,7 @@ class StatePredictor:
         same.state, same.calibration = deepcopy(self.state), deepcopy(self.calibration)
         same.load = deepcopy(self.load)
         same.rows, same._waiting, same._expiries = Rows(0), {}, []
+        same.floor, same.past = QueuePredictor(self.floor.settings), PastKnots()
         return same
 
     # learning

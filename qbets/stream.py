@@ -130,9 +130,7 @@ class WaitStream:
     def sorted_waits(self) -> NDArray[np.float64]:
         """The history in ascending order; sorted once after each change of it."""
         if self._sorted is None:
-            self._sorted = np.sort(
-                np.fromiter((k.wait_s for k in self.known), np.float64, len(self.known))
-            )
+            self._sorted = np.sort(np.concatenate([np.negative(self._low), self._high]))
         return self._sorted
 
     def bound_at(self, quantile: ArrayLike, confidence: float | None = None) -> NDArray[np.float64]:

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from kernel.compiled import compiled
 from kernel.errors import InputError
 
 Floats = NDArray[np.float64]
@@ -58,7 +58,7 @@ def replay_starts(load: Workload, procs: int, policy: str = "easy") -> Floats:
     )
 
 
-@njit(cache=True)
+@compiled
 def replay_compiled(jobs: Any, placed: Any, procs: int, backfill: bool, until: Any) -> Any:
     """The loop itself, for compiled callers: columns as tuples, widths within the cluster.
 
@@ -121,7 +121,7 @@ def replay_compiled(jobs: Any, placed: Any, procs: int, backfill: bool, until: A
     return starts
 
 
-@njit(cache=True)
+@compiled
 def _started(awaited: Any, starts: Any, met: int) -> int:
     """How many of these have started, one after the other; ``met`` of them are known to have."""
     while met < len(awaited) and starts[awaited[met]] < np.inf:
@@ -129,7 +129,7 @@ def _started(awaited: Any, starts: Any, met: int) -> int:
     return met
 
 
-@njit(cache=True)
+@compiled
 def _backfill(queue: Any, jobs: Any, heap: Any, ends: Any, at: Any) -> Any:
     """Start what does not delay the head; the new free processors, tail and sizes."""
     head, tail, after, starts = queue
@@ -155,7 +155,7 @@ def _backfill(queue: Any, jobs: Any, heap: Any, ends: Any, at: Any) -> Any:
     return free, tail, beating, running
 
 
-@njit(cache=True)
+@compiled
 def _reservation(ends_s: Any, ends_p: Any, running: int, free: int, wanted: int) -> Any:
     """As :func:`simulator.backfill.reservation`."""
     reached = np.inf
@@ -168,7 +168,7 @@ def _reservation(ends_s: Any, ends_p: Any, running: int, free: int, wanted: int)
     return reached, (free - wanted if free >= wanted else 0)
 
 
-@njit(cache=True)
+@compiled
 def _insert(ends_s: Any, ends_p: Any, size: int, end_s: float, procs: int) -> int:
     spot = np.searchsorted(ends_s[:size], end_s, side="right")
     for n in range(size, spot, -1):
@@ -177,7 +177,7 @@ def _insert(ends_s: Any, ends_p: Any, size: int, end_s: float, procs: int) -> in
     return size + 1
 
 
-@njit(cache=True)
+@compiled
 def _remove(ends_s: Any, ends_p: Any, size: int, end_s: float, procs: int) -> int:
     spot = np.searchsorted(ends_s[:size], end_s, side="left")
     while ends_p[spot] != procs:  # among equal ends, one of the same width: they are alike
@@ -187,7 +187,7 @@ def _remove(ends_s: Any, ends_p: Any, size: int, end_s: float, procs: int) -> in
     return size - 1
 
 
-@njit(cache=True)
+@compiled
 def _push(heap_s: Any, heap_j: Any, size: int, at_s: float, job: int) -> int:
     spot = size
     while spot > 0 and heap_s[(spot - 1) // 2] > at_s:
@@ -198,7 +198,7 @@ def _push(heap_s: Any, heap_j: Any, size: int, at_s: float, job: int) -> int:
     return size + 1
 
 
-@njit(cache=True)
+@compiled
 def _pop(heap_s: Any, heap_j: Any, size: int) -> int:
     """Take the earliest out; its place goes to the last, sunk to where it belongs."""
     size -= 1

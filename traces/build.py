@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ from kernel.units import parse_duration
 from traces.records import JobLog
 
 BROKEN_SHARE = 0.01
+_RULE = re.compile(r"\s*-+(\s+-+)*\s*")
 
 
 @dataclass(slots=True)
@@ -86,3 +88,9 @@ def build_log(jobs: Sequence[Job], name: str, warnings: tuple[str, ...] = ()) ->
         unix_start_s=zero, max_procs=int(procs.max()), queue_names=queues, warnings=warnings,
         bag=None if kept[0].bag is None else np.array([job.bag for job in kept], dtype=np.int64),
     )  # fmt: skip
+
+
+def is_padded(text: str) -> bool:
+    """True for what ``sacct`` prints without ``-P``: columns of fixed width, ruled off with dashes."""
+    first, second = (*text.split("\n", 2)[:2], "")[:2]
+    return bool(_RULE.fullmatch(second)) and "submit" in first.lower()

@@ -8,18 +8,25 @@ from pathlib import Path
 
 from kernel.errors import InputError
 from kernel.files import read_text
+from traces.build import is_padded
 from traces.gridengine import read_gridengine
 from traces.gwf import read_gwf
 from traces.pbs import read_pbs
 from traces.records import JobLog
-from traces.sacct import is_padded, read_sacct
 from traces.swf import read_swf
+
+
+def _read_sacct(text: str, name: str) -> JobLog:
+    from traces.sacct import read_sacct  # noqa: PLC0415 late: the only format that needs pandas
+
+    return read_sacct(text, name)
+
 
 Reader = Callable[[str, str], JobLog]
 FORMATS: dict[str, Reader] = {
     "swf": read_swf,
     "gwf": read_gwf,
-    "sacct": read_sacct,
+    "sacct": _read_sacct,
     "pbs": read_pbs,
     "gridengine": read_gridengine,
 }

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from kernel.errors import InputError
-from traces.build import broken_warning, numbered, refuse_broken, requested_s
+from traces.build import broken_warning, is_padded, numbered, refuse_broken, requested_s
 from traces.records import JobLog
 
 _NAMES = {
@@ -29,7 +29,6 @@ _NAMES = {
     "state": ("state",),
     "id": ("jobid", "job_id", "jobidraw"),
 }
-_RULE = re.compile(r"\s*-+(\s+-+)*\s*")
 _REQUIRED = ("submit", "start", "end", "procs")
 
 
@@ -49,12 +48,6 @@ def read_sacct(text: str, name: str) -> JobLog:
     if "id" in table:
         table = table[~table["id"].str.contains(".", regex=False)]
     return _to_log(table, name, broken)
-
-
-def is_padded(text: str) -> bool:
-    """True for what ``sacct`` prints without ``-P``: columns of fixed width, ruled off with dashes."""
-    first, second = (*text.split("\n", 2)[:2], "")[:2]
-    return bool(_RULE.fullmatch(second)) and "submit" in first.lower()
 
 
 def _unpadded(text: str) -> str:

@@ -14,7 +14,6 @@ from datetime import UTC, timedelta, timezone, tzinfo
 from zoneinfo import ZoneInfo
 
 import numpy as np
-import pandas as pd
 
 from kernel.errors import InputError
 from traces.build import BROKEN_SHARE, broken_warning, refuse_broken
@@ -57,12 +56,8 @@ def _parse(body: str, name: str, first_line: int) -> tuple[Floats, list[int]]:
         raise InputError("the history has no jobs", where=name)
     _refuse_cut_off(body, name, first_line)
     try:
-        frame = pd.read_csv(
-            io.StringIO(body), sep=r"\s+", header=None, comment=";", dtype=np.float64, engine="c",
-            names=list(range(FIELDS)), usecols=list(range(FIELDS)), index_col=False,
-        )  # fmt: skip
-        table = frame.to_numpy()
-    except (ValueError, pd.errors.ParserError):
+        table = np.loadtxt(io.StringIO(body), comments=";", usecols=range(FIELDS), ndmin=2)
+    except ValueError:  # a line is shorter, or no job
         return _parse_lines(body.splitlines(), first_line)
     if np.isnan(table[:, :_NEEDED]).any() or not np.isfinite(table[:, :5]).all():
         return _parse_lines(body.splitlines(), first_line)
@@ -83,7 +78,7 @@ def _refuse_cut_off(body: str, name: str, first_line: int) -> None:
 
 
 def _parse_lines(lines: Iterable[str], first_line: int) -> tuple[Floats, list[int]]:
-    """The slow way, a line at a time, for logs with something wrong in them."""
+    """The slow way, a line at a time, for logs with short lines or something wrong in them."""
     rows: list[list[float]] = []
     broken: list[int] = []
     for number, line in enumerate(lines, first_line):
@@ -96,7 +91,7 @@ def _parse_lines(lines: Iterable[str], first_line: int) -> tuple[Floats, list[in
 
 def _parse_line(line: str) -> list[float] | None:
     try:
-        row = [float(field) for field in line.split()[:FIELDS]]
+        row = [float(field) for field in line.partition(";")[0].split()[:FIELDS]]
     except ValueError:
         return None
     if len(row) < _NEEDED or not np.isfinite(row).all():

@@ -7,8 +7,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-import networkx as nx
-
 from kernel.errors import InputError
 
 _LONGEST_COMMAND = 120_000  # of one argument, which Linux takes up to 128 KiB
@@ -176,6 +174,8 @@ def check_text(text: str) -> None:
 
 
 def _cycle(by_id: Mapping[str, Task]) -> str:
+    import networkx as nx  # noqa: PLC0415 late: most sets have no cycle
+
     graph = nx.DiGraph((parent, task.id) for task in by_id.values() for parent in task.parents)
     edges = nx.find_cycle(graph)
     return " → ".join([edge[0] for edge in edges] + [edges[-1][1]])
