@@ -33,6 +33,11 @@ def as_told(known: Known, jobs: Sequence[QueuedJob], now_s: float) -> Known:
     return known.told(waiting, running, now_s)
 
 
+def _of_queue(jobs: Sequence[QueuedJob], queue: str) -> list[QueuedJob]:
+    """Those that wait or run in a queue; who waits for any queue (named nowhere) waits in each, who for several in these."""
+    return [job for job in jobs if not job.queue or queue in job.queue.split(",")]
+
+
 def _arrival(job: QueuedJob) -> Arrival:
     return Arrival(procs=max(1, job.procs), request_s=job.requested_s)
 
@@ -42,7 +47,7 @@ def ask_live(asked: AskedQueue, catalog: Catalog | None, name: str) -> AskedQueu
     site, _, queue = name.partition("/")
     if catalog is None or not queue:
         raise InputError("--live asks SITE/QUEUE of the database", where=name)
-    jobs = [job for job in open_batch(catalog.site(site)).queue() if job.queue == queue]
+    jobs = _of_queue(open_batch(catalog.site(site)).queue(), queue)
     now_s = time.time() - asked.log.unix_start_s
     return replace(asked, at_s=now_s, forecast=as_told(asked.forecast, jobs, now_s))
 
@@ -60,7 +65,7 @@ def known_now(known: Known, log: JobLog, queue: str, jobs: Sequence[QueuedJob] |
     now_s = time.time() - log.unix_start_s
     if jobs is None:
         return aged(known, max(0.0, now_s - log.end_s))
-    return as_told(known, [job for job in jobs if job.queue == queue], now_s)
+    return as_told(known, _of_queue(jobs, queue), now_s)
 
 
 def look_into_queue(catalog: Catalog, name: str, job: tuple[int, float] | None) -> Json:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from desk.live_queue import as_told
+from desk.live_queue import as_told, known_now
 from drivers.api import QueuedJob
 from kernel.streams import stream
 from portal.jobs.learned_states import LearnedStates
@@ -301,6 +301,19 @@ def test_a_live_queue_is_the_state_that_a_job_finds():
     assert crowded.bounds(32, 7000.0, 0.95) > 3 * quiet.bounds(32, 7000.0, 0.95)
     together = crowded.levels([Ask(32, 7000.0), Ask(8, 600.0)])
     assert (np.sort(together, axis=0) == np.sort(together, axis=0)[:, :1]).all()
+
+
+def test_who_waits_for_any_queue_waits_in_each():
+    known, log = forecast_state(simulated(1500), simulated(1500).end_s, STATE), simulated(1500)
+    jobs = [
+        QueuedJob(queue=queue, user="eve", procs=8, requested_s=600.0, waited_s=60.0)
+        for queue in ("", "batch", "long,batch", "long")
+    ]
+    told = known_now(known, log, "batch", jobs)
+    assert len(told.predictor.state.waiting.keys) == 3
+    silent = known_now(known, log, "batch", None)
+    assert silent.age_s > 0
+    assert not silent.predictor.state.waiting.keys
 
 
 def test_the_older_a_state_the_less_it_says():
