@@ -143,7 +143,10 @@ def test_ctrl_c_says_what_is_held_and_a_second_one_gives_it_back(vgrads, cluster
     manager = start(cluster("sleep 60"), tmp_path)
     until(lambda: "is ready" in log.read_text(), "a slot")
     manager.send_signal(signal.SIGINT)
-    until(lambda: "Ctrl-C once more" in log.read_text(), "what is held")
+    until(
+        lambda: "Ctrl-C once more" in log.read_text(),
+        lambda: "what is held " + log.read_text()[-3000:],
+    )
     assert "8 processors at cluster, ready (job " in log.read_text()
     (row,) = vgrads("status", "--json").json["runs"]
     assert (row["state"], row["manager"]) == ("interrupted", "gone")
