@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ __all__ = ["gridengine_site", "slurm_site"]  # fixtures
 
 settings.register_profile("vgrads", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("vgrads")
+# a shell that runs the tests in the background ignores Ctrl-C, and whatever they start would inherit that
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = Path(__file__).parent.parent
 DATA = ROOT / "data"
