@@ -81,7 +81,7 @@ def foretell(log: JobLog, groups: list[list[int]], known: bool) -> Iterator[dict
         forecast = freeze_state(passing.predictor, at_s, float(log.submit_s[0]), asker)
         shapes = np.column_stack([log.procs[rows], log.request_s[rows], log.submit_s[rows] - at_s])
         marginals = np.array([
-            forecast.probability(int(procs), float(request_s), WITHIN_S, ahead=n if known else 0)
+            forecast.probability(int(procs), float(request_s), WITHIN_S, ahead=n)
             for n, (procs, request_s, _) in enumerate(shapes)
         ])  # fmt: skip
         yield {name: way(forecast, shapes, marginals) for name, way in WAYS.items()}

@@ -47,9 +47,9 @@ def ask_live(asked: AskedQueue, catalog: Catalog | None, name: str) -> AskedQueu
     site, _, queue = name.partition("/")
     if catalog is None or not queue:
         raise InputError("--live asks SITE/QUEUE of the database", where=name)
-    jobs = _of_queue(open_batch(catalog.site(site)).queue(), queue)
-    now_s = time.time() - asked.log.unix_start_s
-    return replace(asked, at_s=now_s, forecast=as_told(asked.forecast, jobs, now_s))
+    jobs = open_batch(catalog.site(site)).queue()
+    found = known_now(asked.forecast, asked.log, queue, jobs)
+    return replace(asked, at_s=time.time() - asked.log.unix_start_s, forecast=found)
 
 
 def jobs_now(site: Site) -> Sequence[QueuedJob] | None:

@@ -166,12 +166,12 @@ class Lookahead:
         return float(np.count_nonzero(near < share) / (len(near) + 1))
 
 
-def levels_of(starts_s: Floats, asked: Sequence[Ask]) -> Floats:
-    """Ranks of the waits among the futures, as levels in (0, 1): futures × jobs; one draw breaks all ties."""
-    count = len(starts_s)
+def levels_of(starts_s: Floats) -> Floats:
+    """Ranks of each job's starts among the futures, as levels in (0, 1): futures × jobs; one draw breaks all ties."""
+    count, jobs = starts_s.shape
     tie = np.random.default_rng(count).permutation(count)
     found = np.empty_like(starts_s)
-    for job in range(len(asked)):
+    for job in range(jobs):
         order = np.lexsort((tie, starts_s[:, job]))
         found[order, job] = (np.arange(count) + 0.5) / count
     return found

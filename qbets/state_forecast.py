@@ -23,7 +23,7 @@ from qbets.knots import wait_at
 from qbets.lookahead import JobsNow, Lookahead, levels_of
 from qbets.predictor import NOBODY, Arrival, Ask, Settings
 from qbets.queue_state import Seen
-from qbets.replay import learn, learn_state
+from qbets.replay import learn_state
 from qbets.state_predictor import Choice, StatePredictor
 from traces.records import JobLog
 
@@ -239,7 +239,7 @@ class StateForecast:
         """
         if self.choice().whose == "qbets":
             return None
-        return levels_of(self.futures.starts(asked, _FUTURE_S), asked)
+        return levels_of(self.futures.starts(asked, _FUTURE_S))
 
     def told(self, waiting: Sequence[Seen], running: Sequence[Seen], at_s: float) -> StateForecast:
         """The same for the queue as its site tells of it at a later instant."""
@@ -306,12 +306,9 @@ def known_of(log: JobLog, at_s: float, settings: Settings, asker: Arrival = NOBO
     return learn_it(log, at_s, settings, asker)
 
 
-def forecast_state(
-    log: JobLog, at_s: float, settings: Settings, asker: Arrival = NOBODY
-) -> StateForecast | QueueForecast:
+def forecast_state(log: JobLog, at_s: float, settings: Settings, asker: Arrival = NOBODY) -> Known:
     """What was known at ``at_s``; QBETS's forecast where there is too little to learn from."""
     predictor = learn_state(log, settings, at_s)
-    first_s = float(log.submit_s[0])
     if predictor is None or predictor.model is None:
-        return freeze(learn(log, replace(settings, method="qbets"), at_s), first_s, asker)
-    return freeze_state(predictor, at_s, first_s, asker)
+        return forecast(log, at_s, replace(settings, method="qbets"), asker)
+    return freeze_state(predictor, at_s, float(log.submit_s[0]), asker)

@@ -15,7 +15,7 @@ from desk.planning import Grid
 from kernel.errors import InputError
 from kernel.streams import stream
 from kernel.units import format_duration
-from qbets.forecast import QueueForecast, freeze
+from qbets.forecast import freeze
 from qbets.predictor import Settings
 from qbets.replay import (
     Learner,
@@ -23,7 +23,7 @@ from qbets.replay import (
     make_predictor,
     run_times,
 )
-from qbets.state_forecast import StateForecast, freeze_state
+from qbets.state_forecast import Known, freeze_state
 from qbets.state_predictor import StatePredictor
 from simulator.cluster import BatchCluster
 from simulator.load import load_background
@@ -34,7 +34,6 @@ from vgrid.varq import WaitOracle
 from workflows.dag import Workflow
 from workflows.sets import WorkflowSet
 
-Forecast = QueueForecast | StateForecast
 MACHINES = ("one", "two")
 CLOUD = "cloud"
 BOOT_S, CLOUD_PROCS, CORES, USD_PER_HOUR = 480.0, 32, 8, 0.68
@@ -59,7 +58,7 @@ class Arena:
 
     log: JobLog
     procs: int
-    forecasts: Mapping[float, Forecast]
+    forecasts: Mapping[float, Known]
     cloud_procs: int = CLOUD_PROCS
 
     def catalog(self) -> Catalog:
@@ -143,16 +142,14 @@ def draw_instants(
     return [(float(one), float(two)) for one, two in drawn]
 
 
-def forecasts_at(
-    log: JobLog, instants: Sequence[float], settings: Settings
-) -> dict[float, Forecast]:
+def forecasts_at(log: JobLog, instants: Sequence[float], settings: Settings) -> dict[float, Known]:
     """What was known at each instant, in one pass over the history."""
     return dict(known_along(log, instants, settings))
 
 
 def known_along(
     log: JobLog, instants: Sequence[float], settings: Settings
-) -> Iterator[tuple[float, Forecast]]:
+) -> Iterator[tuple[float, Known]]:
     """The same one by one, in time order, for those who keep the answers and not the forecasts."""
     passing, first_s = Replay(log, make_predictor(settings, log)), float(log.submit_s[0])
     for at_s in sorted(set(instants)):
@@ -160,7 +157,7 @@ def known_along(
         yield at_s, freeze_now(passing.predictor, at_s, first_s)
 
 
-def freeze_now(predictor: Learner, at_s: float, first_s: float) -> Forecast:
+def freeze_now(predictor: Learner, at_s: float, first_s: float) -> Known:
     """What a predictor knows at this instant, by whichever method it learns."""
     if isinstance(predictor, StatePredictor):
         return freeze_state(predictor, at_s, first_s)

@@ -21,6 +21,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import track
 
+from desk.histories import AS_ASKED
 from planner.make import Options, make_plan
 from planner.snapshot import Snapshot
 from qbets.predictor import Settings
@@ -42,9 +43,8 @@ from vgrid.slot import Slot
 from workflows.dag import Workflow
 
 FIFTHS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
-STATE = Settings(method="state", knows_user=False)
 QBETS = Settings(method="qbets")
-ARMS = {"ours": (STATE, Options()), "qbets": (QBETS, Options()), "paper": (QBETS, Options(probability="paper"))}  # fmt: skip
+ARMS = {"ours": (AS_ASKED, Options()), "qbets": (QBETS, Options()), "paper": (QBETS, Options(probability="paper"))}  # fmt: skip
 _ALLOWED = 0.05  # between promised and kept, beside two standard errors
 HEAD = ("what", "who", "promised", "came true", "95 % interval", "cases", "gap")
 
@@ -85,7 +85,7 @@ def study_log(path: Path, extent: Extent, shapes: Sequence[Workflow]) -> Found:
     rows: list[Row] = []
     starts: list[tuple[str, float, float]] = []
     unplanned = dict.fromkeys(ARMS, 0)
-    known = {settings: offered(log, laid, settings) for settings in (STATE, QBETS)}
+    known = {settings: offered(log, laid, settings) for settings in (AS_ASKED, QBETS)}
     for one in laid:
         for who, (settings, options) in ARMS.items():
             slots = tuple(s for j in one.jobs for s in known[settings][one.number, j.machine])

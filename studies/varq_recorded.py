@@ -30,11 +30,13 @@ from rich.console import Console
 from rich.progress import track
 from statsmodels.stats.proportion import proportion_confint
 
+from desk.histories import AS_ASKED
 from kernel.errors import InputError
 from kernel.streams import stream
 from qbets.predictor import Settings
 from qbets.replay import Replay, make_predictor
-from studies.arena import WARM, Forecast, freeze_now
+from qbets.state_forecast import Known
+from studies.arena import WARM, freeze_now
 from studies.recorded import GATHER_S, LONGEST_S
 from studies.report import read_enough, text_table
 from traces.history import history_name
@@ -164,11 +166,11 @@ class Desk:
         self.answers.append(Answer(question=question))
 
 
-Look = Callable[[Desk, Question, float, Forecast], float | None]
+Look = Callable[[Desk, Question, float, Known], float | None]
 """Looks at a question at an instant: when to look again, None where it is answered."""
 
 
-def look_once(desk: Desk, question: Question, now_s: float, forecast: Forecast) -> None:
+def look_once(desk: Desk, question: Question, now_s: float, forecast: Known) -> None:
     """The paper's way."""
     path = trajectory(forecast, replace(question.wanted, probability=desk.probability), 60.0)
     if path.chosen is None:
@@ -177,7 +179,7 @@ def look_once(desk: Desk, question: Question, now_s: float, forecast: Forecast) 
         desk.submit(question, now_s + float(path.submit_s[path.chosen]))
 
 
-def look_ahead(desk: Desk, question: Question, now_s: float, forecast: Forecast) -> None:
+def look_ahead(desk: Desk, question: Question, now_s: float, forecast: Known) -> None:
     """The latest instant that is sure enough as the queue stands, and no second look."""
     step = move(forecast, desk.strict(question.wanted, now_s), 0.0)
     if step.latest_s is None:
@@ -186,7 +188,7 @@ def look_ahead(desk: Desk, question: Question, now_s: float, forecast: Forecast)
         desk.submit(question, now_s + step.latest_s)
 
 
-def look_moving(desk: Desk, question: Question, now_s: float, forecast: Forecast) -> float | None:
+def look_moving(desk: Desk, question: Question, now_s: float, forecast: Known) -> float | None:
     """Submit, refuse at the first look, or look again later."""
     left = replace(desk.strict(question.wanted, now_s), start_by_s=question.start_by_s - now_s)
     step = move(forecast, left)
@@ -201,10 +203,7 @@ def look_moving(desk: Desk, question: Question, now_s: float, forecast: Forecast
 
 _LOOKS: tuple[tuple[Settings, dict[str, Look]], ...] = (
     (Settings(), {"once": look_once}),
-    (
-        Settings(method="state", knows_user=False),
-        {"ahead": look_ahead, "moving": look_moving},
-    ),
+    (AS_ASKED, {"ahead": look_ahead, "moving": look_moving}),
 )
 Answers = dict[tuple[str, float], list[Answer]]
 """By policy and level."""

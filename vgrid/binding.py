@@ -105,8 +105,10 @@ def latest_submission(slot: Slot, starts_s: Sequence[float]) -> float:
     Asking later also means asking for less wall time, which never lowers the probability, so the
     offer's curve, shifted, is a lower bound. A fixed slot is asked for when it is.
     """
-    if not starts_s or slot.fixed:
-        return slot.submit_s if slot.fixed else 0.0
+    if slot.fixed:
+        return slot.submit_s
+    if not starts_s:
+        return 0.0
     delays = np.append(np.arange(0.0, min(starts_s), STEP_S), min(starts_s))
     enough = np.ones(len(delays), dtype=bool)
     for start_s in sorted(set(starts_s)):
