@@ -9,6 +9,7 @@ from functools import cached_property
 from drivers.api import SlotSpec
 from execmgr.engine import Pilot
 from planner.plan import Placement, Plan, SlotUse, in_order
+from planner.schedule import Schedule, make_schedule
 from planner.snapshot import CopyKey, Snapshot, TaskKey
 from workflows.dag import Workflow
 
@@ -31,6 +32,23 @@ class Book:
     def scheduled(self) -> frozenset[str]:
         """Workflows that stand in the plan."""
         return frozenset(placement.workflow for placement in self.plan.placements)
+
+    @cached_property
+    def schedule(self) -> tuple[Schedule, list[CopyKey]]:
+        """The plan as arrays, and the copies in their order."""
+        submits_s = {slot: use.submit_s for slot, use in self.uses.items()}
+        schedule, ordered = make_schedule(self.snapshot, self.plan.placements, submits_s)
+        return schedule, [p.key for p in ordered]
+
+    @cached_property
+    def tasks(self) -> list[TaskKey]:
+        """Tasks as the schedule numbers them."""
+        return [(w.name, task) for w in self.snapshot.wanted.workflows for task in w.order]
+
+    @cached_property
+    def position(self) -> Mapping[CopyKey, int]:
+        """Copy → where it stands in its slot's order."""
+        return {key: number for keys in self.order.values() for number, key in enumerate(keys)}
 
     @cached_property
     def overdue_s(self) -> Mapping[str, float]:

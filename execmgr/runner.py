@@ -24,6 +24,7 @@ from execmgr.states import (
     OpenSlot,
     Replanned,
     RunState,
+    SlotNews,
     StartCopy,
     Tick,
 )
@@ -169,7 +170,8 @@ class Runner:
         reason = "" if self.state.cancelled else self.around.asked_to_stop()
         if reason:
             found.append(Cancelled(at_s=self.around.clock.now(), reason=reason))
-        found.sort(key=lambda event: event.at_s)
+        # what ended at the instant at which its slot did has ended
+        found.sort(key=lambda event: (event.at_s, isinstance(event, SlotNews)))
         now = self.around.clock.now()
         due = now >= self._due_s if self.around.clock.virtual else now >= self.state.wake_s
         if found or not due:

@@ -137,9 +137,9 @@ Command = OpenSlot | CloseSlot | StartCopy | CommitCopy | CancelCopy | Replan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotRecord:
-    """A slot of the run; ``next`` is the position of the next copy in its planned order.
+    """A slot of the run; ``next``: nothing waits before this position of its planned order.
 
-    ``again``: copies that failed there and may try once more; ``overdue``: it was noticed to be late;
+    ``wake_s``: when it needs another look even if nothing is reported; ``overdue``: it was noticed to be late;
     ``permanent``: it failed for what is written down wrong.
     """
 
@@ -152,7 +152,7 @@ class SlotRecord:
     used: int = 0
     next: int = 0
     closing: bool = False
-    again: tuple[CopyKey, ...] = ()
+    wake_s: float = 0.0
     overdue: bool = False
     permanent: bool = False
 

@@ -12,7 +12,7 @@ from planner.phases import run_phases
 from planner.plan import Plan, Promise, SlotUse
 from planner.policies import make_draft, make_pipeline
 from planner.probability import standard_error
-from planner.rollout import LARGEST, enough_s, rollout
+from planner.rollout import rollout
 from planner.snapshot import Snapshot
 from vgrid.binding import latest_submission
 from workflows.dag import Workflow
@@ -85,16 +85,13 @@ def _reckoned(draft: Draft) -> Promise:
 def _promise(draft: Draft, uses: Sequence[SlotUse]) -> Promise:
     """The promise as the plan would be carried out, in futures other than those that it was chosen in: a choice looks
     better than it is in the futures that it was made by. As the phases reckoned it where that is too much."""
-    if not 0 < draft.mark() <= LARGEST:
-        return _reckoned(draft)
     submits = {use.slot.id: use.submit_s for use in uses}
     fresh = replace(draft.snapshot, seed=draft.snapshot.seed + _FRESH)
     played = rollout(fresh, draft.placements, submits)
-    kept_s = enough_s(played, draft.snapshot.wanted.needed, draft.scenarios.count)
-    probability = float(np.isfinite(kept_s).mean())
+    probability = played.promise(draft.snapshot.wanted.needed)
     return Promise(
-        probability=probability, standard_error=standard_error(probability, draft.scenarios.count),
-        by_workflow={name: float(np.isfinite(done_s).mean()) for name, done_s in played.items()}, cautious=draft.promise,
+        probability=probability, standard_error=standard_error(probability, played.scenarios),
+        by_workflow={name: float(np.isfinite(done_s).mean()) for name, done_s in played.done_s.items()}, cautious=draft.promise,
     )  # fmt: skip
 
 

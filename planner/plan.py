@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
+from planner.rules import EVERYTHING
 from planner.snapshot import CopyKey, Snapshot, TaskKey
 from vgrid.slot import Slot
 
@@ -85,7 +87,8 @@ class Relaxation:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """The decision for a whole set. ``lacking`` says why a plan that is not feasible is not."""
+    """The decision for a whole set. ``lacking`` says why a plan that is not feasible is not; ``spare``: how many
+    workflows beyond the needed must stand whole in slots that are there before the rest is withdrawn."""
 
     set_name: str
     deadline_s: float
@@ -100,6 +103,7 @@ class Plan:
     reasons: Mapping[CopyKey, Mapping[str, Any]] = field(default_factory=dict)
     relaxations: tuple[Relaxation, ...] = ()
     policy: str = "vgrads"
+    spare: int = EVERYTHING
     seconds: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -136,14 +140,17 @@ class Plan:
 def in_order(placements: Iterable[Placement], snapshot: Snapshot) -> list[Placement]:
     """The order in which slots take copies: by planned start and end, and what lasts no time behind what it needs."""
     ranks: dict[str, dict[str, int]] = {}
-
-    def turn(p: Placement) -> tuple[float, float, int, CopyKey]:
-        if p.workflow not in ranks:
-            tasks = snapshot.workflow_by_name[p.workflow].order
-            ranks[p.workflow] = {task: number for number, task in enumerate(tasks)}
-        return round(p.start_s, 6), round(p.end_s, 6), ranks[p.workflow][p.task], p.key
-
-    return sorted(placements, key=turn)
+    shapes: dict[int, dict[str, int]] = {}
+    for name, workflow in snapshot.workflow_by_name.items():
+        if id(workflow.tasks) not in shapes:
+            shapes[id(workflow.tasks)] = {task: n for n, task in enumerate(workflow.order)}
+        ranks[name] = shapes[id(workflow.tasks)]
+    turns = [
+        (round(p.start_s, 6), round(p.end_s, 6), ranks[p.workflow][p.task], p.workflow, p.task, p.copy, p)
+        for p in placements
+    ]  # fmt: skip
+    turns.sort(key=itemgetter(0, 1, 2, 3, 4, 5))
+    return [turn[6] for turn in turns]
 
 
 def _whole_workflows(plan: Plan, snapshot: Snapshot) -> list[str]:

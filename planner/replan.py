@@ -15,7 +15,7 @@ import numpy as np
 
 from planner.make import STANDARD, Options, make_plan
 from planner.plan import Placement, Plan, SlotUse
-from planner.rollout import enough_s, rollout
+from planner.rollout import rollout
 from planner.snapshot import CopyKey, Snapshot, TaskKey
 from vgrid.slot import Slot, StartCurve, certain_from
 from workflows.dag import Workflow, make_workflow
@@ -210,8 +210,11 @@ def _staying(plan: Plan, remainder: Snapshot, progress: Progress) -> Outlook:
         length_s = remainder.duration_s(remainder.task(p.task_key), remainder.slot_by_id[p.slot])
         begin_s = 0.0 if p.key in progress.running else max(0.0, p.start_s - progress.now_s)
         shifted.append(replace(p, start_s=begin_s, end_s=begin_s + length_s))
-    done = rollout(remainder, shifted, dict.fromkeys(open_ids, 0.0) | later)
-    kept_s = enough_s(done, remainder.wanted.needed, remainder.scenarios)
+    used = {p.slot for p in shifted}
+    played = rollout(
+        remainder, shifted, {slot: later.get(slot, 0.0) for slot in sorted(used)}, plan.spare
+    )
+    kept_s = played.enough_s(remainder.wanted.needed)
     in_time = kept_s[np.isfinite(kept_s)]
     end_s = float(np.median(in_time)) + progress.now_s if len(in_time) else None
     return Outlook(float(np.isfinite(kept_s).mean()), end_s)
@@ -234,7 +237,9 @@ def _merged(plan: Plan, fresh: Plan, progress: Progress) -> Plan:
     uses = [_shifted(use, progress.now_s) for use in fresh.uses if use.slot.id not in known]
     wanted = {p.slot for p in added}
     uses = [use for use in uses if use.slot.id in wanted]
-    return replace(plan, placements=(*plan.placements, *added), uses=(*plan.uses, *uses))
+    return replace(
+        plan, placements=(*plan.placements, *added), uses=(*plan.uses, *uses), spare=fresh.spare
+    )
 
 
 def _shifted(use: SlotUse, by_s: float) -> SlotUse:

@@ -1,115 +1,123 @@
-"""How the plan will probably go: its execution, in all scenarios at once.
+"""How the plan will probably go: its execution in many scenarios, by the very rules of :mod:`execmgr.core`.
 
-The phases count a task as failed where its slot is not ready by the planned start. In execution it
-starts late, or early, and slack may save it. Here the rules of :mod:`execmgr.core` are followed in
-every scenario: a copy starts when its slot is ready, what was planned before it there has started,
-what had to end before it has ended, and its data is there from the copy that delivers first. It
-counts where it ends before its slot breaks or is over, and before the deadline.
+The phases count a task as failed where its slot is not ready by the planned start. In execution it starts late, or early,
+and slack may save it; what stands behind it may pass; its twin is stopped where it was first; what is not needed any more
+is withdrawn. All of that is played, event by event (:mod:`planner.playing`), without what only replanning would save.
 """
 
 from __future__ import annotations
 
-import heapq
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kernel.streams import stream
-from planner.plan import Placement, in_order
-from planner.snapshot import CopyKey, Snapshot, TaskKey
+from planner.plan import Placement
+from planner.playing import play_all
+from planner.rules import EVERYTHING
+from planner.schedule import Schedule, make_schedule
+from planner.snapshot import Snapshot
 from vgrid.fate import slot_fate
+from vgrid.slot import Slot
 
 Floats = NDArray[np.float64]
-LARGEST = 20_000
-"""Copies up to which plans are played through; beyond, the cautious reckoning stands."""
+_STEPS = 20_000_000  # copies that are played at most: more copies, fewer scenarios
+_FEWEST = 64
+_AT_ONCE = 256  # scenarios whose run times are drawn at once
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Played:
+    """What became of a plan in each scenario: ``done_s`` workflow → when it was done (``inf``: not by the deadline),
+    slot → ``ready_s`` (``inf``: never) and ``until_s``, until when it was held (0 where it never was)."""
+
+    scenarios: int
+    done_s: Mapping[str, Floats]
+    ready_s: Mapping[str, Floats]
+    until_s: Mapping[str, Floats]
+
+    def enough_s(self, needed: int) -> Floats:
+        """When ``needed`` of the workflows are done in each scenario; ``inf`` where fewer are."""
+        return enough_s(self.done_s, needed, self.scenarios)
+
+    def promise(self, needed: int) -> float:
+        """Share of the scenarios in which ``needed`` of the workflows are done in time."""
+        return float(np.isfinite(self.enough_s(needed)).mean())
+
+    def hours(self, slots: Mapping[str, Slot]) -> float:
+        """Processor-hours held, on average."""
+        held = (
+            slots[name].procs * np.maximum(until_s - self.ready_s[name], 0.0).mean()
+            for name, until_s in self.until_s.items()
+        )
+        return float(sum(held) / 3600.0)
 
 
 def rollout(
-    snapshot: Snapshot, placements: Sequence[Placement], submits_s: Mapping[str, float]
-) -> dict[str, Floats]:
-    """Workflow → when it is done in each scenario, ``inf`` where not by the deadline; ``submits_s``: slot → when
-    it is asked for."""
-    played = _Playing(snapshot, submits_s)
-    for placement in in_order(placements, snapshot):
-        played.play(placement)
-    return {name: played.done_s(name) for name in dict.fromkeys(p.workflow for p in placements)}
+    snapshot: Snapshot,
+    placements: Sequence[Placement],
+    submits_s: Mapping[str, float],
+    spare: int = EVERYTHING,
+    scenarios: int | None = None,
+) -> Played:
+    """Play a plan through; ``submits_s``: slot → when it is asked for; ``spare``: workflows beyond the needed that stand
+    before the rest is withdrawn. Very large plans are played in fewer scenarios than the snapshot has."""
+    fates = {
+        slot: slot_fate(snapshot.slot_by_id[slot], snapshot.scenarios, snapshot.seed)
+        for slot in submits_s
+    }
+    most = max(_FEWEST, _STEPS // max(1, len(placements)))
+    count = min(scenarios or snapshot.scenarios, snapshot.scenarios, most)
+    schedule, _ = make_schedule(snapshot, placements, submits_s)
+    fates_s = np.zeros((2, count, len(submits_s)))
+    for n, (name, submit_s) in enumerate(submits_s.items()):
+        slot, (ready_s, broken_s) = snapshot.slot_by_id[name], fates[name]
+        later_s = 0.0 if slot.fixed else submit_s  # than its curve takes for granted
+        over_s = ready_s + (slot.end_s - submit_s)
+        fates_s[0, :, n] = ready_s[:count] + later_s
+        fates_s[1, :, n] = np.minimum(broken_s, over_s)[:count] + later_s
+    done_s, until_s = (
+        np.empty((count, len(snapshot.wanted.workflows))),
+        np.empty((count, len(submits_s))),
+    )
+    wanted = snapshot.wanted
+    limits = np.array([0.0, wanted.needed, spare, wanted.deadline_s], np.float64)
+    step = _AT_ONCE if wanted.runtime_spread > 0 or schedule.slots.failure.any() else count
+    for begin in range(0, count, step):
+        rows = slice(begin, begin + step)
+        size = len(done_s[rows])
+        lengths_s, fails = _lengths(snapshot, schedule, begin, size), _fails(snapshot, schedule, begin, size)  # fmt: skip
+        play = play_all.after(size * (len(placements) + len(submits_s)) * 30)
+        play(schedule, fates_s[:, rows], lengths_s, fails, limits, done_s[rows], until_s[rows])  # fmt: skip
+    names = [workflow.name for workflow in wanted.workflows]
+    placed = {p.workflow for p in placements}
+    return Played(
+        scenarios=count,
+        done_s={name: done_s[:, n] for n, name in enumerate(names) if name in placed},
+        ready_s={name: fates_s[0, :, n] for n, name in enumerate(submits_s)},
+        until_s={name: until_s[:, n] for n, name in enumerate(submits_s)},
+    )
 
 
-class _Playing:
-    """Instants of all scenarios, ``inf`` where something never happens."""
+def _lengths(snapshot: Snapshot, s: Schedule, begin: int, count: int) -> Floats:
+    """How long each copy runs in each scenario, equally long wherever its task runs; nothing where as planned."""
+    spread = snapshot.wanted.runtime_spread
+    if spread <= 0:
+        return np.array(s.copies.length_s)[None]
+    draws = stream(snapshot.seed, "run time", str(begin))
+    z = draws.standard_normal((count, len(s.tasks) - 1))
+    return np.asarray(s.copies.length_s / snapshot.padding * np.exp(spread * z[:, s.copies.task]))
 
-    def __init__(self, snapshot: Snapshot, submits_s: Mapping[str, float]) -> None:
-        self.snapshot, self.submits_s = snapshot, submits_s
-        count = snapshot.scenarios
-        self._fates: dict[str, tuple[Floats, Floats]] = {}
-        self._copies: dict[TaskKey, list[tuple[str, Floats]]] = defaultdict(list)  # site, ends
-        self._started: dict[str, Floats] = defaultdict(lambda: np.zeros(count))
-        self._freed: dict[str, Floats] = defaultdict(lambda: np.zeros(count))
-        self._open: dict[str, list[tuple[float, CopyKey, Floats]]] = defaultdict(list)
 
-    def _fate(self, slot_id: str) -> tuple[Floats, Floats]:
-        """Ready, and the last instant at which it lives, asked for at its own instant."""
-        if slot_id not in self._fates:
-            slot, submit_s = self.snapshot.slot_by_id[slot_id], self.submits_s[slot_id]
-            ready, broken = slot_fate(slot, self.snapshot.scenarios, self.snapshot.seed)
-            over = ready + (slot.end_s - submit_s)
-            later_s = 0.0 if slot.fixed else submit_s  # than its curve takes for granted
-            self._fates[slot_id] = ready + later_s, np.minimum(broken, over) + later_s
-        return self._fates[slot_id]
-
-    def play(self, p: Placement) -> None:
-        """One copy, after all that were planned to start before it."""
-        slot = self.snapshot.slot_by_id[p.slot]
-        ready, lives = self._fate(p.slot)
-        waiting = self._open[p.slot]
-        while waiting and waiting[0][0] <= p.start_s + 1e-9:
-            ends = heapq.heappop(waiting)[2]
-            self._freed[p.slot] = np.maximum(
-                self._freed[p.slot], np.where(np.isinf(ends), 0.0, ends)
-            )
-        start = np.maximum.reduce([ready, self._started[p.slot], self._freed[p.slot], self._data(p, slot.site)])  # fmt: skip
-        ends = start + self._length(p, slot.task_failure)
-        ends = np.where(ends <= np.minimum(lives, self.snapshot.wanted.deadline_s + 1e-6), ends, np.inf)  # fmt: skip
-        # what cannot end in time is given up, and blocks nobody
-        began = np.where(np.isinf(ends), 0.0, start)
-        self._started[p.slot] = np.maximum(self._started[p.slot], began)
-        heapq.heappush(waiting, (p.end_s, p.key, ends))
-        self._copies[p.task_key].append((slot.site, ends))
-
-    def _data(self, p: Placement, site: str) -> Floats:
-        """When the outputs of all parents are at a site."""
-        workflow = self.snapshot.workflow_by_name[p.workflow]
-        latest = np.zeros(self.snapshot.scenarios)
-        for parent in workflow.tasks[p.task].parents:
-            arrivals = [
-                ends + self.snapshot.transfer_s(workflow, parent, p.task, (source, site))
-                for source, ends in self._copies[p.workflow, parent]
-            ]
-            latest = np.maximum(latest, np.minimum.reduce(arrivals) if arrivals else np.inf)
-        return latest
-
-    def _length(self, p: Placement, failure: float) -> Floats:
-        """Run times; ``inf`` where the task itself fails."""
-        planned, spread = p.end_s - p.start_s, self.snapshot.wanted.runtime_spread
-        length = np.full(self.snapshot.scenarios, planned)
-        if spread > 0:
-            draws = stream(self.snapshot.seed, "run time", *map(str, p.task_key))
-            z = draws.standard_normal(self.snapshot.scenarios)
-            length = planned / self.snapshot.padding * np.exp(spread * z)
-        if failure > 0:
-            draws = stream(self.snapshot.seed, "task", *map(str, p.key))
-            length = np.where(draws.random(self.snapshot.scenarios) < failure, np.inf, length)
-        return length
-
-    def done_s(self, workflow: str) -> Floats:
-        """When the last task of a workflow ended, each in the copy that was first."""
-        last = np.zeros(self.snapshot.scenarios)
-        for task_id in self.snapshot.workflow_by_name[workflow].tasks:
-            ends = [ends for _, ends in self._copies[workflow, task_id]]
-            last = np.maximum(last, np.minimum.reduce(ends) if ends else np.inf)
-        return last
+def _fails(snapshot: Snapshot, s: Schedule, begin: int, count: int) -> Floats:
+    """At which share of its length each attempt of a copy fails; ``inf`` where it does not; nothing where none can."""
+    if not s.slots.failure.any():
+        return np.zeros((1, 0, 2))
+    draws = stream(snapshot.seed, "task", str(begin))
+    fails, shares = draws.random((2, count, len(s.copies), 2))
+    return np.where(fails < s.slots.failure[s.copies.slot][:, None], shares, np.inf)
 
 
 def enough_s(done: Mapping[str, Floats], needed: int, scenarios: int) -> Floats:

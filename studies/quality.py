@@ -26,7 +26,7 @@ from rich.progress import track
 from kernel.streams import stream
 from planner.make import Options, make_plan
 from planner.plan import Plan
-from planner.rollout import enough_s, rollout
+from planner.rollout import rollout
 from planner.snapshot import Snapshot
 from studies.picture import diagrams
 from studies.replication import lead
@@ -122,8 +122,8 @@ def judge(plan: Plan, snapshot: Snapshot) -> float:
     if not plan.placements:
         return 0.0
     fresh = replace(snapshot, seed=snapshot.seed + 1_000_003, scenarios=_JUDGES)
-    done = rollout(fresh, plan.placements, {use.slot.id: use.submit_s for use in plan.uses})
-    return float(np.isfinite(enough_s(done, plan.needed, _JUDGES)).mean())
+    submits_s = {use.slot.id: use.submit_s for use in plan.uses}
+    return rollout(fresh, plan.placements, submits_s, plan.spare).promise(plan.needed)
 
 
 def _scores(job: tuple[int, tuple[Workflow, ...]]) -> list[Score]:

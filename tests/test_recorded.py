@@ -109,7 +109,7 @@ def test_a_fixed_slot_is_asked_for_when_it_is_and_its_curve_is_on_the_clock():
     plan = make_plan(snapshot)
     assert [use.submit_s for use in plan.uses] == [300.0]
     assert plan.promise.probability == pytest.approx(0.25, abs=0.03)
-    done_s = rollout(snapshot, plan.placements, {"a": 300.0})["w"]
+    done_s = rollout(snapshot, plan.placements, {"a": 300.0}).done_s["w"]
     assert set(done_s[np.isfinite(done_s)]) == {500.0}
 
 
