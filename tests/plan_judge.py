@@ -53,7 +53,8 @@ class Judged:
 
     ``useful_hours``: runs that counted, of the first workflows as far as they were needed; ``further_hours``: of other
     workflows; ``lost_hours``: runs that did not count, twins and failures; the rest of ``hours``, which slots were held,
-    nothing ran. ``dearest_usd``: the play that cost most. ``end_s``: when it was done, at the median of the plays that were.
+    nothing ran. ``usd``: slots are paid for from ready to given back; ``from_request_usd``: from request to given back, where
+    they came at all. ``dearest_usd``: the play that cost most. ``end_s``: when it was done, at the median of the plays that were.
     """
 
     probability: float
@@ -61,6 +62,7 @@ class Judged:
     plays: int
     hours: float = 0.0
     usd: float = 0.0
+    from_request_usd: float = 0.0
     dearest_usd: float = 0.0
     useful_hours: float = 0.0
     further_hours: float = 0.0
@@ -76,6 +78,7 @@ class Played:
     done_s: Mapping[str, float]
     hours: float
     usd: float
+    from_request_usd: float
     useful_hours: float
     further_hours: float
     lost_hours: float
@@ -138,14 +141,14 @@ class _World:
         self.book, self.future, self.told, self.now_s = book, future, told, 0.0
         self.due: list[tuple[float, int, int, Event]] = []
         self.ready_s: dict[str, float] = {}
-        self.asked: set[str] = set()
+        self.asked_s: dict[str, float] = {}
         self.gone: set[str] = set()
         self.running: dict[CopyKey, tuple[int, float]] = {}  # number of its end, start
         self.tries: Counter[CopyKey] = Counter()
         self.room = {slot: use.slot.procs for slot, use in book.uses.items()}
         self.made: dict[TaskKey, list[tuple[str, float]]] = defaultdict(list)  # site, when
         self.counted_hours: dict[str, float] = defaultdict(float)  # by workflow
-        self.busy_hours = self.hours = self.usd = 0.0
+        self.busy_hours = self.hours = self.usd = self.from_request_usd = 0.0
         self._number = 0
 
     def expect(self, at_s: float, rank: int, event: Event) -> int:
@@ -180,9 +183,9 @@ class _World:
 
     def _open(self, slot_id: str) -> None:
         use = self.book.uses[slot_id]
-        assert slot_id not in self.asked, f"{slot_id} is asked for twice"
+        assert slot_id not in self.asked_s, f"{slot_id} is asked for twice"
         assert self.now_s >= use.submit_s - _ROUNDING_S, f"{slot_id} is asked for too early"
-        self.asked.add(slot_id)
+        self.asked_s[slot_id] = self.now_s
         ready_s, broken_s = self.future.fates[slot_id]
         later_s = 0.0 if use.slot.fixed else self.now_s  # than the curve takes for granted
         if ready_s == _NEVER:
@@ -219,6 +222,7 @@ class _World:
         slot, held_s = self.book.uses[slot_id].slot, self.now_s - self.ready_s[slot_id]
         self.hours += held_s / 3600.0 * slot.procs
         self.usd += slot.cost_usd(held_s - _ROUNDING_S)
+        self.from_request_usd += slot.cost_usd(self.now_s - self.asked_s[slot_id] - _ROUNDING_S)
 
     def _start(self, p: Placement) -> None:
         slot = self.book.uses[p.slot].slot
@@ -297,7 +301,7 @@ def _tally(book: Book, world: _World) -> Played:
     useful = sum(world.counted_hours[name] for name in first)
     counted = sum(world.counted_hours.values())
     return Played(
-        done_s=done_s, hours=world.hours, usd=world.usd, useful_hours=useful, further_hours=counted - useful,
+        done_s=done_s, hours=world.hours, usd=world.usd, from_request_usd=world.from_request_usd, useful_hours=useful, further_hours=counted - useful,
         lost_hours=world.busy_hours - counted,
     )  # fmt: skip
 
@@ -317,6 +321,7 @@ def judge(
     return Judged(
         probability=share, standard_error=float(np.sqrt(shrunk * (1 - shrunk) / count)), plays=count,
         hours=float(np.mean([p.hours for p in plays])), usd=float(np.mean([p.usd for p in plays])),
+        from_request_usd=float(np.mean([p.from_request_usd for p in plays])),
         dearest_usd=max(p.usd for p in plays), useful_hours=float(np.mean([p.useful_hours for p in plays])),
         further_hours=float(np.mean([p.further_hours for p in plays])),
         lost_hours=float(np.mean([p.lost_hours for p in plays])),
