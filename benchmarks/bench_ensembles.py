@@ -1,10 +1,12 @@
 """Ensembles of the Cloud Workflow Simulator: of twenty equal workflows as many as a deadline and a budget allow.
 
-    python benchmarks/bench_ensembles.py [--every] [--desk] [--cells CyberShake]
+    python benchmarks/bench_ensembles.py [--every] [--single] [--cells CyberShake]
     python benchmarks/bench_ensembles.py --other Inspiral_30.xml Sipht_30.xml [--deadlines 2 6] [--budgets .5 1]
 
 One site of virtual machines of one core at $1 for each started hour, ready 120 s after they are asked for, as many as are
-wanted. The planner is asked for 20 of 20; what it places whole, within deadline and budget, counts. With ``--every`` it is
+wanted. Slots are asked for as ``vgrads plan`` does, some machines wide where a workflow needs that to be in time;
+``--single``: each machine is a slot of its own. The planner is asked for 20 of 20; what it places whole, within deadline
+and budget, counts. With ``--every`` it is
 asked for fewer too, from 20 down to the first number that it promises. Each plan is checked, then carried out once by the
 core (``tests/plan_judge.py``): the number done and the money are those of the execution. ``CWS`` is the best of DPDS,
 WADPDS and SPSS in the simulator of 2016, which knows neither transfers nor failures here; ``room`` is what the hours paid
@@ -104,8 +106,8 @@ def other_cells(options: argparse.Namespace) -> Iterator[Cell]:
                 yield Cell(file=file, usd=usd, deadline_s=round(deadline_s))
 
 
-def snapshot_of(shape: Workflow, cell: Cell, needed: int, by_desk: bool) -> Snapshot:
-    """Virtual machines of one core, each a slot; ``by_desk``: as wide as ``vgrads plan`` would ask for them."""
+def snapshot_of(shape: Workflow, cell: Cell, needed: int, single: bool) -> Snapshot:
+    """Virtual machines of one core, in slots as ``vgrads plan`` asks for them; ``single``: each a slot of its own."""
     wanted = WorkflowSet(
         name=shape.name, workflows=tuple(shape.renamed(f"w{n:02}") for n in range(COUNT)), deadline_s=cell.deadline_s,
         needed=needed, budget_usd=cell.usd,
@@ -115,10 +117,10 @@ def snapshot_of(shape: Workflow, cell: Cell, needed: int, by_desk: bool) -> Snap
         name="cloud", kind="cloud", procs=MOST_VMS, nodes=(node,), boot_s=BOOT_S, boot_spread=0.0
     )
     catalog = Catalog(sites=(site,), links={})
-    if by_desk:
-        return take_snapshot(wanted, Grid(catalog=catalog, logs={}, instants={}, forecasts={}), 0)
-    request = OfferRequest(procs=1, count=MOST_VMS, until_s=cell.deadline_s)
-    return Snapshot(wanted=wanted, slots=offer_slots(catalog, Knowledge(), request))
+    if single:
+        request = OfferRequest(procs=1, count=MOST_VMS, until_s=cell.deadline_s)
+        return Snapshot(wanted=wanted, slots=offer_slots(catalog, Knowledge(), request))
+    return take_snapshot(wanted, Grid(catalog=catalog, logs={}, instants={}, forecasts={}), 0)
 
 
 def carried_out(snapshot: Snapshot, plan: Plan) -> tuple[int, float]:
@@ -137,7 +139,7 @@ def carried_out(snapshot: Snapshot, plan: Plan) -> tuple[int, float]:
 def ask(cell: Cell, options: argparse.Namespace) -> str:
     """A row of the table."""
     shape = shape_of(cell.file)
-    snapshot = snapshot_of(shape, cell, COUNT, options.desk)
+    snapshot = snapshot_of(shape, cell, COUNT, options.single)
     begun = time.perf_counter()
     plan = make_plan(snapshot, Options(policy=options.policy))
     seconds = time.perf_counter() - begun
@@ -146,7 +148,7 @@ def ask(cell: Cell, options: argparse.Namespace) -> str:
     room = min(COUNT, int(cell.usd * 3600.0 / work_s(shape)))
     return (
         f"| {cell.file.partition('.')[0]} | {cell.usd:.0f} | {cell.deadline_s:,.0f} | {done} | {every} | {cell.peer or '–'} | "
-        f"{cell.aim or '–'} | {room} | {plan.promise.probability:.3f} | {usd:.2f} | {len(plan.uses)} | {seconds:.2f} |"
+        f"{cell.aim or '–'} | {room} | {plan.promise.probability:.3f} | {usd:.2f} | {sum(use.slot.nodes for use in plan.uses)} | {seconds:.2f} |"
     )
 
 

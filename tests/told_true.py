@@ -26,7 +26,6 @@ from kernel.streams import stream
 from planner.make import STANDARD, Options, make_plan
 from planner.snapshot import Snapshot
 from studies.quality import random_dag, random_slots
-from studies.replication import lead
 from tests.conftest import SHARED
 from tests.plan_judge import judge
 from vgrid.catalog import load_catalog
@@ -83,6 +82,10 @@ def recorded(path: str) -> Workflow:
 def tightly(shape: Workflow, factor: float) -> float:
     """A deadline as a multiple of the critical path."""
     return factor * max(shape.critical_path_s(10.0), 600.0)
+
+
+def lead() -> Workflow:
+    return load_workflow(embedded_data() / "lead.json")
 
 
 def blast() -> Snapshot:

@@ -1,0 +1,87 @@
+"""What a promise costs: LEAD on the shipped sites, told, judged, paid and held.
+
+    python benchmarks/bench_cost.py [--plays 2000] [--days 20.3 22.6 25.5 end] [--policies vgrads paper]
+
+Two questions: 4 of 8 within 5,600 s with probability .9, and 4 of 4 within 9,000 s with .95; at instants of the shipped
+histories, in days, of which some find busy queues. ``judged``, ``paid`` and ``held`` (processor-hours) are means of as many
+executions by the core (``tests/plan_judge.py``), which gives slots back as soon as nothing is left for them; ``planned``
+are what the plan itself reckons with. Of the hours held, ``useful`` ran for the workflows needed, ``further`` for others,
+``lost`` for twins and failures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator
+
+from desk.config import embedded_data
+from desk.planning import open_grid, take_snapshot
+from planner.make import Options, make_plan
+from planner.plan import Plan
+from planner.snapshot import Snapshot
+from tests.plan_judge import judge
+from vgrid.catalog import load_catalog
+from workflows.load import load_workflow
+from workflows.sets import WorkflowSet
+
+POLICIES = {"vgrads": Options(), "paper": Options(probability="paper"), "cloud-first": Options(policy="cloud-first"),
+            "cloud-only": Options(policy="cloud-only"), "no-replication": Options(policy="no-replication")}  # fmt: skip
+DAYS = ("20.3", "22.6", "25.5", "end")
+
+
+def questions() -> Iterator[WorkflowSet]:
+    """LEAD twice: half of the forecasts soon, all of them later."""
+    lead = load_workflow(embedded_data() / "lead.json")
+    for count, deadline_s, probability in ((8, 5_600.0, 0.9), (4, 9_000.0, 0.95)):
+        workflows = tuple(lead.renamed(f"lead-{n + 1}") for n in range(count))
+        yield WorkflowSet(
+            name=f"LEAD 4 of {count}, {deadline_s:,.0f} s", workflows=workflows, deadline_s=deadline_s, needed=4,
+            probability=probability, budget_usd=60.0,
+        )  # fmt: skip
+
+
+def planned_hours(plan: Plan) -> float:
+    """Processor-hours of the slots from their first task to the end that the plan holds them to."""
+    return sum((use.end_s - use.start_s) * use.slot.procs for use in plan.uses) / 3600.0
+
+
+def row(snapshot: Snapshot, day: str, policy: str, plays: int) -> str:
+    """One plan, judged."""
+    begun = time.perf_counter()
+    plan = make_plan(snapshot, POLICIES[policy])
+    seconds = time.perf_counter() - begun
+    plan.check(snapshot)
+    found = judge(snapshot, plan, plays)
+    return (
+        f"| {plan.set_name} | {day} | {policy} | {plan.asked_probability} | {plan.promise.probability:.3f} | "
+        f"{found.probability:.3f} ± {found.standard_error:.3f} | {plan.cost_usd:.2f} | {found.usd:.2f} | {planned_hours(plan):.0f} | "
+        f"{found.hours:.0f} | {found.useful_hours:.0f} | {found.further_hours:.0f} | {found.lost_hours:.0f} | {seconds:.2f} |"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--plays", type=int, default=2000)
+    parser.add_argument(
+        "--days", nargs="*", default=DAYS, help="instants of the histories, or 'end'"
+    )
+    parser.add_argument(
+        "--policies", nargs="*", default=("vgrads", "paper"), choices=tuple(POLICIES)
+    )
+    options = parser.parse_args()
+    catalog = load_catalog(embedded_data() / "sites.toml")
+    print(
+        "| set | day | policy | asked | told | judged | planned $ | paid $ | planned h | held h | useful | further | lost | planning s |"
+    )
+    print("| --- | --: | --- | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: |")
+    for day in options.days:
+        grid = open_grid(catalog, None if day == "end" else float(day) * 86_400.0)
+        for wanted in questions():
+            snapshot = take_snapshot(wanted, grid, 0)
+            for policy in options.policies:
+                print(row(snapshot, day, policy, options.plays), flush=True)
+
+
+if __name__ == "__main__":
+    main()
