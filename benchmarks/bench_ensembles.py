@@ -167,9 +167,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--cells", default="", help="only those whose file name begins so")
     parser.add_argument("--every", action="store_true", help="ask for fewer than 20 too")
-    parser.add_argument(
-        "--desk", action="store_true", help="slots as wide as vgrads plan asks for them"
-    )
+    parser.add_argument("--single", action="store_true", help="every machine a slot of its own")
     parser.add_argument("--policy", default="vgrads")
     parser.add_argument(
         "--other", nargs="*", default=(), help="DAX files instead of the simulator's"
