@@ -151,3 +151,11 @@ def test_the_same_seed_draws_the_same_futures():
     one, again, other = (Futures(snapshot, plan, 50, seed) for seed in (1, 1, 2))
     assert [one[n] for n in range(50)] == [again[n] for n in range(50)]
     assert [one[n] for n in range(50)] != [other[n] for n in range(50)]
+
+
+def test_a_slot_given_back_before_it_is_ready_is_never_held():
+    placed = [put("t0", "a", 0, 100), put("t0", "b", 500, 600, copy=1)]
+    late = slot("b", 8, certain_from(500.0), price_usd_per_hour=1.0)
+    found = judge(*plan_of([chain()], [slot("a", 1), late], placed), count=5)
+    assert (found.probability, found.usd, found.lost_hours) == (1.0, 0.0, 0.0)
+    assert found.hours * 3600 == pytest.approx(100.0)
