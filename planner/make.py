@@ -2,76 +2,150 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from planner.draft import Draft
+from planner.improve import Version, improve, slot_uses
 from planner.phases import run_phases
-from planner.plan import Plan, Promise, SlotUse
+from planner.plan import PhaseReport, Plan, Promise
 from planner.policies import make_draft, make_pipeline
 from planner.probability import standard_error
 from planner.rollout import rollout
 from planner.snapshot import Snapshot
-from vgrid.binding import latest_submission
 from workflows.dag import Workflow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How to plan: a policy and a rule of probability, by name (:mod:`planner.policies`)."""
+    """How to plan: a policy and a rule of probability, by name (:mod:`planner.policies`); ``effort_s``: about how many
+    seconds the last step may look for a cheaper plan."""
 
     policy: str = "vgrads"
     probability: str = "joint"
+    effort_s: float = 0.5
+
+    @property
+    def standard(self) -> bool:
+        """True where the planner is free to choose."""
+        return (self.policy, self.probability) == ("vgrads", "joint")
 
 
 STANDARD = Options()
-_OTHERS = (Options(probability="paper"), Options(policy="no-replication"), Options(policy="heft"))
-_CLOUD = (Options(policy="cloud-first"), Options(policy="cloud-only"))
+_OTHERS = (("vgrads", "paper"), ("no-replication", "joint"), ("heft", "joint"))
+_CLOUD = (("cloud-first", "joint"), ("cloud-only", "joint"))
 _FRESH = 1_000_003  # from the seed of planning to that of the promise
+_SCENARIOS = 2048  # in which the promise is played
+_GLANCE = 512  # in which rivals are
 _MOST_TRIED = 1_500  # tasks up to which other policies are tried as well
 
 
 def make_plan(snapshot: Snapshot, options: Options = STANDARD) -> Plan:
     """The plan of a policy; ``feasible`` is False, with what is lacking, where F cannot be met.
 
-    The standard policy, where it falls short of what was asked, also tries the others that cost no
-    more planning, and the cloud first where these fall short too, and takes what is surest when played through, the cheapest among equals.
+    What is asked decides what is bought: of plans that reach the asked probability the cheapest, else the surest. The
+    standard policy, where it falls short, also tries the others that cost no more planning, and the cloud first where
+    these fall short too; what reaches what was asked is made cheaper (:mod:`planner.improve`).
     """
     plan = _plan(snapshot, options)
+    if options.standard:
+        plan = _cheaper(snapshot, _surest(snapshot, plan), options.effort_s)
+    return plan
+
+
+def _surest(snapshot: Snapshot, plan: Plan) -> Plan:
+    """The plan, or one by another policy where that is surer and the plan less sure than asked."""
     tasks = sum(len(workflow.tasks) for workflow in snapshot.wanted.workflows)
-    if options != STANDARD or plan.kept_as_asked or tasks > _MOST_TRIED:
+    if plan.kept_as_asked or tasks > _MOST_TRIED:
         return plan
-    tried = [plan, *(_plan(snapshot, other, judged=True) for other in _OTHERS)]
+    tried = [plan, *(_rival(snapshot, name, rule) for name, rule in _OTHERS)]
     if not any(t.kept_as_asked for t in tried):
-        tried += [_plan(snapshot, other, judged=True) for other in _CLOUD]
+        tried += [_rival(snapshot, name, rule) for name, rule in _CLOUD]
     tried = [t for t in tried if not t.problems(snapshot)]
-    best = max(tried, key=lambda t: (t.feasible, t.promise.probability, -t.cost_usd))
+    best = max(tried, key=_rank)
     gain = best.promise.probability - plan.promise.probability
-    if best.feasible == plan.feasible and gain <= plan.promise.standard_error:
+    if best.feasible == plan.feasible and gain <= best.promise.standard_error:
         return plan
     seconds = {name: sum(t.seconds.get(name, 0.0) for t in tried) for name in best.seconds}
-    return replace(best, seconds=seconds, policy=f"vgrads, as {best.policy}")
+    whole = _played(snapshot, best, best.spare)
+    return replace(whole, seconds=seconds, policy=f"vgrads, as {best.policy}")
+
+
+def _rank(plan: Plan) -> tuple[bool, float, float]:
+    """What is asked decides: reached, the cheapest is the best; else the surest."""
+    reached = plan.kept_as_asked
+    return plan.feasible, 1.0 if reached else plan.promise.probability, -plan.cost_usd
+
+
+def _cheaper(snapshot: Snapshot, plan: Plan, effort_s: float) -> Plan:
+    """The cheapest version that was found and keeps the promise in scenarios that no choice was made in."""
+    if effort_s <= 0 or not plan.kept_as_asked:
+        return plan
+    begin = time.perf_counter()
+    versions = improve(snapshot, plan.placements, effort_s)
+    found = plan
+    for version in reversed(versions[1:]):
+        made = _version(snapshot, plan, version)
+        if made.kept_as_asked and not made.problems(snapshot):
+            found = made
+            break
+    steps = [
+        {"promise": v.promise, "expected_usd": round(v.usd, 2), "expected_hours": round(v.hours, 1), "slots": len(v.uses)}
+        for v in versions
+    ]  # fmt: skip
+    report = PhaseReport(
+        name="improving", seconds=time.perf_counter() - begin, placed=len(found.placements) - len(plan.placements),
+        probability_before=plan.promise.probability, probability_after=found.promise.probability, steps=tuple(steps),
+    )  # fmt: skip
+    return replace(
+        found, phases=(*plan.phases, report), seconds={**plan.seconds, "improving": report.seconds}
+    )
+
+
+def _version(snapshot: Snapshot, plan: Plan, version: Version) -> Plan:
+    """A version as a plan; what is known of each copy stays with it."""
+    known = {(p.task_key, p.slot): p for p in plan.placements}
+    before = [known[p.task_key, p.slot] for p in version.placements]
+    placements = tuple(
+        replace(p, probability=old.probability)
+        for p, old in zip(version.placements, before, strict=True)
+    )
+    reasons = {
+        p.key: plan.reasons[old.key]
+        for p, old in zip(placements, before, strict=True)
+        if old.key in plan.reasons
+    }
+    made = replace(plan, placements=placements, uses=version.uses, reasons=reasons)
+    return _played(snapshot, made, version.spare)
+
+
+def _rival(snapshot: Snapshot, policy: str, rule: str) -> Plan:
+    """Another policy's plan; its promise is the joint one whatever rule it was made by, and a first glance."""
+    return _plan(snapshot, Options(policy=policy, probability=rule), judged=True)
 
 
 def _plan(snapshot: Snapshot, options: Options, judged: bool = False) -> Plan:
-    """One policy's plan; ``judged``: its promise is the joint one whatever rule it was made by."""
+    """One policy's plan. ``judged``: its promise is the joint one, at a glance."""
     wanted = snapshot.wanted
     draft = make_draft(snapshot, options.probability)
     phases = run_phases(draft, make_pipeline(options.policy)(draft))
-    lacking = _lacking(snapshot, draft)
     probabilities = draft.probabilities()
-    uses = tuple(_use(draft, slot_id) for slot_id in draft.calendars if draft.in_slot(slot_id))
+    placements = tuple(replace(p, probability=probabilities[p.key]) for p in draft.placements)
     paper = options.probability == "paper"
-    return Plan(
+    plan = Plan(
         set_name=wanted.name, deadline_s=wanted.deadline_s, needed=wanted.needed,
-        asked_probability=wanted.probability, feasible=not lacking, lacking=lacking,
-        promise=_reckoned(draft) if paper and not judged else _promise(draft, uses),
-        placements=tuple(replace(p, probability=probabilities[p.key]) for p in draft.placements),
-        uses=uses, phases=phases, reasons={p.key: draft.reasons[p.key] for p in draft.placements if p.key in draft.reasons},
+        asked_probability=wanted.probability, feasible=True, lacking="", promise=_reckoned(draft),
+        placements=placements, uses=slot_uses(snapshot, placements), phases=phases,
+        reasons={p.key: draft.reasons[p.key] for p in placements if p.key in draft.reasons},
         policy="the paper's rule" if paper else options.policy, seconds={report.name: report.seconds for report in phases},
     )  # fmt: skip
+    played = _played(snapshot, plan, plan.spare, _GLANCE if judged else _SCENARIOS)
+    if paper and not judged:
+        played = replace(played, promise=plan.promise)
+    lacking = _lacking(snapshot, played)
+    return replace(played, feasible=not lacking, lacking=lacking)
 
 
 def _reckoned(draft: Draft) -> Promise:
@@ -82,45 +156,46 @@ def _reckoned(draft: Draft) -> Promise:
     )  # fmt: skip
 
 
-def _promise(draft: Draft, uses: Sequence[SlotUse]) -> Promise:
-    """The promise as the plan would be carried out, in futures other than those that it was chosen in: a choice looks
-    better than it is in the futures that it was made by. As the phases reckoned it where that is too much."""
-    submits = {use.slot.id: use.submit_s for use in uses}
-    fresh = replace(draft.snapshot, seed=draft.snapshot.seed + _FRESH)
-    played = rollout(fresh, draft.placements, submits)
-    probability = played.promise(draft.snapshot.wanted.needed)
-    return Promise(
+def _played(snapshot: Snapshot, plan: Plan, spare: int, scenarios: int = _SCENARIOS) -> Plan:
+    """The plan with its promise as it would be carried out, in futures other than those that it was chosen in: a choice
+    looks better than it is in the futures that it was made by."""
+    fresh = replace(snapshot, seed=snapshot.seed + _FRESH)
+    submits_s = {use.slot.id: use.submit_s for use in plan.uses}
+    played = rollout(fresh, plan.placements, submits_s, spare, scenarios)
+    probability = played.promise(plan.needed)
+    promise = Promise(
         probability=probability, standard_error=standard_error(probability, played.scenarios),
-        by_workflow={name: float(np.isfinite(done_s).mean()) for name, done_s in played.done_s.items()}, cautious=draft.promise,
+        by_workflow={name: float(np.isfinite(done_s).mean()) for name, done_s in played.done_s.items()},
+        cautious=plan.promise.cautious,
+    )  # fmt: skip
+    return replace(
+        plan, promise=promise, spare=spare, expected_usd=round(played.usd(plan.uses), 2),
+        expected_hours=round(played.hours(plan.uses), 2),
     )  # fmt: skip
 
 
-def _use(draft: Draft, slot_id: str) -> SlotUse:
-    slot, placed = draft.snapshot.slot_by_id[slot_id], draft.in_slot(slot_id)
-    start_s = min(p.start_s for p in placed)
-    return SlotUse(
-        slot=slot, submit_s=latest_submission(slot, [p.start_s for p in placed]), start_s=start_s,
-        end_s=max(p.end_s for p in placed) if slot.paid else slot.end_s,
-        probability=slot.curve.by(start_s) * slot.up, cost_usd=draft.slot_cost(slot_id),
-    )  # fmt: skip
-
-
-def _lacking(snapshot: Snapshot, draft: Draft) -> str:
+def _lacking(snapshot: Snapshot, plan: Plan) -> str:
     """Why the minimum is not placed, in words; empty if it is."""
     wanted = snapshot.wanted
-    missing = wanted.needed - len(draft.scheduled)
+    missing = wanted.needed - plan.scheduled
     if missing <= 0:
-        return (
-            ""
-            if draft.promise > 0
-            else "every plan depends on slots that will surely not come in time"
-        )
-    unplaced = [w for w in wanted.workflows if w.name not in draft.copies]
-    reason = next(
-        (r for r in map(lambda w: _obstacle(w, snapshot), unplaced) if r),
-        "room in the slots on offer",
-    )
+        sure = plan.promise.probability > 0
+        return "" if sure else "every plan depends on slots that will surely not come in time"
+    placed = {p.workflow for p in plan.placements}
+    unplaced = [w for w in wanted.workflows if w.name not in placed]
+    shapes = {id(w.tasks): w for w in reversed(unplaced)}  # equals have equal obstacles
+    found = (r for r in map(lambda w: _obstacle(w, snapshot), shapes.values()) if r)
+    reason = next(found, "") or _refused(plan) or "room in the slots on offer"
     return f"{missing} of the {wanted.needed} workflows needed cannot be placed: {reason}"
+
+
+def _refused(plan: Plan) -> str:
+    """That money was what kept the next workflow out; empty where it was not."""
+    for phase in plan.phases:
+        for step in phase.steps:
+            if step.get("refused") == "budget":
+                return f"money: the budget is ${step['budget_usd']:.2f}, with one more the plan would cost ${step['would_cost_usd']:.2f}"
+    return ""
 
 
 def _obstacle(workflow: Workflow, snapshot: Snapshot) -> str:

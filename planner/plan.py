@@ -88,7 +88,8 @@ class Relaxation:
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """The decision for a whole set. ``lacking`` says why a plan that is not feasible is not; ``spare``: how many
-    workflows beyond the needed must stand whole in slots that are there before the rest is withdrawn."""
+    workflows beyond the needed must stand whole in slots that are there before the rest is withdrawn; ``expected_usd``,
+    ``expected_hours``: money and processor-hours of the slots on average, given back when nothing is left for them."""
 
     set_name: str
     deadline_s: float
@@ -104,6 +105,8 @@ class Plan:
     relaxations: tuple[Relaxation, ...] = ()
     policy: str = "vgrads"
     spare: int = EVERYTHING
+    expected_usd: float = 0.0
+    expected_hours: float = 0.0
     seconds: Mapping[str, float] = field(default_factory=dict)
 
     @property

@@ -7,20 +7,19 @@ is withdrawn. All of that is played, event by event (:mod:`planner.playing`), wi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kernel.streams import stream
-from planner.plan import Placement
+from planner.plan import Placement, SlotUse
 from planner.playing import play_all
 from planner.rules import EVERYTHING
 from planner.schedule import Schedule, make_schedule
 from planner.snapshot import Snapshot
 from vgrid.fate import slot_fate
-from vgrid.slot import Slot
 
 Floats = NDArray[np.float64]
 _STEPS = 20_000_000  # copies that are played at most: more copies, fewer scenarios
@@ -46,13 +45,33 @@ class Played:
         """Share of the scenarios in which ``needed`` of the workflows are done in time."""
         return float(np.isfinite(self.enough_s(needed)).mean())
 
-    def hours(self, slots: Mapping[str, Slot]) -> float:
-        """Processor-hours held, on average."""
-        held = (
-            slots[name].procs * np.maximum(until_s - self.ready_s[name], 0.0).mean()
-            for name, until_s in self.until_s.items()
-        )
-        return float(sum(held) / 3600.0)
+    def hours_by_slot(self, uses: Iterable[SlotUse]) -> dict[str, float]:
+        """Slot → processor-hours for which it is held, on average."""
+        return {
+            use.slot.id: use.slot.procs * float(self._held_s(use.slot.id).mean()) / 3600.0
+            for use in uses
+        }
+
+    def usd_by_slot(self, uses: Iterable[SlotUse]) -> dict[str, float]:
+        """Slot → what it costs, on average: begun billing units from its request to when it is given back."""
+        found = {}
+        for use in uses:
+            slot, until_s = use.slot, self.until_s[use.slot.id]
+            held_s = np.where(until_s > 0, until_s - use.submit_s, 0.0)
+            units = np.ceil(held_s / slot.billing_s - 1e-9) * slot.billing_s
+            found[slot.id] = float(units.mean()) / 3600.0 * slot.nodes * slot.price_usd_per_hour
+        return found
+
+    def hours(self, uses: Iterable[SlotUse]) -> float:
+        """Processor-hours held by all slots, on average."""
+        return sum(self.hours_by_slot(uses).values())
+
+    def usd(self, uses: Iterable[SlotUse]) -> float:
+        """What all slots cost, on average."""
+        return sum(self.usd_by_slot(uses).values())
+
+    def _held_s(self, slot: str) -> Floats:
+        return np.maximum(self.until_s[slot] - self.ready_s[slot], 0.0)
 
 
 def rollout(
