@@ -1,9 +1,9 @@
 """Do several jobs come together as foretold? ``python benchmarks/bench_together.py LOGS… [--jobs 20000] [--sample 500]``
 
-Pairs and fours of real jobs that one user submitted within five minutes. Just before the first of them each is asked about: P(start within
-T of its own submission) for five T, the k-th with k − 1 of the asker's jobs ahead; once by a stranger, once with the user known. Whether all of
-them start within T is then foretold from these by every way of ``WAYS``, and compared with what happened: the mean
-over the groups of a log, missed where it is off by more than .03 and two standard errors.
+Pairs and fours of real jobs that one user submitted within five minutes, of any shapes and of one shape (as offers are). Just
+before the first of them each is asked about: P(start within T of its own submission) for five T, in each way of ``ASKED``.
+Whether all of them, half of them, one of them starts within T is then foretold from these by every way of ``WAYS``, and
+compared with what happened: the mean over the groups of a log, missed where it is off by more than .03 and two standard errors.
 """
 
 from __future__ import annotations
@@ -17,47 +17,44 @@ from pathlib import Path
 import numpy as np
 
 from kernel.streams import stream
-from qbets.predictor import NOBODY, Arrival, Ask, Settings
+from qbets.predictor import NOBODY, Arrival, Settings
 from qbets.replay import Replay, make_predictor
-from qbets.state_forecast import Known, freeze_state
+from qbets.state_forecast import freeze_state
 from traces.history import history_name, read_history
 from traces.records import JobLog
 
 WITHIN_S = np.array([300.0, 1800.0, 3600.0, 7200.0, 21600.0])
-SIZES = (2, 4)
+KINDS = {"pairs": (2, False), "fours": (4, False), "like pairs": (2, True), "like fours": (4, True)}
+"""How many, and whether all of one shape."""
+ASKED = {"nothing ahead": (False, 0), "as offers ask": (False, 1), "named": (True, 1)}
+"""Whether the asker is known, and how many more of the asker's jobs each one finds ahead than the one before it."""
 _SOON_S = 300.0
 _WARM = 2000  # jobs before the first question
 _ALLOWED = 0.03
-_ASKERS = {"stranger": False, "known": True}
 
-Way = Callable[[Known, np.ndarray, np.ndarray], np.ndarray]
-"""Forecast, shapes (a row a job: processors, requested time, submission after the first), their marginals (a row a job, a column a T): P(all start within T)."""
-
-
-def shared(_: Known, __: np.ndarray, marginals: np.ndarray) -> np.ndarray:
-    """One draw for all: they come early or late together."""
-    return marginals.min(axis=0)
+Way = Callable[[np.ndarray, int], np.ndarray]
+"""Marginals (a row a job, a column a T), how many are needed: P(so many start within T)."""
 
 
-def product(_: Known, __: np.ndarray, marginals: np.ndarray) -> np.ndarray:
+def one_draw(marginals: np.ndarray, needed: int) -> np.ndarray:
+    """One draw for all, they come early or late together: what plans reckon with."""
+    return np.asarray(np.sort(marginals, axis=0)[-needed])
+
+
+def independent(marginals: np.ndarray, needed: int) -> np.ndarray:
     """Each for itself."""
-    return marginals.prod(axis=0)
+    exactly = np.zeros((len(marginals) + 1, marginals.shape[1]))
+    exactly[0] = 1.0
+    for chance in marginals:
+        exactly[1:] = exactly[1:] * (1 - chance) + exactly[:-1] * chance
+        exactly[0] *= 1 - chance
+    return np.asarray(exactly[needed:].sum(axis=0))
 
 
-def joint(forecast: Known, shapes: np.ndarray, marginals: np.ndarray) -> np.ndarray:
-    """As in simulated futures of the queue in which all of them are submitted: what plans reckon with."""
-    levels = forecast.levels(
-        [Ask(int(procs), request_s, at_s) for procs, request_s, at_s in shapes.tolist()]
-    )
-    if levels is None:
-        return shared(forecast, shapes, marginals)
-    return (levels[:, :, None] <= marginals).all(axis=1).mean(axis=0)
+WAYS: dict[str, Way] = {"one draw": one_draw, "independent": independent}
 
 
-WAYS: dict[str, Way] = {"shared": shared, "product": product, "joint": joint}
-
-
-def groups_of(log: JobLog, size: int) -> list[list[int]]:
+def groups_of(log: JobLog, size: int, alike: bool) -> list[list[int]]:
     """So many started jobs of one user in a row, the last within five minutes of the first."""
     found = []
     rows = np.flatnonzero(log.started & (log.user >= 0))
@@ -67,48 +64,48 @@ def groups_of(log: JobLog, size: int) -> list[list[int]]:
         if len(own) >= size:
             close = log.submit_s[own[size - 1 :]] - log.submit_s[own[: 1 - size]] <= _SOON_S
             found += [own[n : n + size].tolist() for n in np.flatnonzero(close)]
+    if alike:
+        return [r for r in found if np.ptp(log.procs[r]) == 0 and np.ptp(log.request_s[r]) == 0]
     return found
 
 
-def foretell(log: JobLog, groups: list[list[int]], known: bool) -> Iterator[dict[str, np.ndarray]]:
-    """Of each group, in the order of time: P(all start within T) by every way."""
+def foretell(log: JobLog, groups: list[list[int]], known: bool, step: int) -> Iterator[np.ndarray]:
+    """Of each group, in the order of time: P(each starts within T)."""
     passing = Replay(log, make_predictor(Settings(method="state", knows_user=known), log))
     for rows in groups:
-        first = rows[0]
-        at_s = float(log.submit_s[first])
+        at_s = float(log.submit_s[rows[0]])
         passing.to(float(np.nextafter(at_s, -np.inf)))
-        asker = Arrival(user=int(log.user[first])) if known else NOBODY
+        asker = Arrival(user=int(log.user[rows[0]])) if known else NOBODY
         forecast = freeze_state(passing.predictor, at_s, float(log.submit_s[0]), asker)
-        shapes = np.column_stack([log.procs[rows], log.request_s[rows], log.submit_s[rows] - at_s])
-        marginals = np.array([
-            forecast.probability(int(procs), float(request_s), WITHIN_S, ahead=n)
-            for n, (procs, request_s, _) in enumerate(shapes)
+        yield np.array([
+            forecast.probability(int(log.procs[row]), float(log.request_s[row]), WITHIN_S, ahead=n * step)
+            for n, row in enumerate(rows)
         ])  # fmt: skip
-        yield {name: way(forecast, shapes, marginals) for name, way in WAYS.items()}
 
 
 def measure(path: Path, how: Namespace) -> str:
     """The lines of one log."""
     log = read_history(path)
     log = log.select(np.arange(min(how.jobs, len(log))))
-    chosen: list[tuple[int, list[int]]] = []
-    for size in SIZES:
-        groups = groups_of(log, size)
-        draws = stream(7, "together", history_name(path), str(size))
+    chosen: list[tuple[str, list[int]]] = []
+    for kind, (size, alike) in KINDS.items():
+        groups = groups_of(log, size, alike)
+        draws = stream(7, "together", history_name(path), f"{size}{' alike' * alike}")
         taken = draws.choice(len(groups), min(how.sample, len(groups)), replace=False)
-        chosen += [(size, groups[n]) for n in taken]
+        chosen += [(kind, groups[n]) for n in taken]
     chosen.sort(key=lambda one: one[1][0])
-    sizes = np.array([size for size, _ in chosen])
-    waits = [log.wait_s[rows] for _, rows in chosen]
-    happened = np.array([(wait_s[:, None] <= WITHIN_S).all(axis=0) for wait_s in waits])
     lines = [history_name(path)]
-    for asker, known in _ASKERS.items():
-        told = list(foretell(log, [rows for _, rows in chosen], known))
-        for size in SIZES:
-            part = sizes == size
-            for name in WAYS:
-                chances = np.array([one[name] for one in told])[part]
-                lines.append(_line(f"{size} {asker} {name}", chances, happened[part]))
+    for asked, (known, step) in ASKED.items():
+        told = list(foretell(log, [rows for _, rows in chosen], known, step))
+        for kind, (size, _) in KINDS.items():
+            part = [n for n, one in enumerate(chosen) if one[0] == kind]
+            waits = np.array([log.wait_s[chosen[n][1]] for n in part])
+            came = (waits[:, :, None] <= WITHIN_S).sum(axis=1)
+            for needed in sorted({size, size // 2, 1}, reverse=True):
+                for name, way in WAYS.items():
+                    chances = np.array([way(told[n], needed) for n in part])
+                    title = f"{needed} of {kind}, {asked}, {name}"
+                    lines.append(_line(title, chances, came >= needed))
     return "\n".join(lines)
 
 
@@ -121,14 +118,14 @@ def _line(title: str, chances: np.ndarray, happened: np.ndarray) -> str:
         star = "*" if abs(said - share) > _ALLOWED + 2 * error else ""
         cells.append(f"{said:.3f}→{share:.3f}{star}")
     brier = float(((chances - happened) ** 2).mean())
-    return f"  {title:<20} {len(happened):4} | {'  '.join(f'{c:<13}' for c in cells)} | Brier {brier:.4f}"
+    return f"  {title:<46} {len(happened):4} | {'  '.join(f'{c:<13}' for c in cells)} | Brier {brier:.4f}"
 
 
 def main() -> None:
     parser = ArgumentParser(description=__doc__)
     parser.add_argument("logs", nargs="+", type=Path)
     parser.add_argument("--jobs", type=int, default=20_000)
-    parser.add_argument("--sample", type=int, default=500, help="pairs, and as many fours")
+    parser.add_argument("--sample", type=int, default=500, help="groups of each kind")
     how = parser.parse_args()
     with ProcessPoolExecutor(2) as pool:
         for lines in pool.map(measure, how.logs, [how] * len(how.logs)):

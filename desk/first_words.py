@@ -9,7 +9,7 @@ nobody asks it any more.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import quote
@@ -21,7 +21,6 @@ from desk.wiring import is_real, open_batch
 from drivers.api import SlotSpec
 from drivers.batch import BatchDriver
 from kernel.errors import SiteError
-from qbets.predictor import Ask
 from vgrid.catalog import Catalog, Queue, Site
 
 BASIS = "the site's own word"
@@ -65,9 +64,6 @@ class SiteWord:
             return np.zeros_like(within)
         median_s = (_AT_ONCE_S + announced_s) * (1.0 + ahead)
         return within / (within + median_s)
-
-    def levels(self, asked: Sequence[Ask]) -> None:
-        """A site tells of one job at a time."""
 
     @property
     def asked(self) -> bool:

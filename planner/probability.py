@@ -2,7 +2,7 @@
 
 The paper multiplies along edges and takes minima (SC'09 §3.2.2). But tasks in one slot share its
 fate, and slots of one queue are delayed together. Here a scenario draws, once for all tasks, when
-each slot is ready (:func:`vgrid.fate.slot_fate`: slots of one queue as in its futures) and when it
+each slot is ready (:func:`vgrid.fate.slot_fate`: slots of one queue together) and when it
 breaks. A copy succeeds where its slot is ready by its start, lives to its end, and the data of every
 parent is there from some copy that succeeded in time. All scenarios are worked on at once, a bit
 each. A task that starts late may still be done in time, so this is a cautious estimate.

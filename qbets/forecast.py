@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from qbets.bounds import minimum_history, probability_within
 from qbets.clusters import SIZES, bin_of
 from qbets.downtime import Downtime
-from qbets.predictor import NOBODY, Arrival, Ask, QueuePredictor, Settings
+from qbets.predictor import NOBODY, Arrival, QueuePredictor, Settings
 from qbets.referee import looser, stricter
 from qbets.replay import learn
 from qbets.stream import bounds_of
@@ -129,9 +128,6 @@ class QueueForecast:
     def chance(self, procs: int, walltime_s: float, submit_in_s: float, by_s: float) -> float:
         """P(a job that is submitted in ``submit_in_s`` has started by ``by_s``), both from now."""
         return float(self.probability(procs, walltime_s, by_s - submit_in_s))
-
-    def levels(self, asked: Sequence[Ask]) -> None:
-        """Past waits say nothing of how jobs come together."""
 
 
 def freeze(predictor: QueuePredictor, first_s: float, asker: Arrival = NOBODY) -> QueueForecast:

@@ -9,7 +9,6 @@ the site schedules by ``policy``, which backtests must justify.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +16,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kernel.compiled import compiled
-from qbets.predictor import Ask
 from simulator.replay import replay_compiled
 
 Floats = NDArray[np.float64]
@@ -26,8 +24,6 @@ _DAY_S = 86_400.0
 _LIKE = 1.25  # requests within this factor are alike
 _RECORD = 50  # surprises that are needed before they correct anything
 _NEAR = 200  # of the record, those most like the job in question
-MEMORY = 20_000
-"""Newest jobs that futures are drawn from."""
 _ENOUGH = 60  # run times that a draw chooses among, at least
 
 
@@ -68,50 +64,6 @@ def remember(
     )  # fmt: skip
 
 
-class _Ring:
-    """The newest rows of numbers, in the order in which they came."""
-
-    def __init__(self, columns: int, most: int = MEMORY) -> None:
-        self.table = np.empty((most, columns))
-        self.count = 0
-
-    def add(self, *row: float) -> None:
-        self.table[self.count % len(self.table)] = row
-        self.count += 1
-
-    @property
-    def rows(self) -> Floats:
-        """Oldest first."""
-        spot = self.count % len(self.table)
-        return (
-            self.table[: self.count]
-            if self.count <= len(self.table)
-            else np.roll(self.table, -spot, axis=0)
-        )
-
-
-class LoadRecord:
-    """What a predictor remembers of the load as it goes: the newest arrivals, and how long the newest ended jobs ran."""
-
-    def __init__(self) -> None:
-        self.arrivals, self.ended = _Ring(3), _Ring(2)
-
-    def came(self, at_s: float, procs: int, request_s: float) -> None:
-        """A job was submitted."""
-        self.arrivals.add(at_s, max(procs, 1), max(request_s, 1.0))
-
-    def ran(self, request_s: float, run_s: float) -> None:
-        """A job has ended."""
-        self.ended.add(request_s, run_s)
-
-    def at(self, now_s: float) -> LoadMemory:
-        """What is known at an instant, apart from what is told later; of whole days without news nothing."""
-        ended, came = self.ended.rows, self.arrivals.rows
-        if len(came):
-            now_s -= max(0.0, (now_s - came[-1, 0]) // _DAY_S) * _DAY_S
-        return remember((ended[:, 0], ended[:, 1]), (now_s - came[:, 0], came[:, 1], came[:, 2]))
-
-
 @dataclass(frozen=True, kw_only=True)
 class Lookahead:
     """A queue's possible futures; same seed, same futures for every question about them."""
@@ -124,27 +76,19 @@ class Lookahead:
     seed: int = 0
     policy: str = "easy"
 
-    def starts(self, asked: Sequence[Ask], by_s: float) -> Floats:
-        """When each of our jobs starts, all of them submitted, counted from now: scenarios × jobs; ``inf`` after ``by_s``."""
-        order = np.argsort([ask.submit_in_s for ask in asked], kind="stable")
-        ours = np.array(
-            [
-                (max(1, min(a.procs, self.procs)), max(1.0, a.walltime_s), a.submit_in_s)
-                for a in asked
-            ]
-        )
+    def starts(self, procs: int, walltime_s: float, submit_in_s: float, by_s: float) -> Floats:
+        """When a job submitted in ``submit_in_s`` starts, from now, in each scenario; ``inf`` after ``by_s``."""
+        job = (min(procs, self.procs), float(walltime_s), float(submit_in_s), float(by_s))
         state, memory = self.state, self.memory
-        found = np.empty((self.scenarios, len(asked)))
-        found[:, order] = np.asarray(
+        return np.asarray(
             _futures(
-                (self.seed, self.scenarios, self.procs, self.policy == "easy", float(by_s)), ours[order],
+                (self.seed, self.scenarios, self.procs, self.policy == "easy"), job,
                 (state.running_procs, state.running_request_s, state.running_elapsed_s),
                 (state.waiting_procs, state.waiting_request_s),
                 (memory.request_s, memory.run_s),
                 (memory.arrival_age_s, memory.arrival_procs, memory.arrival_request_s),
             )
         )  # fmt: skip
-        return found
 
     def chance(self, procs: int, walltime_s: float, submit_in_s: float, by_s: float) -> float:
         """P(it has started by ``by_s``): the share of futures, corrected by the record.
@@ -155,8 +99,7 @@ class Lookahead:
         2021, doi:10.1073/pnas.2107794118), localised by width.
         """
         share = float(
-            (self.starts([Ask(procs, walltime_s, submit_in_s)], by_s) <= by_s).sum()
-            / (self.scenarios + 1)
+            (self.starts(procs, walltime_s, submit_in_s, by_s) <= by_s).sum() / (self.scenarios + 1)
         )
         if len(self.record) < _RECORD:
             return share
@@ -166,27 +109,16 @@ class Lookahead:
         return float(np.count_nonzero(near < share) / (len(near) + 1))
 
 
-def levels_of(starts_s: Floats) -> Floats:
-    """Ranks of each job's starts among the futures, as levels in (0, 1): futures × jobs; one draw breaks all ties."""
-    count, jobs = starts_s.shape
-    tie = np.random.default_rng(count).permutation(count)
-    found = np.empty_like(starts_s)
-    for job in range(jobs):
-        order = np.lexsort((tie, starts_s[:, job]))
-        found[order, job] = (np.arange(count) + 0.5) / count
-    return found
-
-
 def surprise(starts_s: Floats, started_s: float) -> float:
     """Share of the futures in which the job started before it really did; both from its submission."""
     return float(np.mean(starts_s < started_s - 1e-6))
 
 
 @compiled
-def _futures(how: Any, ours: Any, running: Any, waiting: Any, known: Any, past: Any) -> Any:
-    seed, scenarios, procs, backfill, by = how
-    own = len(ours)
-    found = np.empty((scenarios, own))
+def _futures(how: Any, job: Any, running: Any, waiting: Any, known: Any, past: Any) -> Any:
+    seed, scenarios, procs, backfill = how
+    size, walltime, submit_in, by = job
+    found = np.empty(scenarios)
     held, queued = len(running[0]), len(waiting[0])
     ends, told = np.empty(held), np.empty(held)
     first_day = max(1, int(np.ceil(by / _DAY_S)))  # that the whole stretch has been seen
@@ -201,27 +133,24 @@ def _futures(how: Any, ours: Any, running: Any, waiting: Any, known: Any, past: 
         placed = (ends[order], told[order], running[0][order])
         back = _DAY_S * np.random.randint(first_day, last_day + 1)
         first = np.searchsorted(-past[0], -back, side="right")
-        last = max(first, np.searchsorted(-past[0], by - back, side="right"))
-        count = queued + last - first + own
+        last = np.searchsorted(-past[0], by - back, side="right")
+        ours = queued + np.searchsorted(-past[0][first:last], submit_in - back, side="left")
+        count = queued + max(0, last - first) + 1
         submit, width = np.zeros(count), np.empty(count, dtype=np.int64)
         request, run = np.empty(count), np.empty(count)
-        spots = np.empty(own, dtype=np.int64)
-        row, mine = first, 0
         for n in range(count):
-            comes = back - past[0][row] if row < last else np.inf
+            if n == ours:
+                submit[n], width[n], request[n], run[n] = submit_in, size, walltime, walltime
+                continue
             if n < queued:
                 width[n], request[n] = waiting[0][n], waiting[1][n]
-            elif mine < own and ours[mine, 2] <= comes:
-                width[n], request[n], submit[n] = ours[mine]
-                run[n], spots[mine] = request[n], n
-                mine += 1
-                continue
             else:
-                submit[n], width[n], request[n] = comes, min(past[1][row], procs), past[2][row]
-                row += 1
+                row = first + n - queued - (1 if n > ours else 0)
+                submit[n] = back - past[0][row]
+                width[n], request[n] = min(past[1][row], procs), past[2][row]
             run[n] = _run_time(known, request[n], 0.0)
         jobs = (submit, width, request, run, np.maximum(request, run))
-        found[scenario] = replay_compiled(jobs, placed, procs, backfill, (spots, by))[spots]
+        found[scenario] = replay_compiled(jobs, placed, procs, backfill, (ours, by))[ours]
     return found
 
 

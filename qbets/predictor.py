@@ -101,15 +101,6 @@ NOBODY = Arrival()
 """An asker of whom nothing is known."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """A job of ours that would be submitted ``submit_in_s`` from now."""
-
-    procs: int
-    walltime_s: float
-    submit_in_s: float = 0.0
-
-
 @dataclass(slots=True)
 class Waiting:
     """A job in the queue and the bound that it was given."""

@@ -154,15 +154,14 @@ class QueueState:
         self.busy += int(procs)
         self.most = max(self.most, self.busy)
 
-    def end(self, key: int, at_s: float) -> tuple[float, float]:
-        """A running job ends: how much of its request it used is known now; what it asked for, how long it ran."""
+    def end(self, key: int, at_s: float) -> None:
+        """A running job ends: how much of its request it used is known now."""
         procs, started_s, request_s, _, user = self.running.take(key).tolist()
         self.busy -= int(procs)
         share = min(1.0, (at_s - started_s) / request_s)
         self.ratio += _FORGET_RATIO * (share - self.ratio)
         if user >= 0:
             self.users[int(user)].ratios.append(share)
-        return request_s, at_s - started_s
 
     def withdraw(self, key: int) -> None:
         """A waiting job leaves without starting."""

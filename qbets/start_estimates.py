@@ -37,7 +37,7 @@ def start_estimates(waiting: Any, running: Any, procs: int, job: Any) -> Any:
     taken = running[order, 0].astype(np.int64)
     held = _fitting(taken, procs)
     told, rest, taken = told[:held], rest[:held], taken[:held]
-    now, until = np.zeros(queued + 1), (np.array([queued]), np.inf)
+    now, until = np.zeros(queued + 1), (queued, np.inf)
     jobs, placed = (now, width, asked, asked, asked), (told, told, taken)
     found = np.empty(4)
     found[0] = replay_compiled(jobs, placed, procs, False, until)[queued]

@@ -20,8 +20,7 @@ from qbets.conformal import HIGHEST
 from qbets.downtime import Downtime
 from qbets.forecast import Bound, QueueForecast, forecast, freeze
 from qbets.knots import wait_at
-from qbets.lookahead import JobsNow, Lookahead, levels_of
-from qbets.predictor import NOBODY, Arrival, Ask, Settings
+from qbets.predictor import NOBODY, Arrival, Settings
 from qbets.queue_state import Seen
 from qbets.replay import learn_state
 from qbets.state_predictor import Choice, StatePredictor
@@ -30,7 +29,6 @@ from traces.records import JobLog
 Floats = NDArray[np.float64]
 _ROUNDING = 1e-12  # of a share of scores
 _HIGHEST_LEVEL = float(-np.expm1(-HIGHEST))
-_FUTURE_S = 86_400.0  # how far futures are followed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,35 +227,11 @@ class StateForecast:
         within_s = by_s - submit_in_s
         return float(self.probability(procs, walltime_s, within_s, submit_in_s=submit_in_s))
 
-    def levels(self, asked: Sequence[Ask]) -> Floats | None:
-        """How our jobs come together: for each of many futures, in which all of them are submitted, at which level of
-        its own curve each one starts. Futures × jobs, every column a permutation of the same even levels.
-
-        Dependence comes from simulated futures, distributions from the curves, which are corrected by what came true
-        (ensemble copula coupling: Schefzik, Thorarinsdottir and Gneiting 2013, doi:10.1214/13-STS443). Where futures
-        do not tell jobs apart, one draw orders them all. None where only past waits are known.
-        """
-        if self.choice().whose == "qbets":
-            return None
-        return levels_of(self.futures.starts(asked, _FUTURE_S))
-
     def told(self, waiting: Sequence[Seen], running: Sequence[Seen], at_s: float) -> StateForecast:
         """The same for the queue as its site tells of it at a later instant."""
         predictor = copy(self.predictor)
         predictor.state = predictor.state.told(waiting, running, at_s)
         return replace(self, predictor=predictor, at_s=at_s, age_s=0.0)
-
-    @cached_property
-    def futures(self) -> Lookahead:
-        """What the queue may do next."""
-        state = self.predictor.state
-        running, waiting = state.running.rows, state.waiting.rows
-        now = JobsNow(
-            running_procs=running[:, 0].astype(np.int64), running_request_s=running[:, 2].copy(),
-            running_elapsed_s=self.at_s - running[:, 1],
-            waiting_procs=waiting[:, 1].astype(np.int64), waiting_request_s=waiting[:, 2].copy(),
-        )  # fmt: skip
-        return Lookahead(procs=state.most, state=now, memory=self.predictor.load.at(self.at_s))
 
 
 def anchored(scores: Floats, quantile: float, asked: float) -> Floats:

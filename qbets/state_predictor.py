@@ -28,7 +28,6 @@ from qbets.conditional import LEAST, LEVELS, ConditionalModel, fit
 from qbets.conformal import BURSTS, Calibration, Issued
 from qbets.downtime import DowntimeWatch
 from qbets.knots import score_among, wait_at
-from qbets.lookahead import LoadRecord
 from qbets.predictor import Arrival, QueuePredictor, Settings
 from qbets.queue_state import FEATURES, QueueState
 
@@ -136,7 +135,6 @@ class StatePredictor:
         self.answered: Counter[str] = Counter()
         self._unix_start_s = unix_start_s
         self.past = PastKnots()
-        self.load = LoadRecord()
         self._draws = random.Random(0)
         self._waiting: dict[int, _Waiting] = {}
         self._expiries: list[tuple[float, int]] = []
@@ -173,7 +171,6 @@ class StatePredictor:
     def submit(self, job: int, at_s: float, arrival: Arrival) -> float | None:
         """A job enters the queue: the bound on its wait, None while history is too short."""
         self.advance(at_s)
-        self.load.came(at_s, arrival.procs, arrival.request_s)
         if at_s < self.awake_s:
             self.state.submit(job, at_s, arrival)
             return self.floor.submit(job, at_s, arrival)
@@ -229,7 +226,7 @@ class StatePredictor:
     def end(self, job: int, at_s: float) -> None:
         """A running job ends."""
         self.advance(at_s)
-        self.load.ran(*self.state.end(job, at_s))
+        self.state.end(job, at_s)
 
     def advance(self, at_s: float) -> None:
         """Time passes; jobs that have now waited longer than their bound are misses."""
@@ -249,7 +246,6 @@ class StatePredictor:
         """The same knowledge for answers only: without what it would learn from."""
         same = copy(self)
         same.state, same.calibration = deepcopy(self.state), deepcopy(self.calibration)
-        same.load = deepcopy(self.load)
         same.rows, same._waiting, same._expiries = Rows(0), {}, []
         same.floor, same.past = QueuePredictor(self.floor.settings), PastKnots()
         return same

@@ -51,21 +51,16 @@ def replay_starts(load: Workload, procs: int, policy: str = "easy") -> Floats:
     order = np.argsort(load.placed_limits_s, kind="stable")
     placed = (load.placed_ends_s[order], load.placed_limits_s[order], load.placed_procs[order])
     jobs = (load.submit_s, width, load.request_s, load.run_s, told)
-    return np.asarray(
-        replay_compiled(
-            jobs, placed, procs, policy == "easy", (np.empty(0, dtype=np.int64), np.inf)
-        )
-    )
+    return np.asarray(replay_compiled(jobs, placed, procs, policy == "easy", (-1, np.inf)))
 
 
 @compiled
 def replay_compiled(jobs: Any, placed: Any, procs: int, backfill: bool, until: Any) -> Any:
     """The loop itself, for compiled callers: columns as tuples, widths within the cluster.
 
-    ``until`` are jobs and an instant: the replay ends when all of these jobs have started (none given: when
-    all have) or time is beyond.
+    ``until`` is a job (−1: none) and an instant: the replay ends when that job has started or time is beyond.
     """
-    (awaited, last_s), met = until, 0
+    stop, last_s = until
     submit, width, _, run, told = jobs
     count, held = len(submit), len(placed[0])
     starts = np.full(count, np.inf)
@@ -81,8 +76,7 @@ def replay_compiled(jobs: Any, placed: Any, procs: int, backfill: bool, until: A
         beating = _push(heap_s, heap_j, beating, placed[0][n], count + n)
         running = _insert(ends_s, ends_p, running, placed[1][n], placed[2][n])
     while coming < count or (head >= 0 and beating > 0):
-        met = _started(awaited, starts, met)
-        if met == len(awaited) > 0:
+        if stop >= 0 and starts[stop] < np.inf:
             break
         now = np.inf
         if beating:
@@ -119,14 +113,6 @@ def replay_compiled(jobs: Any, placed: Any, procs: int, backfill: bool, until: A
             (head, tail, after, starts), jobs, (heap_s, heap_j, beating), (ends_s, ends_p, running), (free, now)
         )  # fmt: skip
     return starts
-
-
-@compiled
-def _started(awaited: Any, starts: Any, met: int) -> int:
-    """How many of these have started, one after the other; ``met`` of them are known to have."""
-    while met < len(awaited) and starts[awaited[met]] < np.inf:
-        met += 1
-    return met
 
 
 @compiled

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from kernel.errors import InputError
 from kernel.streams import stream
-from qbets.predictor import Ask, Settings
+from qbets.predictor import Settings
 from studies.arena import MACHINES, WARM, known_along
 from traces.records import JobLog
 from vgrid.slot import Slot, StartCurve
@@ -81,23 +81,15 @@ class Laid:
 
 
 def slots_of(oracle: WaitOracle, jobs: Jobs, until_s: float) -> tuple[Slot, ...]:
-    """What is offered: each job as a slot that is asked for when it was, with what is foretold of it now, up to an instant,
-    and of how they come together. The one place where forecasts become slots."""
-    levels = oracle.levels(
-        [
-            Ask(*one)
-            for one in zip(
-                jobs.procs.tolist(), jobs.request_s.tolist(), jobs.submit_s.tolist(), strict=True
-            )
-        ]
-    )
+    """What is offered: each job as a slot that is asked for when it was, with what is foretold of it now, up to an instant.
+    The one place where forecasts become slots."""
     waits_s = np.append(0.0, np.geomspace(1.0, max(2.0, until_s), _POINTS))
     found = []
     rows = zip(
         jobs.names, jobs.submit_s.tolist(), jobs.procs.tolist(), jobs.request_s.tolist(),
         jobs.length_s.tolist(), strict=True,
     )  # fmt: skip
-    for n, (name, submit_s, procs, request_s, length_s) in enumerate(rows):
+    for name, submit_s, procs, request_s, length_s in rows:
         chances = oracle.probability(procs, request_s, waits_s, submit_in_s=submit_s)
         within = max(1, int(np.searchsorted(submit_s + waits_s, until_s, side="right")))
         curve = StartCurve(submit_s + waits_s[:within], np.maximum.accumulate(chances)[:within])
@@ -105,7 +97,6 @@ def slots_of(oracle: WaitOracle, jobs: Jobs, until_s: float) -> tuple[Slot, ...]
             Slot(
                 id=name, site=jobs.machine, queue="q", kind="batch", procs=procs, curve=curve, end_s=submit_s + length_s,
                 shared=f"{jobs.machine}/q", submit_s=submit_s, fixed=True,
-                levels=None if levels is None else levels[:, n],
             )
         )  # fmt: skip
     return tuple(found)

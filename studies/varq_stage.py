@@ -10,7 +10,7 @@ import numpy as np
 from kernel.events import EventQueue
 from qbets.forecast import freeze
 from qbets.lookahead import JobsNow, LoadMemory, Lookahead, remember, surprise
-from qbets.predictor import Arrival, Ask, QueuePredictor
+from qbets.predictor import Arrival, QueuePredictor
 from simulator.backfill import Job
 from simulator.cluster import BatchCluster, Happening
 from vgrid.varq import MARGIN, Reservation, adapt, move, trajectory
@@ -126,7 +126,7 @@ class Stage:
 
     def test(self, number: int, job: Job, now_s: float) -> None:
         """Foretell another one's job, to see later how far off that was."""
-        found = self.futures(now_s).starts([Ask(job.procs, job.request_s)], _HORIZON_S)[:, 0]
+        found = self.futures(now_s).starts(job.procs, job.request_s, 0.0, _HORIZON_S)
         self.foretold[number] = (job.procs, found)
 
     def settle(self, now_s: float) -> None:

@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbets.lookahead import JobsNow, Lookahead, remember, surprise
-from qbets.predictor import Ask
 from simulator.backfill import Job
 from simulator.cluster import BatchCluster
 from vgrid.varq import Reservation, adapt, move
@@ -29,8 +28,8 @@ def state(running, waiting):
 
 def test_a_job_starts_at_once_where_nothing_is_before_it():
     ahead = Lookahead(procs=8, state=FREE, memory=NOTHING, scenarios=20)
-    assert ahead.starts([Ask(8, 3600.0, 0.0)], 7200.0)[:, 0].tolist() == [0.0] * 20
-    assert ahead.starts([Ask(99, 3600.0, 600.0)], 7200.0)[:, 0].tolist() == [600.0] * 20
+    assert ahead.starts(8, 3600.0, 0.0, 7200.0).tolist() == [0.0] * 20
+    assert ahead.starts(99, 3600.0, 600.0, 7200.0).tolist() == [600.0] * 20
     assert ahead.chance(8, 3600.0, 0.0, 7200.0) == pytest.approx(20 / 21)
 
 
@@ -38,9 +37,9 @@ def test_run_times_are_those_of_like_jobs_that_ran_as_long():
     """All jobs that asked for an hour ran 600 or 3000 s; this one has run 1000 s."""
     memory = remember(([3600.0] * 100, [600.0, 3000.0] * 50), ([], [], []))
     ahead = Lookahead(procs=4, state=state([(4, 3600, 1000)], []), memory=memory, scenarios=50)
-    assert set(ahead.starts([Ask(4, 60.0, 0.0)], 9000.0)[:, 0]) == {2000.0}
+    assert set(ahead.starts(4, 60.0, 0.0, 9000.0)) == {2000.0}
     fresh = Lookahead(procs=4, state=state([(4, 3600, 0)], []), memory=memory, scenarios=200)
-    starts = fresh.starts([Ask(4, 60.0)], 9000.0)[:, 0]
+    starts = fresh.starts(4, 60.0, 0.0, 9000.0)
     assert set(starts) == {600.0, 3000.0}
     assert 0.35 < np.mean(starts == 600.0) < 0.65
 
@@ -52,9 +51,9 @@ def test_those_who_come_are_those_of_an_earlier_day_at_this_hour():
         ([3600.0] * 60, [3600.0] * 60), (days - 600.0, np.full(14, 4), np.full(14, 3600.0))
     )
     ahead = Lookahead(procs=4, state=FREE, memory=memory, scenarios=30)
-    assert set(ahead.starts([Ask(4, 600.0, 0.0)], 40_000.0)[:, 0]) == {0.0}
-    assert set(ahead.starts([Ask(4, 600.0, 900.0)], 40_000.0)[:, 0]) == {600.0 + 3600.0}
-    assert np.isinf(ahead.starts([Ask(4, 600.0, 900.0)], 4000.0)).all()
+    assert set(ahead.starts(4, 600.0, 0.0, 40_000.0)) == {0.0}
+    assert set(ahead.starts(4, 600.0, 900.0, 40_000.0)) == {600.0 + 3600.0}
+    assert np.isinf(ahead.starts(4, 600.0, 900.0, 4000.0)).all()
 
 
 widths = st.lists(st.integers(1, 4), max_size=6)
@@ -75,10 +74,7 @@ def test_where_run_times_are_known_the_future_is_what_the_cluster_does(
     now = state([(width, time_s, 0) for width in running], [(width, time_s) for width in waiting])
     memory = remember(([time_s] * 100, [time_s] * 100), ([], [], []))
     ahead = Lookahead(procs=8, state=now, memory=memory, scenarios=3)
-    assert (
-        ahead.starts([Ask(procs, time_s, 0.0)], 1e6)[:, 0].tolist()
-        == [starts[str(len(waiting))]] * 3
-    )
+    assert ahead.starts(procs, time_s, 0.0, 1e6).tolist() == [starts[str(len(waiting))]] * 3
 
 
 def test_futures_are_a_function_of_the_seed():
@@ -86,7 +82,7 @@ def test_futures_are_a_function_of_the_seed():
 
     def made(seed):
         return Lookahead(procs=4, state=state([(4, 3600, 0)], []), memory=memory, seed=seed).starts(
-            [Ask(4, 60.0)], 9e3
+            4, 60.0, 0.0, 9e3
         )
 
     assert made(1).tolist() == made(1).tolist()

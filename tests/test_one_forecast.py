@@ -5,21 +5,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from desk.histories import AS_ASKED
 from desk.planning import as_it_stands, open_grid, plan_set
 from desk.queries import walk
 from planner.make import make_plan
-from qbets.predictor import Ask
 from qbets.state_forecast import StateForecast, forecast_state
 from tests.logs import queued_log
 from traces.history import read_history
 from traces.swf import write_swf
 from vgrid.catalog import load_catalog
-from vgrid.fate import slot_fate, slot_levels
-from vgrid.slot import Slot, StartCurve
+from vgrid.fate import slot_fate
 from vgrid.varq import Reservation
 from workflows.sets import load_set
 
@@ -72,10 +68,19 @@ def test_commands_answer_what_is_offered_and_planned_with(place, grid, known, vg
     assert answer.json["method"] == "state"
 
 
-def test_slots_of_one_queue_come_as_in_its_futures(place, grid, known):
+def test_so_many_slots_of_one_queue_come_as_the_last_of_them_is_foretold(place, grid):
+    """Of equal requests none starts before an earlier one: k of them are there as soon as the k-th is."""
     slots = plan_set(load_set(place / "set.yaml")[0], grid).snapshot.slots
-    asked = [Ask(slot.procs, slot.end_s) for slot in slots]
-    assert np.array_equal(known.levels(asked), np.column_stack([slot.levels for slot in slots]))
+    assert len({slot.shared for slot in slots}) == 1
+    ready = np.array([slot_fate(slot, 20_000, 5)[0] for slot in slots])
+    assert (ready[1:] >= ready[:-1]).all()
+    told = []
+    for within_s in (60.0, 600.0, 1800.0, 3600.0):
+        came = (ready <= within_s).sum(axis=0)
+        told.append([slot.curve.by(within_s) for slot in slots])
+        shares = [np.mean(came >= k + 1) for k in range(len(slots))]
+        assert shares == pytest.approx(told[-1], abs=0.015)
+    assert np.ptp(told, axis=1).max() > 0.05  # what is ahead counts
 
 
 def test_trajectories_begin_with_the_answer_of_now(known):
@@ -111,37 +116,6 @@ def test_a_promise_is_reckoned_in_other_futures_than_the_plan_was_chosen_in(plac
     first, second = (make_plan(replace(planned.snapshot, seed=seed)) for seed in (1, 2))
     assert first.promise.probability != second.promise.probability
     assert abs(first.promise.probability - second.promise.probability) < 0.05
-
-
-levels = st.integers(2, 40).flatmap(lambda n: st.permutations(range(n)))
-
-
-def slot_with(levels, name="s"):
-    curve = StartCurve(np.arange(0.0, 100.0), np.arange(1, 101) / 100)
-    return Slot(
-        id=name, site="a", queue="q", kind="batch", procs=1, curve=curve, end_s=1e4, shared="a/q",
-        levels=(np.array(levels) + 0.5) / len(levels),
-    )  # fmt: skip
-
-
-@settings(max_examples=40)
-@given(levels)
-def test_whatever_the_futures_a_slot_by_itself_follows_its_curve(order):
-    count = 4000
-    drawn = np.sort(slot_levels(slot_with(order), count, 3))
-    assert (drawn > 0).all()
-    assert (drawn <= 1).all()
-    assert np.abs(drawn - (np.arange(count) + 0.5) / count).max() < 0.05
-    plain = slot_fate(replace(slot_with(order), levels=None), count, 3)[0]
-    assert np.abs(np.sort(slot_fate(slot_with(order), count, 3)[0]) - np.sort(plain)).mean() < 4
-
-
-def test_slots_that_trade_places_in_the_futures_do_so_in_the_scenarios():
-    one, other = slot_with(range(20)), slot_with(range(20)[::-1], "t")
-    early, late = slot_fate(one, 4000, 0)[0], slot_fate(other, 4000, 0)[0]
-    assert np.corrcoef(early, late)[0, 1] < -0.99
-    again = slot_fate(slot_with(range(20), "u"), 4000, 0)[0]
-    assert np.corrcoef(early, again)[0, 1] > 0.99
 
 
 def test_an_answer_over_rest_is_the_commands(place, known, vgrads):

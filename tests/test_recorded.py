@@ -121,16 +121,12 @@ def test_jobs_of_one_shape_are_foretold_alike_and_as_the_queue_is_asked():
             asked.append(submit_in_s)
             return np.clip(within_s / 1000.0 / procs, 0.0, 1.0)
 
-        def levels(self, jobs):
-            return np.array([[0.25, 0.75], [0.75, 0.25]])[:, : len(jobs)]
-
     jobs = Jobs(
         machine="one", at_s=5.0, submit_s=np.array([0.0, 60.0]), procs=np.array([1, 1]),
         request_s=np.array([600.0, -1.0]), start_s=np.array([1.0, 61.0]),
     )  # fmt: skip
     one, two = slots_of(Oracle(), jobs, 2000.0)
     assert asked == [0.0, 60.0]
-    assert (one.levels.tolist(), two.levels.tolist()) == ([0.25, 0.75], [0.75, 0.25])
     assert (one.end_s, two.end_s) == (600.0, 60.0 + 86_400.0)
     assert one.curve.by(500.0) == pytest.approx(0.5, abs=0.02)
     assert two.curve.by(560.0) == pytest.approx(0.5, abs=0.02)

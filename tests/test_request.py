@@ -281,9 +281,6 @@ def test_narrow_slots_are_taken_where_they_come_sooner():
         def probability(self, procs, walltime_s, within_s, confidence=0.95, ahead=0):
             return np.full(np.shape(within_s), 0.97 if procs <= 4 else 0.05)
 
-        def levels(self, asked):
-            return None
-
     queue = Queue(
         name="q", history=None, log_queue=None, max_procs=64, max_walltime_s=1e6, max_jobs=8
     )

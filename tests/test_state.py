@@ -20,7 +20,7 @@ from qbets.conformal import HIGHEST, Calibration
 from qbets.explain import SIDES, explain
 from qbets.forecast import QueueForecast
 from qbets.knots import SCORES, score_of, score_within, wait_at
-from qbets.predictor import Arrival, Ask, Settings
+from qbets.predictor import Arrival, Settings
 from qbets.queue_state import FEATURES, QueueState
 from qbets.replay import replay
 from qbets.start_estimates import start_estimates
@@ -299,8 +299,6 @@ def test_a_live_queue_is_the_state_that_a_job_finds():
     assert crowded.at_s == now_s
     assert crowded.predictor.state.busy == 60
     assert crowded.bounds(32, 7000.0, 0.95) > 3 * quiet.bounds(32, 7000.0, 0.95)
-    together = crowded.levels([Ask(32, 7000.0), Ask(8, 600.0)])
-    assert (np.sort(together, axis=0) == np.sort(together, axis=0)[:, :1]).all()
 
 
 def test_who_waits_for_any_queue_waits_in_each():

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from drivers.api import SPOT
-from qbets.predictor import Ask
 from vgrid.acquisition import Acquisition
 from vgrid.binding import Binding, learn_binding
 from vgrid.catalog import Catalog, NodeType, Queue, Site
@@ -71,11 +70,9 @@ def batch_offers(site: Site, queue: Queue, known: Knowledge, request: OfferReque
     oracle, binding = known.oracles.get((site.name, queue.name)), known.binding(site, queue.name)
     procs = _whole_nodes(min(request.procs, queue.max_procs), site.nodes[0], queue.max_procs)
     walltime_s = min(request.until_s, queue.max_walltime_s)
-    count = min(queue.max_procs // procs, queue.max_jobs, request.count)
-    levels = oracle.levels([Ask(procs, walltime_s)] * count) if oracle and count else None
     curves: dict[int, StartCurve] = {}
     found = []
-    for ahead in range(count):
+    for ahead in range(min(queue.max_procs // procs, queue.max_jobs, request.count)):
         group = oracle.group(procs, walltime_s, ahead) if oracle else 0
         if group not in curves:
             shape = (procs, walltime_s, ahead)
@@ -87,11 +84,8 @@ def batch_offers(site: Site, queue: Queue, known: Knowledge, request: OfferReque
         slot = _slot((site, site.nodes[0]), name, procs, curves[group], walltime_s, binding.up)
         basis = known.basis.get((site.name, queue.name), "" if oracle else "stated")
         found.append(
-            replace(
-                slot, queue=queue.name, shared=f"{site.name}/{queue.name}", basis=basis,
-                levels=None if levels is None else levels[:, ahead],
-            )
-        )  # fmt: skip
+            replace(slot, queue=queue.name, shared=f"{site.name}/{queue.name}", basis=basis)
+        )
     return found
 
 

@@ -73,8 +73,7 @@ class Slot:
     """An offer of processors from a site, on a clock whose zero is the instant of planning.
 
     ``shared`` names what its start depends on together with others: slots of one queue are granted
-    or delayed together; where ``levels`` are given, as in so many futures of their queue: for each of these the level
-    of its own curve at which the slot is ready, the same future at the same place in all of them. ``up`` is the
+    or delayed together (:mod:`vgrid.fate`). ``up`` is the
     probability that it lives to its end once it is ready. ``basis``: what its curve rests on where that is not a
     history of waits. ``fixed``: it is asked for at ``submit_s``, whatever a plan has in mind; its curve is what follows
     from that.
@@ -98,7 +97,6 @@ class Slot:
     memory_mib: float | None = None
     task_failure: float = 0.0
     basis: str = ""
-    levels: Floats | None = None
     fixed: bool = False
 
     def holds(self, procs: int, memory_mib: float) -> bool:

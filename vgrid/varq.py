@@ -8,7 +8,6 @@ SC'09 §3.1.1.)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,7 +15,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kernel.errors import InputError
-from qbets.predictor import Ask
 
 STEP_S = 30.0
 MARGIN = 0.35
@@ -39,10 +37,6 @@ class WaitOracle(Protocol):
         submit_in_s: float = 0.0,
     ) -> NDArray[np.float64]:
         """P(wait ≤ d) for every d of a job that is submitted later; ``ahead`` of the asker's jobs wait before it."""
-
-    def levels(self, asked: Sequence[Ask]) -> NDArray[np.float64] | None:
-        """How these jobs come together: futures × jobs, the level of its own curve at which each one starts; None
-        where nothing is known of it."""
 
 
 @dataclass(frozen=True, kw_only=True)
