@@ -37,10 +37,10 @@ class Compiled:
 
     @cached_property
     def fast(self) -> Callable[..., Any]:
-        """As numba compiles it; kept on disk for the next process."""
+        """As numba compiles it; kept on disk for the next process. Threads may run it side by side."""
         from numba import njit  # noqa: PLC0415 late: what all of this is for
 
-        return njit(cache=True)(self._linked("fast"))
+        return njit(cache=True, nogil=True)(self._linked("fast"))
 
     def _linked(self, form: str) -> FunctionType:
         """The function with every part that it calls in this form."""

@@ -9,10 +9,9 @@ played, so that equal questions have equal answers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-
-import numpy as np
+from typing import TypeVar
 
 from planner.plan import Placement, SlotUse
 from planner.probability import standard_error
@@ -21,10 +20,22 @@ from planner.rules import EVERYTHING
 from planner.snapshot import Snapshot
 from vgrid.binding import latest_submission
 
-_SCENARIOS = 512
-_PER_SECOND = 1_000_000  # copies that are played in a second, about
+FRESH = 1_000_003
+"""From the seed of planning to that of the promise."""
+TOLD = 2048
+"""Scenarios in which a promise is played before it is told."""
+_GLANCE = 64
+_LOOKS = (
+    (_GLANCE, 3.0),
+    (512, 1.0),
+    (TOLD, 0.0),
+)  # scenarios, and standard errors that are forgiven
+_HOURS_A_DOLLAR = 1000.0  # money first, processor-hours among equals
+_PER_SECOND = 2_000_000  # copies that are played in a second, about
 _LEAST_HOURS = 0.01  # processor-hours that are worth a change
 _LATER = (1.0, 0.5)  # shares of the time that a paid slot could begin later
+
+Part = TypeVar("Part", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,11 +81,15 @@ def slot_uses(snapshot: Snapshot, placements: Iterable[Placement]) -> tuple[Slot
 def improve(snapshot: Snapshot, placements: Sequence[Placement], effort_s: float) -> list[Version]:
     """Ever cheaper versions of a plan that all keep the promise as surely as asked, the plan itself first."""
     search = _Search(snapshot, effort_s)
-    first = search.version(tuple(placements), EVERYTHING)
-    if first is None or first.promise < search.target:
+    first = search.version(tuple(placements), EVERYTHING, TOLD)
+    if first is None or first.promise < snapshot.wanted.probability:
         return [first] if first else []
     found = [first]
-    for step in (search.withdraw_sooner, search.without_slots, search.without_workflows, search.later, search.withdraw_sooner):  # fmt: skip
+    steps = (
+        search.withdraw_sooner, search.later, search.without_slots, search.without_twins, search.without_workflows,
+        search.later, search.withdraw_sooner,
+    )  # fmt: skip
+    for step in steps:
         found += step(found[-1])
     return found
 
@@ -82,28 +97,40 @@ def improve(snapshot: Snapshot, placements: Sequence[Placement], effort_s: float
 class _Search:
     def __init__(self, snapshot: Snapshot, effort_s: float) -> None:
         self.snapshot, self.left = snapshot, effort_s * _PER_SECOND
-        wanted = snapshot.wanted
-        count = min(_SCENARIOS, snapshot.scenarios)
-        self.target = min(1.0, wanted.probability + standard_error(wanted.probability, count) / 2)
+        self.fresh = replace(snapshot, seed=snapshot.seed + FRESH)
+        self.asked = snapshot.wanted.probability
 
-    def version(self, placements: tuple[Placement, ...], spare: int) -> Version | None:
-        """What playing these gives; None where there is nothing to play or no effort is left."""
-        self.left -= len(placements) * _SCENARIOS
+    def version(
+        self, placements: tuple[Placement, ...], spare: int, scenarios: int
+    ) -> Version | None:
+        """What playing these gives; None where there is nothing to play or no effort is left.
+
+        Played in so many scenarios as a promise is told with, they are others than at a glance: what is taken was not
+        chosen by them alone.
+        """
+        self.left -= len(placements) * scenarios
         if self.left < 0 or not placements:
             return None
         uses = slot_uses(self.snapshot, placements)
         submits_s = {use.slot.id: use.submit_s for use in uses}
-        played = rollout(self.snapshot, placements, submits_s, spare, _SCENARIOS)
+        snapshot = self.fresh if scenarios == TOLD else self.snapshot
+        played = rollout(snapshot, placements, submits_s, spare, scenarios)
         return Version(
             placements=placements, uses=uses, spare=spare, promise=played.promise(self.snapshot.wanted.needed),
             usd=played.usd(uses), hours=played.hours(uses), played=played,
         )  # fmt: skip
 
-    def _taken(self, now: Version, placements: tuple[Placement, ...], spare: int) -> Version | None:
-        tried = self.version(placements, spare)
-        if tried is None or tried.promise < self.target or not tried.cheaper(now):
-            return None
-        return tried
+    def _taken(
+        self, now: Version, placements: tuple[Placement, ...], spare: int | None = None
+    ) -> Version | None:
+        """The version, where it is kept as surely as asked and cheaper; most that are not show it at a glance."""
+        for count, doubt in _LOOKS:
+            tried = self.version(placements, now.spare if spare is None else spare, count)
+            if tried is None:
+                return None
+            if tried.promise + doubt * standard_error(tried.promise, count) < self.asked:
+                return None
+        return tried if tried is not None and tried.cheaper(now) else None
 
     def withdraw_sooner(self, now: Version) -> list[Version]:
         """The fewest workflows in reserve with which the promise is still kept."""
@@ -115,32 +142,43 @@ class _Search:
         return []
 
     def without_slots(self, now: Version) -> list[Version]:
-        """Without slots, the dearest first, many at a time while that goes well."""
-        usd, hours = now.played.usd_by_slot(now.uses), now.played.hours_by_slot(now.uses)
-        order = sorted(hours, key=lambda slot: (usd[slot], hours[slot]), reverse=True)
-        return self._without(now, order, lambda p: p.slot)
+        """Without some of the slots."""
+        return self._without(now, [use.slot.id for use in now.uses], lambda p: p.slot)
+
+    def without_twins(self, now: Version) -> list[Version]:
+        """Without second copies of workflows, as far as each lies in one slot."""
+        parts = {(p.slot, p.workflow): None for p in now.placements if p.copy > 0}
+        return self._without(now, list(parts), lambda p: (p.slot, p.workflow))
 
     def without_workflows(self, now: Version) -> list[Version]:
-        """Without workflows beyond the needed, first those that are seldom among the first to be done."""
-        names = list(now.played.done_s)
-        done_s = np.stack([now.played.done_s[name] for name in names])
-        kept = np.isfinite(done_s) & (done_s <= now.played.enough_s(self.snapshot.wanted.needed))
-        rank = dict(zip(names, kept.mean(axis=1), strict=True))
-        spare = len(names) - self.snapshot.wanted.needed
-        return self._without(now, sorted(names, key=rank.__getitem__)[:spare], lambda p: p.workflow)
+        """Without workflows beyond the needed."""
+        names = list({p.workflow: None for p in now.placements})
+        if len(names) <= self.snapshot.wanted.needed:
+            return []
+        return self._without(now, names, lambda p: p.workflow)
 
-    def _without(self, now: Version, parts: list[str], part_of: Callable[[Placement], str]) -> list[Version]:  # fmt: skip
-        found, size = list[Version](), max(1, len(parts) // 2)
-        while parts and self.left > 0:
-            gone, parts = set(parts[:size]), parts[size:]
-            left = self._whole(p for p in now.placements if part_of(p) not in gone)
-            tried = self._taken(now, left, now.spare)
-            if tried is not None:
-                now = tried
-                found.append(tried)
-            elif size > 1:  # some of these
-                parts, size = [*sorted(gone), *parts], size // 2
+    def _without(self, now: Version, parts: Sequence[Part], part_of: Callable[[Placement], Part]) -> list[Version]:  # fmt: skip
+        """Each part is left out for a glance; those that save most for what they cost the promise are left out together,
+        as many as it bears."""
+        glance = self.version(now.placements, now.spare, _GLANCE)
+        ranked: list[tuple[float, int, Part]] = []
+        for part in parts if glance else ():
+            tried = self.version(self._left(now, {part}, part_of), now.spare, _GLANCE)
+            if glance and tried and tried.promise + 3 * standard_error(tried.promise, _GLANCE) >= self.asked:  # fmt: skip
+                saves = max(glance.usd - tried.usd, 0.0) * _HOURS_A_DOLLAR + glance.hours - tried.hours  # fmt: skip
+                loses = max(glance.promise - tried.promise, 0.0) + 1e-3
+                ranked.append((-saves / loses, len(ranked), part))
+        order = [part for saves, _, part in sorted(ranked) if saves < 0]
+        found, low, high = list[Version](), 0, len(order)
+        while low < high:
+            middle = (low + high + 1) // 2
+            tried = self._taken(now, self._left(now, set(order[:middle]), part_of))
+            low, high = (middle, high) if tried else (low, middle - 1)
+            found = [tried] if tried else found
         return found
+
+    def _left(self, now: Version, gone: set[Part], part_of: Callable[[Placement], Part]) -> tuple[Placement, ...]:  # fmt: skip
+        return self._whole(p for p in now.placements if part_of(p) not in gone)
 
     def _whole(self, placements: Iterable[Placement]) -> tuple[Placement, ...]:
         """Without workflows of which a task has no copy any more, copies numbered anew."""
@@ -160,18 +198,24 @@ class _Search:
         return tuple(found)
 
     def later(self, now: Version) -> list[Version]:
-        """Paid slots asked for later: others may have come by then."""
+        """Paid slots asked for later, all or each by itself: others may have come by then."""
+        rooms_s = {
+            use.slot.id: self._room_s(now, use)
+            for use in now.uses
+            if use.slot.paid and not use.slot.fixed
+        }
+        rooms_s = {slot: room_s for slot, room_s in rooms_s.items() if room_s > 1.0}
+        every = self._taken(now, self._moved(now, rooms_s)) if len(rooms_s) > 1 else None
+        if every is not None:
+            return [every]
         found = []
-        for use in now.uses:
-            if use.slot.paid and not use.slot.fixed:
-                room_s = self._room_s(now, use)
-                for share in _LATER:
-                    moved = self._moved(now, use.slot.id, share * room_s)
-                    tried = self._taken(now, moved, now.spare) if room_s > 0 else None
-                    if tried is not None:
-                        now = tried
-                        found.append(tried)
-                        break
+        for slot, room_s in rooms_s.items():
+            for share in _LATER:
+                tried = self._taken(now, self._moved(now, {slot: share * room_s}))
+                if tried is not None:
+                    now = tried
+                    found.append(tried)
+                    break
         return found
 
     def _room_s(self, now: Version, use: SlotUse) -> float:
@@ -191,8 +235,8 @@ class _Search:
                     room_s = min(room_s, q.start_s - moved_s - p.end_s)
         return max(0.0, room_s)
 
-    def _moved(self, now: Version, slot: str, by_s: float) -> tuple[Placement, ...]:
+    def _moved(self, now: Version, by_s: Mapping[str, float]) -> tuple[Placement, ...]:
+        later = ((p, by_s.get(p.slot, 0.0)) for p in now.placements)
         return tuple(
-            replace(p, start_s=p.start_s + by_s, end_s=p.end_s + by_s) if p.slot == slot else p
-            for p in now.placements
+            replace(p, start_s=p.start_s + s, end_s=p.end_s + s) if s else p for p, s in later
         )

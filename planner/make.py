@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from planner.draft import Draft
-from planner.improve import Version, improve, slot_uses
+from planner.improve import FRESH, TOLD, Version, improve, slot_uses
 from planner.phases import run_phases
 from planner.plan import PhaseReport, Plan, Promise
 from planner.policies import make_draft, make_pipeline
 from planner.probability import standard_error
-from planner.rollout import rollout
+from planner.rollout import Played, rollout
 from planner.snapshot import Snapshot
 from workflows.dag import Workflow
 
@@ -36,9 +36,6 @@ class Options:
 STANDARD = Options()
 _OTHERS = (("vgrads", "paper"), ("no-replication", "joint"), ("heft", "joint"))
 _CLOUD = (("cloud-first", "joint"), ("cloud-only", "joint"))
-_FRESH = 1_000_003  # from the seed of planning to that of the promise
-_SCENARIOS = 2048  # in which the promise is played
-_GLANCE = 512  # in which rivals are
 _MOST_TRIED = 1_500  # tasks up to which other policies are tried as well
 
 
@@ -51,14 +48,14 @@ def make_plan(snapshot: Snapshot, options: Options = STANDARD) -> Plan:
     """
     plan = _plan(snapshot, options)
     if options.standard:
-        plan = _cheaper(snapshot, _surest(snapshot, plan), options.effort_s)
+        plan = _cheaper(snapshot, _best(snapshot, plan), options.effort_s)
     return plan
 
 
-def _surest(snapshot: Snapshot, plan: Plan) -> Plan:
-    """The plan, or one by another policy where that is surer and the plan less sure than asked."""
+def _best(snapshot: Snapshot, plan: Plan) -> Plan:
+    """The plan, or one by another policy where that does better what was asked."""
     tasks = sum(len(workflow.tasks) for workflow in snapshot.wanted.workflows)
-    if plan.kept_as_asked or tasks > _MOST_TRIED:
+    if (plan.kept_as_asked and plan.cost_usd == 0) or tasks > _MOST_TRIED:
         return plan
     tried = [plan, *(_rival(snapshot, name, rule) for name, rule in _OTHERS)]
     if not any(t.kept_as_asked for t in tried):
@@ -66,17 +63,17 @@ def _surest(snapshot: Snapshot, plan: Plan) -> Plan:
     tried = [t for t in tried if not t.problems(snapshot)]
     best = max(tried, key=_rank)
     gain = best.promise.probability - plan.promise.probability
-    if best.feasible == plan.feasible and gain <= best.promise.standard_error:
+    little = not plan.kept_as_asked and gain <= best.promise.standard_error
+    if best is plan or (best.feasible == plan.feasible and little):
         return plan
     seconds = {name: sum(t.seconds.get(name, 0.0) for t in tried) for name in best.seconds}
-    whole = _played(snapshot, best, best.spare)
-    return replace(whole, seconds=seconds, policy=f"vgrads, as {best.policy}")
+    return replace(best, seconds=seconds, policy=f"vgrads, as {best.policy}")
 
 
-def _rank(plan: Plan) -> tuple[bool, float, float]:
+def _rank(plan: Plan) -> tuple[bool, float, float, float]:
     """What is asked decides: reached, the cheapest is the best; else the surest."""
-    reached = plan.kept_as_asked
-    return plan.feasible, 1.0 if reached else plan.promise.probability, -plan.cost_usd
+    sure = 1.0 if plan.kept_as_asked else plan.promise.probability
+    return plan.feasible, sure, -plan.expected_usd, -plan.expected_hours
 
 
 def _cheaper(snapshot: Snapshot, plan: Plan, effort_s: float) -> Plan:
@@ -87,8 +84,8 @@ def _cheaper(snapshot: Snapshot, plan: Plan, effort_s: float) -> Plan:
     versions = improve(snapshot, plan.placements, effort_s)
     found = plan
     for version in reversed(versions[1:]):
-        made = _version(snapshot, plan, version)
-        if made.kept_as_asked and not made.problems(snapshot):
+        made = _version(plan, version)
+        if not made.problems(snapshot):
             found = made
             break
     steps = [
@@ -104,7 +101,7 @@ def _cheaper(snapshot: Snapshot, plan: Plan, effort_s: float) -> Plan:
     )
 
 
-def _version(snapshot: Snapshot, plan: Plan, version: Version) -> Plan:
+def _version(plan: Plan, version: Version) -> Plan:
     """A version as a plan; what is known of each copy stays with it."""
     known = {(p.task_key, p.slot): p for p in plan.placements}
     before = [known[p.task_key, p.slot] for p in version.placements]
@@ -117,17 +114,19 @@ def _version(snapshot: Snapshot, plan: Plan, version: Version) -> Plan:
         for p, old in zip(placements, before, strict=True)
         if old.key in plan.reasons
     }
-    made = replace(plan, placements=placements, uses=version.uses, reasons=reasons)
-    return _played(snapshot, made, version.spare)
+    made = replace(
+        plan, placements=placements, uses=version.uses, reasons=reasons, spare=version.spare
+    )
+    return _told(made, version.played)
 
 
 def _rival(snapshot: Snapshot, policy: str, rule: str) -> Plan:
-    """Another policy's plan; its promise is the joint one whatever rule it was made by, and a first glance."""
+    """Another policy's plan; its promise is the joint one whatever rule it was made by."""
     return _plan(snapshot, Options(policy=policy, probability=rule), judged=True)
 
 
 def _plan(snapshot: Snapshot, options: Options, judged: bool = False) -> Plan:
-    """One policy's plan. ``judged``: its promise is the joint one, at a glance."""
+    """One policy's plan. ``judged``: its promise is the joint one whatever rule it was made by."""
     wanted = snapshot.wanted
     draft = make_draft(snapshot, options.probability)
     phases = run_phases(draft, make_pipeline(options.policy)(draft))
@@ -141,7 +140,7 @@ def _plan(snapshot: Snapshot, options: Options, judged: bool = False) -> Plan:
         reasons={p.key: draft.reasons[p.key] for p in placements if p.key in draft.reasons},
         policy="the paper's rule" if paper else options.policy, seconds={report.name: report.seconds for report in phases},
     )  # fmt: skip
-    played = _played(snapshot, plan, plan.spare, _GLANCE if judged else _SCENARIOS)
+    played = _played(snapshot, plan)
     if paper and not judged:
         played = replace(played, promise=plan.promise)
     lacking = _lacking(snapshot, played)
@@ -156,12 +155,16 @@ def _reckoned(draft: Draft) -> Promise:
     )  # fmt: skip
 
 
-def _played(snapshot: Snapshot, plan: Plan, spare: int, scenarios: int = _SCENARIOS) -> Plan:
+def _played(snapshot: Snapshot, plan: Plan) -> Plan:
     """The plan with its promise as it would be carried out, in futures other than those that it was chosen in: a choice
     looks better than it is in the futures that it was made by."""
-    fresh = replace(snapshot, seed=snapshot.seed + _FRESH)
+    fresh = replace(snapshot, seed=snapshot.seed + FRESH)
     submits_s = {use.slot.id: use.submit_s for use in plan.uses}
-    played = rollout(fresh, plan.placements, submits_s, spare, scenarios)
+    return _told(plan, rollout(fresh, plan.placements, submits_s, plan.spare, TOLD))
+
+
+def _told(plan: Plan, played: Played) -> Plan:
+    """The plan with what playing it gave."""
     probability = played.promise(plan.needed)
     promise = Promise(
         probability=probability, standard_error=standard_error(probability, played.scenarios),
@@ -169,7 +172,7 @@ def _played(snapshot: Snapshot, plan: Plan, spare: int, scenarios: int = _SCENAR
         cautious=plan.promise.cautious,
     )  # fmt: skip
     return replace(
-        plan, promise=promise, spare=spare, expected_usd=round(played.usd(plan.uses), 2),
+        plan, promise=promise, expected_usd=round(played.usd(plan.uses), 2),
         expected_hours=round(played.hours(plan.uses), 2),
     )  # fmt: skip
 

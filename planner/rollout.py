@@ -8,6 +8,7 @@ is withdrawn. All of that is played, event by event (:mod:`planner.playing`), wi
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +25,7 @@ from vgrid.fate import slot_fate
 Floats = NDArray[np.float64]
 _STEPS = 20_000_000  # copies that are played at most: more copies, fewer scenarios
 _FEWEST = 64
+_THREADS = 2  # that play side by side, where numba's code runs
 _AT_ONCE = 256  # scenarios whose run times are drawn at once
 
 
@@ -83,33 +85,38 @@ def rollout(
 ) -> Played:
     """Play a plan through; ``submits_s``: slot → when it is asked for; ``spare``: workflows beyond the needed that stand
     before the rest is withdrawn. Very large plans are played in fewer scenarios than the snapshot has."""
-    fates = {
-        slot: slot_fate(snapshot.slot_by_id[slot], snapshot.scenarios, snapshot.seed)
-        for slot in submits_s
-    }
     most = max(_FEWEST, _STEPS // max(1, len(placements)))
     count = min(scenarios or snapshot.scenarios, snapshot.scenarios, most)
     schedule, _ = make_schedule(snapshot, placements, submits_s)
     fates_s = np.zeros((2, count, len(submits_s)))
     for n, (name, submit_s) in enumerate(submits_s.items()):
-        slot, (ready_s, broken_s) = snapshot.slot_by_id[name], fates[name]
+        slot = snapshot.slot_by_id[name]
+        ready_s, broken_s = slot_fate(slot, count, snapshot.seed)
         later_s = 0.0 if slot.fixed else submit_s  # than its curve takes for granted
         over_s = ready_s + (slot.end_s - submit_s)
-        fates_s[0, :, n] = ready_s[:count] + later_s
-        fates_s[1, :, n] = np.minimum(broken_s, over_s)[:count] + later_s
+        fates_s[0, :, n] = ready_s + later_s
+        fates_s[1, :, n] = np.minimum(broken_s, over_s) + later_s
     done_s, until_s = (
         np.empty((count, len(snapshot.wanted.workflows))),
         np.empty((count, len(submits_s))),
     )
     wanted = snapshot.wanted
     limits = np.array([0.0, wanted.needed, spare, wanted.deadline_s], np.float64)
-    step = _AT_ONCE if wanted.runtime_spread > 0 or schedule.slots.failure.any() else count
-    for begin in range(0, count, step):
-        rows = slice(begin, begin + step)
-        size = len(done_s[rows])
-        lengths_s, fails = _lengths(snapshot, schedule, begin, size), _fails(snapshot, schedule, begin, size)  # fmt: skip
-        play = play_all.after(size * (len(placements) + len(submits_s)) * 30)
-        play(schedule, fates_s[:, rows], lengths_s, fails, limits, done_s[rows], until_s[rows])  # fmt: skip
+    step = _AT_ONCE if wanted.runtime_spread > 0 or schedule.slots.failure.any() else max(1, -(-count // _THREADS))  # fmt: skip
+    play = play_all.after(count * (len(placements) + len(submits_s)) * 30)
+
+    def part(begin: int) -> None:
+        rows, own = slice(begin, begin + step), schedule.copied()
+        lengths_s, fails = (f(snapshot, own, begin, len(done_s[rows])) for f in (_lengths, _fails))
+        play(own, fates_s[:, rows], lengths_s, fails, limits.copy(), done_s[rows], until_s[rows])
+
+    begins = range(0, count, step)
+    if play is play_all.plain:
+        for begin in begins:
+            part(begin)
+    else:
+        with ThreadPoolExecutor(_THREADS) as threads:
+            list(threads.map(part, begins))
     names = [workflow.name for workflow in wanted.workflows]
     placed = {p.workflow for p in placements}
     return Played(

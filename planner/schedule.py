@@ -54,6 +54,12 @@ class Schedule(NamedTuple):
     dearest: Ints
     workflows: int
 
+    def copied(self) -> Schedule:
+        """The same with records of its own."""
+        return self._replace(
+            copies=self.copies.copy(), tasks=self.tasks.copy(), slots=self.slots.copy()
+        )
+
 
 def make_schedule(
     snapshot: Snapshot, placements: Sequence[Placement], submits_s: Mapping[str, float]
