@@ -12,6 +12,7 @@ from desk.planning import Planned
 from execmgr.book import Book
 from execmgr.states import CopyState, RunState
 from planner.plan import Placement, Plan, SlotUse
+from planner.rules import EVERYTHING
 from planner.snapshot import Snapshot
 from vgrid.slot import Slot
 
@@ -36,6 +37,8 @@ def plan_json(plan: Plan) -> Json:
             "by_workflow": dict(plan.promise.by_workflow),
         },
         "cost_usd": plan.cost_usd,
+        "expected": {"cost_usd": plan.expected_usd, "processor_hours": plan.expected_hours},
+        "withdraw": {"spare": None if plan.spare >= EVERYTHING else plan.spare},
         "phases": [
             {
                 "name": phase.name,

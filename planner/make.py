@@ -46,7 +46,7 @@ def make_plan(snapshot: Snapshot, options: Options = STANDARD) -> Plan:
     standard policy, where it falls short, also tries the others that cost no more planning, and the cloud first where
     these fall short too; what reaches what was asked is made cheaper (:mod:`planner.improve`).
     """
-    plan = _plan(snapshot, options)
+    plan = plan_alone(snapshot, options)
     if options.standard:
         plan = _cheaper(snapshot, _best(snapshot, plan), options.effort_s)
     return plan
@@ -122,10 +122,10 @@ def _version(plan: Plan, version: Version) -> Plan:
 
 def _rival(snapshot: Snapshot, policy: str, rule: str) -> Plan:
     """Another policy's plan; its promise is the joint one whatever rule it was made by."""
-    return _plan(snapshot, Options(policy=policy, probability=rule), judged=True)
+    return plan_alone(snapshot, Options(policy=policy, probability=rule), judged=True)
 
 
-def _plan(snapshot: Snapshot, options: Options, judged: bool = False) -> Plan:
+def plan_alone(snapshot: Snapshot, options: Options, judged: bool = False) -> Plan:
     """One policy's plan. ``judged``: its promise is the joint one whatever rule it was made by."""
     wanted = snapshot.wanted
     draft = make_draft(snapshot, options.probability)

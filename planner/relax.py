@@ -1,31 +1,34 @@
-"""What would do? The smallest change of each kind with which the minimum can be placed.
+"""What would do? The smallest change of each kind with which what was asked is reached.
 
-Each is verified by planning: nothing is proposed that was not tried. A later deadline needs new
-offers, for slots end with it, so whoever plans says how to ask for a snapshot of a changed set.
+Each is verified by planning and playing the plan through: nothing is proposed that was not tried, and nothing that falls
+short of the probability asked for. A later deadline needs new offers, for slots end with it, so whoever plans says how to
+ask for a snapshot of a changed set.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from planner.make import STANDARD, Options, make_plan
+from planner.make import STANDARD, Options, plan_alone
 from planner.plan import Plan, Relaxation
 from planner.snapshot import Snapshot
 from workflows.sets import WorkflowSet
 
 Ask = Callable[[WorkflowSet], Snapshot]
+Try = Callable[[float], Plan]
 _LATER = (1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0)  # times the deadline, before it is narrowed
+_LATER_ROUGHLY = (1.5, 3.0, 10.0)
 _NARROWINGS = 5
-_LARGEST = 600  # tasks up to which every kind of change is tried
+_SMALL = 600  # tasks up to which every kind of change is tried, and finely
 
 
 def relaxations(
     snapshot: Snapshot, ask: Ask, options: Options = STANDARD
 ) -> tuple[Relaxation, ...]:
-    """For a set whose minimum cannot be placed: later, fewer, dearer, wider; each alone."""
+    """For a set that cannot have what it asks for: fewer, later, dearer, wider; each alone."""
     tasks = sum(len(workflow.tasks) for workflow in snapshot.wanted.workflows)
-    kinds = (_fewer, _later, _dearer, _wider) if tasks <= _LARGEST else (_fewer, _later)
+    kinds = (_fewer, _later, _dearer, _wider) if tasks <= _SMALL else (_fewer, _later)
     return tuple(found for kind in kinds for found in kind(snapshot, ask, options))
 
 
@@ -35,38 +38,53 @@ def _relaxed(plan: Plan, change: str, amount: float, unit: str) -> Relaxation:
     )  # fmt: skip
 
 
+def _least(
+    try_with: Try, grid: Sequence[float], low: float, close: float
+) -> tuple[float, Plan] | None:
+    """The least amount that reaches what was asked: the first of a rising grid that does, then halved to within
+    ``close``; None where none does."""
+    for amount in grid:
+        plan = try_with(amount)
+        if plan.kept_as_asked:
+            high = amount
+            break
+        low = amount
+    else:
+        return None
+    while high - low > close:
+        middle = (low + high) / 2
+        trial = try_with(middle)
+        low, high, plan = (low, middle, trial) if trial.kept_as_asked else (middle, high, plan)
+    return high, plan
+
+
 def _fewer(snapshot: Snapshot, _: Ask, options: Options) -> Iterator[Relaxation]:
-    """Fewer workflows: as many as can be placed now, if that is any."""
+    """Fewer workflows: as many as can be promised so surely."""
     wanted, low, high = snapshot.wanted, 0, snapshot.wanted.needed
     best: Plan | None = None
     while high - low > 1:
         middle = (low + high) // 2
-        plan = make_plan(replace(snapshot, wanted=replace(wanted, needed=middle)), options)
-        low, high, best = (middle, high, plan) if plan.feasible else (low, middle, best)
+        plan = plan_alone(replace(snapshot, wanted=replace(wanted, needed=middle)), options)
+        low, high, best = (middle, high, plan) if plan.kept_as_asked else (low, middle, best)
     if best is not None:
         yield _relaxed(best, "fewer workflows", float(wanted.needed - low), "workflows")
 
 
 def _later(snapshot: Snapshot, ask: Ask, options: Options) -> Iterator[Relaxation]:
-    """A later deadline: doubled until it does, then narrowed."""
+    """A later deadline."""
     wanted = snapshot.wanted
+    small = sum(len(workflow.tasks) for workflow in wanted.workflows) <= _SMALL
+    factors = _LATER if small else _LATER_ROUGHLY
 
-    def plan_by(deadline_s: float) -> Plan:
-        return make_plan(ask(replace(wanted, deadline_s=deadline_s)), options)
+    def try_by(deadline_s: float) -> Plan:
+        return plan_alone(ask(replace(wanted, deadline_s=deadline_s)), options)
 
-    low = wanted.deadline_s
-    for factor in _LATER:
-        high, plan = wanted.deadline_s * factor, plan_by(wanted.deadline_s * factor)
-        if plan.feasible:
-            break
-        low = high
-    else:
-        return
-    for _ in range(_NARROWINGS):
-        middle = (low + high) / 2
-        trial = plan_by(middle)
-        low, high, plan = (low, middle, trial) if trial.feasible else (middle, high, plan)
-    yield _relaxed(plan, "a later deadline", high - wanted.deadline_s, "s")
+    grid = [wanted.deadline_s * factor for factor in factors]
+    rough_s = (grid[0] - wanted.deadline_s) / 2
+    close_s = rough_s / 2**_NARROWINGS if small else rough_s
+    found = _least(try_by, grid, wanted.deadline_s, max(close_s, 0.02 * wanted.deadline_s))
+    if found is not None:
+        yield _relaxed(found[1], "a later deadline", found[0] - wanted.deadline_s, "s")
 
 
 def _dearer(snapshot: Snapshot, _: Ask, options: Options) -> Iterator[Relaxation]:
@@ -74,36 +92,38 @@ def _dearer(snapshot: Snapshot, _: Ask, options: Options) -> Iterator[Relaxation
     wanted = snapshot.wanted
     if wanted.budget_usd is None or not any(slot.paid for slot in snapshot.slots):
         return
-    plan = make_plan(replace(snapshot, wanted=replace(wanted, budget_usd=None)), options)
-    if plan.feasible:
-        enough = replace(snapshot, wanted=replace(wanted, budget_usd=plan.cost_usd))
-        verified = make_plan(enough, options)
-        if verified.feasible:
-            yield _relaxed(verified, "a larger budget", round(verified.cost_usd - wanted.budget_usd, 2), "USD")  # fmt: skip
+    free = plan_alone(replace(snapshot, wanted=replace(wanted, budget_usd=None)), options)
+    if not free.kept_as_asked or free.cost_usd <= wanted.budget_usd:
+        return
+
+    def try_for(usd: float) -> Plan:
+        return plan_alone(replace(snapshot, wanted=replace(wanted, budget_usd=usd)), options)
+
+    more_usd = free.cost_usd - wanted.budget_usd
+    found = _least(try_for, [free.cost_usd], wanted.budget_usd, max(0.01, more_usd / 2**_NARROWINGS))  # fmt: skip
+    if found is not None:
+        plan = found[1]
+        more = max(0.01, plan.cost_usd - wanted.budget_usd)
+        yield _relaxed(plan, "a larger budget", round(more, 2), "USD")
 
 
 def _wider(snapshot: Snapshot, _: Ask, options: Options) -> Iterator[Relaxation]:
-    """More processors in the surest free slot: doubled until it does, then narrowed."""
+    """More processors in the surest free slot, up to all that its queue offers."""
     free = [slot for slot in snapshot.slots if not slot.paid and slot.curve.milestones]
     if not free:
         return
     surest = max(free, key=lambda slot: slot.curve.probabilities[-1] * slot.up)
+    most = sum(slot.procs for slot in snapshot.slots if slot.shared == surest.shared) - surest.procs
 
-    def plan_with(more: int) -> Plan:
+    def try_with(more: float) -> Plan:
         slots = tuple(
-            replace(s, procs=s.procs + more) if s is surest else s for s in snapshot.slots
+            replace(s, procs=s.procs + round(more)) if s is surest else s for s in snapshot.slots
         )
-        return make_plan(replace(snapshot, slots=slots), options)
+        return plan_alone(replace(snapshot, slots=slots), options)
 
-    low, high = 0, max(1, surest.procs // 2)
-    plan = plan_with(high)
-    while not plan.feasible:
-        low, high = high, high * 2
-        if high > 64 * max(surest.procs, snapshot.wanted.width):
-            return
-        plan = plan_with(high)
-    while high - low > max(1, high // 16):
-        middle = (low + high) // 2
-        trial = plan_with(middle)
-        low, high, plan = (low, middle, trial) if trial.feasible else (middle, high, plan)
-    yield _relaxed(plan, f"more processors in {surest.id}", float(high), "processors")
+    steps = (surest.procs // 2, surest.procs, 2 * surest.procs, 4 * surest.procs, most)
+    grid = sorted({float(min(step, most)) for step in steps if step > 0})
+    found = _least(try_with, grid, 0.0, max(1.0, most / 16)) if most > 0 else None
+    if found is not None:
+        amount = float(round(found[0]))
+        yield _relaxed(found[1], f"more processors in {surest.id}", amount, "processors")

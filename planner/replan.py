@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.make import STANDARD, Options, make_plan
+from planner.make import Options, make_plan
 from planner.plan import Placement, Plan, SlotUse
 from planner.rollout import rollout
 from planner.snapshot import CopyKey, Snapshot, TaskKey
@@ -22,6 +22,7 @@ from workflows.dag import Workflow, make_workflow
 from workflows.sets import WorkflowSet
 
 _SCENARIOS = 1024
+_AT_ONCE = Options(effort_s=0.0)  # a run waits for the answer
 _GAIN = 0.01  # what a new plan must promise more, to be worth the change
 Offers = Callable[[WorkflowSet], tuple[Slot, ...]]
 
@@ -63,7 +64,7 @@ class Amended:
 
 
 def replan(
-    plan: Plan, snapshot: Snapshot, progress: Progress, offers: Offers, options: Options = STANDARD
+    plan: Plan, snapshot: Snapshot, progress: Progress, offers: Offers, options: Options = _AT_ONCE
 ) -> tuple[Amended | None, str]:
     """A better plan for the remainder, or None; and the numbers that decided."""
     remainder = remainder_of(plan, snapshot, progress, offers)

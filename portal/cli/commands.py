@@ -13,6 +13,7 @@ from portal.cli.options import (
     AsJson,
     AsStated,
     At,
+    Effort,
     Gantt,
     HowSure,
     Policy,
@@ -38,6 +39,7 @@ def plan(
     policy: Policy = "vgrads",
     probability: HowSure = None,
     reckon: Rule = "joint",
+    effort: Effort = 0.5,
     optimise: Annotated[
         bool, typer.Option("--optimise", help="Small sets: the best plan, by an integer programme.")
     ] = False,
@@ -54,7 +56,7 @@ def plan(
     from portal.cli.plan_text import print_plan
 
     how = planning.how_to_plan(
-        seed, as_stated, "optimal" if optimise else policy, reckon, probability
+        seed, as_stated, "optimal" if optimise else policy, reckon, probability, effort
     )
     planned = planning.plan_file(set_file, sites, instant_of(at), how)
     if gantt:
@@ -76,6 +78,7 @@ def run(
     policy: Policy = "vgrads",
     probability: HowSure = None,
     reckon: Rule = "joint",
+    effort: Effort = 0.5,
     gantt: Gantt = None,
     speed: Annotated[
         str, typer.Option("--speed", help="Virtual seconds a second at simulated sites, or 'max'.")
@@ -116,7 +119,7 @@ def run(
         set_file,
         sites,
         instant_of(at),
-        planning.how_to_plan(seed, as_stated, policy, reckon, probability),
+        planning.how_to_plan(seed, as_stated, policy, reckon, probability, effort),
     )
     if not planned.plan.feasible:
         planning.refuse(planned, set_file)

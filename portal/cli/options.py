@@ -146,6 +146,16 @@ Rule = Annotated[
         "--reckon", help="How to reckon the promise: joint, or by the paper's rule (paper)."
     ),
 ]
+Effort = Annotated[
+    float,
+    typer.Option(
+        "--effort",
+        metavar="SECONDS",
+        min=0.0,
+        max=3600.0,
+        help="How long, about, to look for a cheaper plan that is as sure as asked; 0: not at all.",
+    ),
+]
 HowSure = Annotated[
     str | None,
     typer.Option(

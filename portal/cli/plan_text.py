@@ -57,8 +57,16 @@ def promise_sentence(plan: Plan) -> str:
     rests = f" It rests on no history of waits ({'; '.join(weak)})." if weak else ""
     return (
         f"Promise: {goal} with probability {promise.probability:.3f} ± {promise.standard_error:.3f}{short}, "
-        f"for {format_usd(plan.cost_usd)}.{rests}"
+        f"for {format_usd(plan.cost_usd)}{_expected(plan)}.{rests}"
     )
+
+
+def _expected(plan: Plan) -> str:
+    """What is really used, on average, where that is known."""
+    if plan.expected_hours <= 0:
+        return ""
+    usd = f"{format_usd(plan.expected_usd)}, " if plan.cost_usd > 0 else ""
+    return f" at most (on average {usd}{plan.expected_hours:.1f} processor-hours held)"
 
 
 def outcome_sentence(outcome: Outcome) -> str:

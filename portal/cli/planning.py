@@ -45,9 +45,10 @@ def how_to_plan(
     policy: str = "vgrads",
     reckon: str = "joint",
     probability: str | None = None,
+    effort_s: float = STANDARD.effort_s,
 ) -> HowToPlan:
     """The options of the command line as a value; InputError for a probability that is none."""
-    options = Options(policy=policy, probability=reckon)
+    options = Options(policy=policy, probability=reckon, effort_s=effort_s)
     asked = None if probability is None else _level(probability)
     return HowToPlan(seed=seed, learned=not as_stated, options=options, asked=asked)
 
@@ -89,9 +90,14 @@ def refuse(planned: Planned, set_file: Path) -> NoReturn:
     """Exit 3 with what is lacking and what would do."""
     plan = planned.plan
     would = "; ".join(map(relaxation_text, plan.relaxations))
+    ways = (
+        f"any of these would do: {would}"
+        if would
+        else f"no single change that was tried reaches {plan.asked_probability}: fewer workflows, a later deadline, more money, more processors"
+    )
     raise InfeasibleError(
         f"no plan finishes {plan.needed} workflows within {plan.deadline_s:.0f} s",
-        lacking=plan.lacking + (f"; any of these would do: {would}" if would else ""), where=str(set_file),
+        lacking=f"{plan.lacking}; {ways}", where=str(set_file),
     )  # fmt: skip
 
 
