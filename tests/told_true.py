@@ -162,18 +162,16 @@ def gates(width: int, stages: int) -> Workflow:
 
 
 def queues(deadline_s: float, number: int, task_failure: float = 0.0) -> tuple[Slot, ...]:
-    """Three queues whose slots come in joint futures, each a little later than the one before it; late, or lost."""
+    """Three queues whose slots come one after the other; late, or lost."""
     draws, found = stream(number, "told queues"), []
     times = np.linspace(0.0, deadline_s, 100)
     for q in range(3):
         scale = float(draws.uniform(0.1, 0.5)) * deadline_s
-        futures = np.sort(draws.exponential(1.0, 64))
         for n in range(3):
-            noise = np.argsort(np.argsort(futures + 0.3 * n * draws.random(64)))
             curve = StartCurve(times, 0.95 * (1 - np.exp(-times / scale / (1 + 0.3 * n))))
             found.append(
                 Slot(id=f"q{q}-{n}", site=f"site{q}", queue="q", kind="batch", procs=16, curve=curve, end_s=deadline_s,
-                     shared=f"site{q}/q", up=0.85, levels=(noise + 0.5) / 64, task_failure=task_failure)
+                     shared=f"site{q}/q", up=0.85, task_failure=task_failure)
             )  # fmt: skip
     return tuple(found)
 
