@@ -9,6 +9,7 @@ from __future__ import annotations
 from planner.draft import Draft
 from planner.gang import Gangs
 from planner.mapping import place_workflow
+from planner.pack import pack_minimum
 from planner.phases import Phase, Steps, free_slots
 from vgrid.slot import Slot
 
@@ -101,8 +102,10 @@ def _copies(draft: Draft, gangs: Gangs, most: int) -> int:
 
 def _cloud(draft: Draft, gangs: Gangs) -> Steps:
     """Paid slots, one after the other, until the promise is as sure as asked or money is gone."""
-    wanted, steps = draft.snapshot.wanted, Steps()
-    budget = wanted.most_usd
+    wanted = draft.snapshot.wanted
+    budget, steps = wanted.most_usd, pack_minimum(draft)
+    if len(draft.done) < wanted.needed:
+        return steps
     for slot in sorted(
         (s for s in draft.snapshot.slots if s.paid), key=lambda s: s.cost_usd(3600.0)
     ):
