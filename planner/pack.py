@@ -15,7 +15,7 @@ from itertools import product
 from typing import Any
 
 from planner.draft import Draft
-from planner.packing import Packer, Packing, Row
+from planner.packing import WAYS, Packer, Packing, Row
 from planner.plan import Placement
 from planner.windows import Machines, Window, machines, standing
 from vgrid.slot import Slot
@@ -56,7 +56,7 @@ class _Layout:
     kind: Machines
     units: int
     spread_s: float
-    dense: bool
+    way: str
     fewest: int
     most: int
 
@@ -86,7 +86,11 @@ class _Search:
                 dearer = (best.usd - self.spent_usd) / layout.kind.unit_usd
                 most = min(most, math.ceil(dearer - 1e-9) - 1)
             if most >= min(layout.fewest, layout.most):
-                best = max(best, self._tightest(layout, most), key=lambda p: p.rank(self.asked))
+                best = max(
+                    best,
+                    self._tightest(layout, most, len(best.rows)),
+                    key=lambda p: p.rank(self.asked),
+                )
         return best
 
     def _layouts(self) -> Iterator[_Layout]:
@@ -102,28 +106,28 @@ class _Search:
                 spreads = {0.0, min(longest_s, slack_s), slack_s} if slack_s > 0 else {0.0}
                 if useful_s > 0 and most > 0:
                     fewest = max(1, math.ceil((work_s - there_s) / useful_s * units))
-                    for spread_s, dense in product(sorted(spreads), (False, True)):
-                        yield _Layout(kind=kind, units=units, spread_s=spread_s, dense=dense, fewest=fewest, most=most)  # fmt: skip
+                    for spread_s, way in product(sorted(spreads), WAYS):
+                        yield _Layout(kind=kind, units=units, spread_s=spread_s, way=way, fewest=fewest, most=most)  # fmt: skip
 
-    def _tightest(self, layout: _Layout, most: int) -> Packing:
+    def _tightest(self, layout: _Layout, most: int, known: int) -> Packing:
         """The fewest units of a layout that hold everything; all that may be had where none do."""
         low, high = min(layout.fewest, most) - 1, most
-        best = self._with(layout, high)
+        best = self._with(layout, high, min(known, self.count - 1))
         if len(best.rows) < self.count:
             return best
         step = 1
         while high - low > max(1, high // _FINEST):
             middle = min(low + step, (low + high) // 2)
-            found = self._with(layout, middle)
+            found = self._with(layout, middle, self.count - 1)
             if len(found.rows) == self.count:
                 high, best = middle, max(best, found, key=lambda p: p.rank(self.asked))
             else:
                 low, step = middle, step * 2
         return best
 
-    def _with(self, layout: _Layout, total: int) -> Packing:
+    def _with(self, layout: _Layout, total: int, above: int) -> Packing:
         hired = layout.kind.hired(total, layout.units, layout.spread_s, self.deadline_s)
-        return self.packer.trial((*self.base, *hired), layout.dense)
+        return self.packer.trial((*self.base, *hired), layout.way, above)
 
 
 def _most_usd(window: Window) -> float:

@@ -10,17 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from planner.deadlines import latest_finishes
 from planner.draft import Draft
 from planner.plan import Placement
-from planner.room import TASK, WINDOW, Room, Shape, fill
-from planner.snapshot import Snapshot
+from planner.room import WINDOW, Room, Shape, fill
+from planner.rows import Rows, make_rows, merged
 from planner.windows import Window
 from vgrid.catalog import Link
 from vgrid.slot import Slot
 from workflows.dag import Workflow
 
 _MISSES = 4  # shapes of workflow that may find no room before no other is tried
+EARLY, DENSE, TOGETHER = WAYS = ("early", "dense", "together")
 _LOOKS = 8  # at each candidate window, in steps of a compiled loop, on average
 Row = tuple[str, tuple[str, ...], Any, Any]
 """A workflow, its tasks in the order in which they are placed, and when and in which window each starts."""
@@ -45,17 +45,6 @@ class Packing:
         return len(self.rows), self.sure, -self.usd
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Rows:
-    """What is the same of equal workflows: their tasks in the order in which they are placed, and the kinds of these."""
-
-    order: tuple[str, ...]
-    tasks: Any
-    parents: Any
-    mib: Any
-    kinds: tuple[tuple[int, float], ...]
-
-
 @dataclass(kw_only=True)
 class Packer:
     """Tries windows for ``count`` of these workflows.
@@ -68,7 +57,7 @@ class Packer:
     count: int
     slots: tuple[Slot, ...]
     tried: int = 0  # tasks placed in trials
-    _shapes: dict[int, _Rows] = field(default_factory=dict)
+    _shapes: dict[int, Rows] = field(default_factory=dict)
     _steps: int = 64
 
     def __post_init__(self) -> None:
@@ -89,36 +78,72 @@ class Packer:
         tasks = self.rows_of(self._workflow(name)).tasks
         return float((tasks["length_s"] * tasks["procs"]).sum())
 
-    def trial(self, windows: Sequence[Window], dense: bool = False) -> Packing:
-        """As many of the workflows as have room: each task as early as can be, or, ``dense``, in the first window that
-        leaves enough time for what follows it."""
-        limit_s = float(max((w.end_s for w in windows), default=0.0)) if dense else -np.inf
-        while True:
-            packing = self._trial(windows, limit_s) if windows else Packing()
-            if packing is not None:
-                return packing
-            self._steps *= 4  # of the windows, which were too few
+    def trial(self, windows: Sequence[Window], way: str = EARLY, above: int = 0) -> Packing:
+        """As many of the workflows as have room. One after the other, each task as early as can be (``EARLY``) or in the
+        first window that leaves enough time for what follows it (``DENSE``); or the tasks of all ``TOGETHER``, those that
+        most follows first, which is looked into for numbers ``above`` one that is known."""
+        if not windows:
+            return Packing()
+        if way != TOGETHER:
+            limit_s = float(max(w.end_s for w in windows)) if way == DENSE else -np.inf
+            return self._one_by_one(windows, limit_s)
+        best, low, high, number = Packing(), above, self.count + 1, self.count
+        while high - low > 1:
+            found = self._together(windows, number)
+            if found.rows:
+                best, low = found, number
+            else:
+                high = number
+            number = (low + high) // 2
+        return best
 
-    def _trial(self, windows: Sequence[Window], limit_s: float) -> Packing | None:
+    def _one_by_one(self, windows: Sequence[Window], limit_s: float) -> Packing:
         room, misses = self._room(windows), 0
         rows: list[Row] = []
-        by_shape = groupby(self.names, key=lambda n: id(self._workflow(n).tasks))
-        for _, same in by_shape:
+        for _, same in groupby(self.names, key=lambda n: id(self._workflow(n).tasks)):
             names = list(same)[: self.count - len(rows)]
-            shape = self._shape(self.rows_of(self._workflow(names[0])), windows)
-            starts_s = np.zeros((len(names), len(shape.tasks) - 1))
-            where = np.zeros(starts_s.shape, np.int64)
-            self.tried += starts_s.size
-            act = fill.after(starts_s.size * (len(windows) * _LOOKS + 20))
-            placed = int(act(room, shape, limit_s, starts_s, where))
+            shape = self.rows_of(self._workflow(names[0]))
+            placed, starts_s, where = self._fill(room, windows, (shape, len(names), limit_s))
             if placed < 0:
-                return None
-            order = self.rows_of(self._workflow(names[0])).order
-            rows += [(names[n], order, starts_s[n], where[n]) for n in range(placed)]
+                return self._one_by_one(windows, limit_s)
+            rows += [(names[n], shape.order, starts_s[n], where[n]) for n in range(placed)]
             misses += placed < len(names)
             if misses >= _MISSES or len(rows) == self.count:
                 break
         return self._reckoned(windows, rows)
+
+    def _together(self, windows: Sequence[Window], number: int) -> Packing:
+        names = self.names[:number]
+        parts = [self.rows_of(self._workflow(name)) for name in names]
+        shape, turns = merged(parts)
+        placed = -1
+        while placed < 0:
+            placed, starts_s, where = self._fill(self._room(windows), windows, (shape, 1, -np.inf))
+        if not placed:
+            return Packing()
+        start_s, window = np.empty_like(starts_s[0]), np.empty_like(where[0])
+        start_s[turns], window[turns] = starts_s[0], where[0]
+        ends = np.cumsum([len(part.order) for part in parts])
+        rows = [
+            (name, part.order, start_s[end - len(part.order) : end], window[end - len(part.order) : end])
+            for name, part, end in zip(names, parts, ends, strict=True)
+        ]  # fmt: skip
+        return self._reckoned(windows, rows)
+
+    def _fill(
+        self, room: Room, windows: Sequence[Window], what: tuple[Rows, int, float]
+    ) -> tuple[int, Any, Any]:
+        """See :func:`planner.room.fill`; where more steps are needed, there will be next time."""
+        rows, number, limit_s = what
+        holds = np.array([[w.slot.holds(*kind) for w in windows] for kind in rows.kinds])
+        shape = Shape(rows.tasks, rows.parents, rows.mib, holds, self._links)
+        starts_s = np.zeros((number, len(shape.tasks) - 1))
+        where = np.zeros(starts_s.shape, np.int64)
+        self.tried += starts_s.size
+        act = fill.after(starts_s.size * (len(windows) * _LOOKS + 20))
+        placed = int(act(room, shape, limit_s, starts_s, where))
+        self._steps *= 4 if placed < 0 else 1
+        return placed, starts_s, where
 
     def _reckoned(self, windows: Sequence[Window], rows: Sequence[Row]) -> Packing:
         last_s = np.zeros(len(windows))
@@ -172,42 +197,9 @@ class Packer:
         window.room_s -= float((np.maximum(np.diff(inside), 0.0) * used).sum())
         window.steps = size
 
-    def rows_of(self, workflow: Workflow) -> _Rows:
+    def rows_of(self, workflow: Workflow) -> Rows:
         """Tasks by their latest start, parents first: equal workflows share it."""
         found = self._shapes.get(id(workflow.tasks))
         if found is None:
-            found = self._shapes[id(workflow.tasks)] = _make_rows(workflow, self.draft.snapshot)
+            found = self._shapes[id(workflow.tasks)] = make_rows(workflow, self.draft.snapshot)
         return found
-
-    def _shape(self, rows: _Rows, windows: Sequence[Window]) -> Shape:
-        holds = np.array([[w.slot.holds(*kind) for w in windows] for kind in rows.kinds])
-        return Shape(rows.tasks, rows.parents, rows.mib, holds, self._links)
-
-
-def _make_rows(workflow: Workflow, snapshot: Snapshot) -> _Rows:
-    latest = latest_finishes(workflow, snapshot)
-    lengths = {t.id: t.runtime_s * snapshot.padding for t in workflow.tasks.values()}
-    position = {task_id: n for n, task_id in enumerate(workflow.order)}
-    order = sorted(workflow.order, key=lambda t: (latest[t] - lengths[t], position[t]))
-    place = {task_id: n for n, task_id in enumerate(order)}
-    kinds: dict[tuple[int, float], int] = {}
-    tasks = np.zeros(len(order) + 1, TASK)
-    parents: list[int] = []
-    mib: list[float] = []
-    for n, task_id in enumerate(order):
-        task = workflow.tasks[task_id]
-        kind = kinds.setdefault((task.procs, task.memory_mib), len(kinds))
-        tasks[n] = (
-            lengths[task_id],
-            task.procs,
-            kind,
-            len(parents),
-            snapshot.wanted.deadline_s - latest[task_id],
-        )
-        parents += [place[parent] for parent in task.parents]
-        mib += [workflow.transfer_mib(parent, task_id) for parent in task.parents]
-    tasks[-1]["parents_at"] = len(parents)
-    return _Rows(
-        order=tuple(order), tasks=tasks.view(np.recarray), parents=np.array(parents, np.int64), mib=np.array(mib, np.float64),
-        kinds=tuple(kinds),
-    )  # fmt: skip
