@@ -103,7 +103,7 @@ def _copies(draft: Draft, gangs: Gangs, most: int) -> int:
 def _cloud(draft: Draft, gangs: Gangs) -> Steps:
     """Paid slots, one after the other, until the promise is as sure as asked or money is gone."""
     wanted = draft.snapshot.wanted
-    budget, steps = wanted.most_usd, pack_minimum(draft)
+    budget, steps = wanted.most_usd, pack_minimum(draft, draft.snapshot.slots)
     if len(draft.done) < wanted.needed:
         return steps
     for slot in sorted(

@@ -17,11 +17,12 @@ from typing import Any
 from planner.draft import Draft
 from planner.packing import WAYS, Packer, Packing, Row
 from planner.plan import Placement
-from planner.windows import Machines, Window, machines, standing
+from planner.windows import Machines, Window, lead_s, machines, standing
 from vgrid.slot import Slot
 
 Steps = list[Mapping[str, Any]]
 _MOST_TASKS = 1_500_000  # that are placed in trials, all together
+_SHARES = (1.0, 0.97, 0.75)  # of its best chance, with which a slot is reckoned to be there
 _FINEST = 50  # a number of billing units is found to this part of itself
 
 
@@ -35,14 +36,31 @@ def cheapest(
     asked, there = draft.snapshot.wanted.probability, standing(draft, offered)
     best, paid = Packing(), [window for window in there if window.slot.paid]
     for base in (paid, there) if len(paid) < len(there) else (there,):
-        found = packer.trial(base)
-        while not _enough(found, packer, asked):
-            more = _Search(packer, found.windows or base, budget_usd).best(found)
-            if more is found or len(more.rows) == len(found.rows):
+        for share in _SHARES:
+            found = _with_machines(packer, base, share, budget_usd)
+            best = max(best, found, key=lambda p: p.rank(asked))
+            if _enough(best, packer, asked) or not any(_unsure(slot) for slot in offered):
                 break
-            found = more
-        best = max(best, found, key=lambda p: p.rank(asked))
     return best
+
+
+def _with_machines(
+    packer: Packer, base: Sequence[Window], share: float, budget_usd: float
+) -> Packing:
+    """The best beside what stands: machines of one kind, and of further ones where there are too few of that."""
+    asked = packer.draft.snapshot.wanted.probability
+    found = packer.trial(base)
+    while not _enough(found, packer, asked):
+        more = _Search(packer, found.windows or base, share, budget_usd).best(found)
+        if len(more.rows) == len(found.rows):
+            return max(more, found, key=lambda p: p.rank(asked))
+        found = more
+    return found
+
+
+def _unsure(slot: Slot) -> bool:
+    """True for a paid slot that may be there before it surely is."""
+    return slot.paid and slot.curve.best > 0 and lead_s(slot, _SHARES[-1]) < lead_s(slot)
 
 
 def _enough(packing: Packing, packer: Packer, asked: float) -> bool:
@@ -54,6 +72,7 @@ class _Layout:
     """Machines of one kind, each for so many units, asked for over so much time; ``fewest`` units that could do."""
 
     kind: Machines
+    beside: tuple[Window, ...]
     units: int
     spread_s: float
     way: str
@@ -65,12 +84,12 @@ class _Search:
     """Tries machines beside what stands, what could be cheapest first."""
 
     def __init__(
-        self, packer: Packer, base: Sequence[Window], budget_usd: float
-    ) -> None:  # fmt: skip
+        self, packer: Packer, base: Sequence[Window], share: float, budget_usd: float
+    ) -> None:
         self.packer, self.base, self.count = packer, tuple(base), packer.count
         used = {window.slot.id for window in base}
         rest = [slot for slot in packer.slots if slot.id not in used]
-        self.kinds, self.spent_usd = machines(packer.draft, rest), sum(map(_most_usd, base))
+        self.kinds, self.spent_usd = machines(packer.draft, rest, share), sum(map(_most_usd, base))
         self.budget_usd = budget_usd - self.spent_usd
         self.asked = packer.draft.snapshot.wanted.probability
         self.deadline_s = packer.draft.snapshot.wanted.deadline_s
@@ -97,17 +116,30 @@ class _Search:
         there_s = sum((w.end_s - w.begin_s) * w.slot.procs * w.slot.speed for w in self.base)
         work_s, longest_s = self.packer.least_s
         for kind in self.kinds:
+            beside = self._beside(kind)
             for units in kind.holds(self.deadline_s):
                 useful_s = kind.useful_s(units)
+                held_s = units * kind.slots[0].billing_s
+                more = tuple(_one(beside, held_s, self.deadline_s)) if beside else ()
                 most = units * len(kind.slots)
                 if self.budget_usd < math.inf:
-                    most = min(most, int(self.budget_usd / kind.unit_usd + 1e-9))
-                slack_s = self.deadline_s - units * kind.slots[0].billing_s
-                spreads = {0.0, min(longest_s, slack_s), slack_s} if slack_s > 0 else {0.0}
+                    left_usd = self.budget_usd - sum(map(_most_usd, more))
+                    most = min(most, int(left_usd / kind.unit_usd + 1e-9))
+                slack_s = max(0.0, self.deadline_s - held_s)
+                spreads = sorted({0.0, min(longest_s, slack_s), slack_s})
                 if useful_s > 0 and most > 0:
                     fewest = max(1, math.ceil((work_s - there_s) / useful_s * units))
-                    for spread_s, way in product(sorted(spreads), WAYS):
-                        yield _Layout(kind=kind, units=units, spread_s=spread_s, way=way, fewest=fewest, most=most)  # fmt: skip
+                    for spread_s, way in product(spreads, WAYS):
+                        yield _Layout(kind=kind, beside=more, units=units, spread_s=spread_s, way=way, fewest=fewest, most=most)  # fmt: skip
+
+    def _beside(self, kind: Machines) -> Machines | None:
+        """The cheapest machines that hold what these do not; the roomiest where none hold all of it."""
+        rest = [needs for needs in self.packer.needs if not kind.slots[0].holds(*needs)]
+        if not rest:
+            return None
+        held = {id(k): sum(k.slots[0].holds(*needs) for needs in rest) for k in self.kinds}
+        best = max(self.kinds, key=lambda k: held[id(k)])  # they come with the cheapest first
+        return best if held[id(best)] else None
 
     def _tightest(self, layout: _Layout, most: int, known: int) -> Packing:
         """The fewest units of a layout that hold everything; all that may be had where none do."""
@@ -127,27 +159,33 @@ class _Search:
 
     def _with(self, layout: _Layout, total: int, above: int) -> Packing:
         hired = layout.kind.hired(total, layout.units, layout.spread_s, self.deadline_s)
-        return self.packer.trial((*self.base, *hired), layout.way, above)
+        return self.packer.trial((*self.base, *layout.beside, *hired), layout.way, above)
+
+
+def _one(kind: Machines, held_s: float, deadline_s: float) -> Iterator[Window]:
+    """One machine, held so long."""
+    units = math.ceil(held_s / kind.slots[0].billing_s)
+    return kind.hired(units, units, 0.0, deadline_s)
 
 
 def _most_usd(window: Window) -> float:
     return window.slot.cost_usd(window.end_s - window.asked_s) if window.opened else 0.0
 
 
-def pack_minimum(draft: Draft) -> Steps:
+def pack_minimum(draft: Draft, slots: Sequence[Slot]) -> Steps:
     """What the minimum lacks, in what is paid for, in free slots and in as few others as hold it, within the budget."""
     snapshot = draft.snapshot
     missing = snapshot.wanted.needed - len(draft.copies)
-    if missing <= 0 or not any(slot.paid for slot in snapshot.slots):
+    if missing <= 0 or not any(slot.paid for slot in slots):
         return []
     names = [name for name in snapshot.by_length if name not in draft.copies]
     before_usd, budget_usd, steps = draft.cost_usd, snapshot.wanted.most_usd, Steps()
-    packing = cheapest(draft, names, missing, snapshot.slots, budget_usd - before_usd)
+    packing = cheapest(draft, names, missing, slots, budget_usd - before_usd)
     placed = put(draft, packing, "whole workflows at least cost")
     if placed:
         steps.append({"packed": placed, "promise": draft.promise, "cost_usd": round(draft.cost_usd, 2)})  # fmt: skip
     if placed < missing and budget_usd < math.inf:
-        whole = cheapest(draft, names, missing, snapshot.slots, math.inf)
+        whole = cheapest(draft, names, missing, slots, math.inf)
         if len(whole.rows) > placed:
             steps.append({"refused": "budget", "budget_usd": budget_usd, "would_cost_usd": round(before_usd + whole.usd, 2),
                           "would_promise": whole.sure})  # fmt: skip

@@ -49,7 +49,8 @@ class Packing:
 class Packer:
     """Tries windows for ``count`` of these workflows.
 
-    ``least_s``: processor-seconds of the smallest, and the longest critical path among these.
+    ``least_s``: processor-seconds of the smallest, and the longest critical path among these; ``needs``: processors and
+    memory of their tasks.
     """
 
     draft: Draft
@@ -71,6 +72,9 @@ class Packer:
         self.names = sorted(self.names, key=lambda name: works_s[name])  # so most have room
         first = self.names[: self.count]
         shapes = {id(self._workflow(name).tasks): name for name in first}
+        self.needs = {
+            kind for n in shapes.values() for kind in self.rows_of(self._workflow(n)).kinds
+        }
         longest = (self._workflow(name).critical_path_s() for name in shapes.values())
         self.least_s = sum(works_s[name] for name in first), max(longest, default=0.0)
 

@@ -83,16 +83,26 @@ def more_workflows(draft: Draft) -> Steps:
 
 def cloud_for_minimum(draft: Draft) -> Steps:
     """Paid slots only for workflows that the minimum lacks, within the budget."""
-    return pack_minimum(draft)
+    return pack_minimum(draft, draft.snapshot.slots)
 
 
 def cloud(draft: Draft) -> Steps:
     """Paid slots for the risk that is left, most promise per dollar first, within the budget.
 
-    Stops when the promise is as sure as asked; the last step says what more would have cost.
+    What the minimum lacks comes first. Stops when the promise is as sure as asked; the last step says what more would have
+    cost.
     """
+    return _surer(draft, pack_minimum(draft, draft.snapshot.slots))
+
+
+def cloud_first(draft: Draft) -> Steps:
+    """The same with the minimum in paid slots alone."""
+    return _surer(draft, pack_minimum(draft, [s for s in draft.snapshot.slots if s.paid]))
+
+
+def _surer(draft: Draft, steps: Steps) -> Steps:
     wanted = draft.snapshot.wanted
-    budget, steps = wanted.most_usd, pack_minimum(draft)
+    budget = wanted.most_usd
     if len(draft.scheduled) < wanted.needed:
         return steps
     while draft.promise < wanted.probability and len(steps) < _MOST_STEPS:

@@ -74,20 +74,20 @@ class Machines:
                 yield Window(slot=slot, asked_s=asked_s, begin_s=begin_s, end_s=end_s, opened=True)
 
 
-def lead_s(slot: Slot) -> float:
-    """When a slot is as surely there as it ever is, after its request; in whole seconds."""
-    return float(math.ceil(slot.curve.ready_at(max(0.0, slot.curve.best - _SHORT))))
+def lead_s(slot: Slot, share: float = 1.0) -> float:
+    """When a slot is there with this share of its best chance, after its request; in whole seconds."""
+    return float(math.ceil(slot.curve.ready_at(max(0.0, share * slot.curve.best - _SHORT))))
 
 
-def machines(draft: Draft, slots: Iterable[Slot]) -> list[Machines]:
+def machines(draft: Draft, slots: Iterable[Slot], share: float = 1.0) -> list[Machines]:
     """Paid slots that are not in use, equal ones together; those with most use for their money first."""
     found: dict[tuple[object, ...], list[Slot]] = defaultdict(list)
     for slot in slots:
         if slot.paid and slot.curve.best > 0 and not draft.in_slot(slot.id):
             alike = (slot.site, slot.queue, slot.procs, slot.speed, slot.price_usd_per_hour, slot.billing_s, slot.nodes,
-                     slot.memory_mib, slot.end_s, slot.up, slot.curve.best, slot.fixed, slot.submit_s, lead_s(slot))  # fmt: skip
+                     slot.memory_mib, slot.end_s, slot.up, slot.curve.best, slot.fixed, slot.submit_s, lead_s(slot, share))  # fmt: skip
             found[alike].append(slot)
-    kinds = [Machines(slots=tuple(same), lead_s=lead_s(same[0])) for same in found.values()]
+    kinds = [Machines(slots=tuple(same), lead_s=lead_s(same[0], share)) for same in found.values()]
     return sorted(kinds, key=lambda k: k.unit_usd / (k.slots[0].billing_s * k.slots[0].procs * k.slots[0].speed))  # fmt: skip
 
 
