@@ -23,6 +23,7 @@ from vgrid.slot import Slot
 Steps = list[Mapping[str, Any]]
 _MOST_TASKS = 1_500_000  # that are placed in trials, all together
 _SHARES = (1.0, 0.97, 0.75)  # of its best chance, with which a slot is reckoned to be there
+_MIXED = 3  # kinds of machine that others are added to
 _FINEST = 50  # a number of billing units is found to this part of itself
 
 
@@ -47,11 +48,27 @@ def cheapest(
 def _with_machines(
     packer: Packer, base: Sequence[Window], share: float, budget_usd: float
 ) -> Packing:
-    """The best beside what stands: machines of one kind, and of further ones where there are too few of that."""
-    asked = packer.draft.snapshot.wanted.probability
-    found = packer.trial(base)
+    """The best beside what stands: machines of one kind, and further ones where these are too few. The first may be of any
+    kind, or of those with most use for their money, even if they do not hold everything."""
+    asked, found = packer.draft.snapshot.wanted.probability, packer.trial(base)
+    if _enough(found, packer, asked):
+        return found
+    kinds = len(machines(packer.draft, packer.slots, share))
+    firsts = (kinds, *range(1, min(kinds, _MIXED + 1)))
+    mixed = (_mixed(packer, found, base, (first, share, budget_usd)) for first in firsts)
+    return max(mixed, key=lambda p: p.rank(asked))
+
+
+def _mixed(
+    packer: Packer, found: Packing, base: Sequence[Window], how: tuple[int, float, float]
+) -> Packing:
+    """Beside what is found: machines of one of the first kinds, then, as long as that helps, of any."""
+    asked, (first, share, budget_usd) = packer.draft.snapshot.wanted.probability, how
+    kinds: int | None = first
     while not _enough(found, packer, asked):
-        more = _Search(packer, found.windows or base, share, budget_usd).best(found)
+        search = _Search(packer, found.windows or base, share, budget_usd)
+        search.kinds = search.kinds[:kinds]
+        more, kinds = search.best(found), None
         if len(more.rows) == len(found.rows):
             return max(more, found, key=lambda p: p.rank(asked))
         found = more
@@ -180,8 +197,7 @@ def pack_minimum(draft: Draft, slots: Sequence[Slot]) -> Steps:
         return []
     names = [name for name in snapshot.by_length if name not in draft.copies]
     before_usd, budget_usd, steps = draft.cost_usd, snapshot.wanted.most_usd, Steps()
-    packing = cheapest(draft, names, missing, slots, budget_usd - before_usd)
-    placed = put(draft, packing, "whole workflows at least cost")
+    placed = pack_batch(draft, names, missing, slots, budget_usd - before_usd)
     if placed:
         steps.append({"packed": placed, "promise": draft.promise, "cost_usd": round(draft.cost_usd, 2)})  # fmt: skip
     if placed < missing and budget_usd < math.inf:
@@ -190,6 +206,14 @@ def pack_minimum(draft: Draft, slots: Sequence[Slot]) -> Steps:
             steps.append({"refused": "budget", "budget_usd": budget_usd, "would_cost_usd": round(before_usd + whole.usd, 2),
                           "would_promise": whole.sure})  # fmt: skip
     return steps
+
+
+def pack_batch(
+    draft: Draft, names: Sequence[str], count: int, slots: Sequence[Slot], budget_usd: float
+) -> int:
+    """So many of these workflows, or copies of them, for at most so much more money; how many gain by it."""
+    packing = cheapest(draft, names, count, slots, budget_usd)
+    return put(draft, packing, "whole workflows at least cost")
 
 
 def put(draft: Draft, packing: Packing, rule: str) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.deadlines import latest_finishes
+from planner.deadlines import latest_finishes, typical_speed
 from planner.room import TASK
 from planner.snapshot import Snapshot
 from workflows.dag import Workflow
@@ -16,9 +16,11 @@ from workflows.dag import Workflow
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """What is the same of equal workflows: their tasks in the order in which they are placed, and the kinds of these."""
+    """What is the same of equal workflows: their tasks in the order in which they are placed, which is that of their latest
+    starts, and the kinds of these."""
 
     order: tuple[str, ...]
+    latest_s: Any
     tasks: Any
     parents: Any
     mib: Any
@@ -30,7 +32,9 @@ def make_rows(workflow: Workflow, snapshot: Snapshot) -> Rows:
     latest = latest_finishes(workflow, snapshot)
     lengths = {t.id: t.runtime_s * snapshot.padding for t in workflow.tasks.values()}
     position = {task_id: n for n, task_id in enumerate(workflow.order)}
-    order = sorted(workflow.order, key=lambda t: (latest[t] - lengths[t], position[t]))
+    speed = typical_speed(snapshot)  # by which parents never have to begin after their children
+    begins = {task_id: latest[task_id] - length_s / speed for task_id, length_s in lengths.items()}
+    order = sorted(workflow.order, key=lambda t: (begins[t], position[t]))
     place = {task_id: n for n, task_id in enumerate(order)}
     kinds: dict[tuple[int, float], int] = {}
     tasks = np.zeros(len(order) + 1, TASK)
@@ -50,14 +54,14 @@ def make_rows(workflow: Workflow, snapshot: Snapshot) -> Rows:
         mib += [workflow.transfer_mib(parent, task_id) for parent in task.parents]
     tasks[-1]["parents_at"] = len(parents)
     return Rows(
-        order=tuple(order), tasks=tasks.view(np.recarray), parents=np.array(parents, np.int64), mib=np.array(mib, np.float64),
+        order=tuple(order), latest_s=np.array([begins[task_id] for task_id in order]), tasks=tasks.view(np.recarray), parents=np.array(parents, np.int64), mib=np.array(mib, np.float64),
         kinds=tuple(kinds),
     )  # fmt: skip
 
 
 def merged(parts: Sequence[Rows]) -> tuple[Rows, Any]:
-    """The tasks of several workflows as if they were one, those that most follows first; and for each turn which task it is,
-    counted through the parts. Parents stay before their children: what follows them is no less."""
+    """The tasks of several workflows as if they were one, by their latest starts; and for each turn which task it is,
+    counted through the parts. Parents stay before their children."""
     sizes = np.array([len(part.order) for part in parts])
     tasks = np.concatenate([part.tasks[:-1] for part in parts])
     before = np.concatenate(([0], np.cumsum(sizes)))
@@ -68,7 +72,8 @@ def merged(parts: Sequence[Rows]) -> tuple[Rows, Any]:
         known = np.array([kinds.setdefault(kind, len(kinds)) for kind in part.kinds])
         tasks["kind"][own] = known[tasks["kind"][own]]
         tasks["parents_at"][own] += read[n]
-    turns = np.argsort(-(tasks["length_s"] + tasks["rest_s"]), kind="stable")
+    latest_s = np.concatenate([part.latest_s for part in parts])
+    turns = np.argsort(latest_s, kind="stable")
     turn_of = np.empty_like(turns)
     turn_of[turns] = np.arange(len(turns))
     parents = np.concatenate([part.parents + before[n] for n, part in enumerate(parts)])
@@ -81,6 +86,6 @@ def merged(parts: Sequence[Rows]) -> tuple[Rows, Any]:
     found[:-1] = tasks[turns]
     found["parents_at"] = np.concatenate(([0], ends))
     rows = Rows(
-        order=(), tasks=found.view(np.recarray), parents=turn_of[parents][edges], mib=mib[edges], kinds=tuple(kinds)
+        order=(), latest_s=latest_s[turns], tasks=found.view(np.recarray), parents=turn_of[parents][edges], mib=mib[edges], kinds=tuple(kinds)
     )  # fmt: skip
     return rows, turns
