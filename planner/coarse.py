@@ -6,9 +6,12 @@ and in batches, so that planning grows with the number of tasks and no faster.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 from planner.draft import Draft
 from planner.gang import Gangs
-from planner.mapping import place_workflow
+from planner.pack import pack_batch, pack_minimum
 from planner.phases import Phase, Steps, free_slots
 from vgrid.slot import Slot
 
@@ -24,21 +27,23 @@ def coarse_pipeline(draft: Draft) -> tuple[tuple[str, Phase], ...]:
         ("minimal", lambda _: _minimal(draft, gangs)),
         ("trade-off", lambda _: _trade_off(draft, gangs)),
         ("additional", lambda _: _additional(draft, gangs)),
-        ("cloud", lambda _: _cloud(draft, gangs)),
+        ("cloud", _cloud),
     )
 
 
 def _minimal(draft: Draft, gangs: Gangs) -> Steps:
-    """The needed number of workflows on free sites: whole, else task by task."""
+    """The needed number of workflows on free sites: whole in one slot, else spread over several."""
     failed: set[int] = set()
     for name in draft.snapshot.by_length:
         if len(draft.done) >= draft.snapshot.wanted.needed:
             break
         shape = id(draft.snapshot.workflow_by_name[name].tasks)
-        if gangs.place(name, free_slots(draft)) or shape in failed:
-            continue
-        if not place_workflow(draft, name, free_slots(draft)):
+        if shape not in failed and not gangs.place(name, free_slots(draft)):
             failed.add(shape)  # its equals would not fit either
+    missing = draft.snapshot.wanted.needed - len(draft.done)
+    if missing > 0:
+        names = [name for name in draft.snapshot.by_length if name not in draft.copies]
+        pack_batch(draft, names, missing, free_slots(draft), 0.0)
     return [{"workflows": len(draft.done), "promise": draft.promise}]
 
 
@@ -83,6 +88,9 @@ def _next_workflows(draft: Draft, gangs: Gangs, most: int) -> int:
                 placed += 1
             else:
                 failed.add(shape)
+    names = [name for name in draft.snapshot.by_length if name not in draft.copies]
+    if placed < most and names:
+        placed += pack_batch(draft, names, most - placed, free_slots(draft), 0.0)
     return placed
 
 
@@ -99,38 +107,60 @@ def _copies(draft: Draft, gangs: Gangs, most: int) -> int:
     return copied
 
 
-def _cloud(draft: Draft, gangs: Gangs) -> Steps:
-    """Paid slots, one after the other, until the promise is as sure as asked or money is gone."""
-    wanted, steps = draft.snapshot.wanted, Steps()
-    budget = wanted.most_usd
-    for slot in sorted(
-        (s for s in draft.snapshot.slots if s.paid), key=lambda s: s.cost_usd(3600.0)
-    ):
-        if draft.promise >= wanted.probability:
+def _cloud(draft: Draft) -> Steps:
+    """What the minimum lacks in paid slots; then further workflows and copies of the weakest, as few as make the promise as
+    sure as asked, or as many as there is money for."""
+    steps = pack_minimum(draft, draft.snapshot.slots)
+    paid = [slot for slot in draft.snapshot.slots if slot.paid]
+    while paid and len(draft.done) >= draft.snapshot.wanted.needed and len(steps) < _BATCHES:
+        if draft.promise >= draft.snapshot.wanted.probability:
             break
-        mark, before = draft.mark(), (draft.promise, draft.expected_done)
-        placed = _fill(draft, gangs, slot)
-        if draft.cost_usd > budget + 1e-9 or (draft.promise, draft.expected_done) <= before:
-            if draft.cost_usd > budget + 1e-9:
-                steps.append({"refused": "budget", "budget_usd": budget, "would_cost_usd": round(draft.cost_usd, 2),
-                              "would_promise": draft.promise})  # fmt: skip
-            draft.back_to(mark)
+        best = _surest_batch(draft, paid)
+        if best is None:
+            steps += _refused(draft, paid)
             break
-        steps.append({"slot": slot.id, "workflows": placed, "promise": draft.promise,
-                      "cost_usd": round(draft.cost_usd, 2)})  # fmt: skip
+        pack_batch(draft, *best)
+        steps.append({"workflows": best[1], "promise": draft.promise, "cost_usd": round(draft.cost_usd, 2)})  # fmt: skip
     return steps
 
 
-def _fill(draft: Draft, gangs: Gangs, slot: Slot) -> int:
-    """What a paid slot can hold: missing workflows first, then copies of the weakest."""
+Batch = tuple[Sequence[str], int, Sequence[Slot], float]
+"""Workflows, so many of which go into slots for so much money."""
+
+
+def _surest_batch(draft: Draft, paid: Sequence[Slot]) -> Batch | None:
+    """The smallest batch that makes the promise as sure as asked, among doubled sizes; else the one that raises it most."""
+    wanted, best = draft.snapshot.wanted, None
+    names, left_usd = _missing_then_weakest(draft), wanted.most_usd - draft.cost_usd
+    promise, size = (draft.promise, draft.expected_done), 1
+    while size <= len(names) and promise[0] < wanted.probability:
+        with draft.trial():
+            placed = pack_batch(draft, names[:size], size, paid, left_usd)
+            found = draft.promise, draft.expected_done
+        if found > promise:
+            promise, best = found, (names[:size], size, paid, left_usd)
+        if placed < size:
+            break
+        size = min(2 * size, len(names)) if size < len(names) else size + 1
+    return best
+
+
+def _refused(draft: Draft, paid: Sequence[Slot]) -> Steps:
+    """What a batch would cost that the budget does not allow."""
+    wanted = draft.snapshot.wanted
+    if math.isinf(wanted.most_usd):
+        return []
+    with draft.trial():
+        names = _missing_then_weakest(draft)[: max(1, wanted.needed)]
+        before = draft.promise
+        pack_batch(draft, names, len(names), paid, math.inf)
+        if draft.promise <= before:
+            return []
+        return [{"refused": "budget", "budget_usd": wanted.most_usd, "would_cost_usd": round(draft.cost_usd, 2),
+                 "would_promise": draft.promise}]  # fmt: skip
+
+
+def _missing_then_weakest(draft: Draft) -> list[str]:
     share = draft.scenarios.share
     missing = [name for name in draft.snapshot.by_length if name not in draft.copies]
-    weakest = sorted(draft.done, key=lambda name: share(draft.done[name]))
-    placed = 0
-    for name in [*missing, *weakest]:
-        if not gangs.place(name, (slot,)):
-            break
-        placed += 1
-        if draft.promise >= draft.snapshot.wanted.probability:
-            break
-    return placed
+    return [*missing, *sorted(draft.done, key=lambda name: share(draft.done[name]))]

@@ -16,7 +16,7 @@ def latest_finishes(workflow: Workflow, snapshot: Snapshot) -> Mapping[str, floa
     Run times at the median speed on offer; transfers between tasks as over the default link, because
     nobody knows yet whether they will share a site.
     """
-    speed = _typical_speed(snapshot)
+    speed = typical_speed(snapshot)
     latest: dict[str, float] = {}
     for task_id in reversed(workflow.order):
         margins = [
@@ -29,6 +29,7 @@ def latest_finishes(workflow: Workflow, snapshot: Snapshot) -> Mapping[str, floa
     return latest
 
 
-def _typical_speed(snapshot: Snapshot) -> float:
+def typical_speed(snapshot: Snapshot) -> float:
+    """The speed that tasks are reckoned with before they have a slot: the median on offer."""
     speeds = sorted(slot.speed for slot in snapshot.slots) or [1.0]
     return speeds[int(_CAUTIOUS_SPEED * (len(speeds) - 1))]

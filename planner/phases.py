@@ -13,6 +13,7 @@ from typing import Any
 
 from planner.draft import Draft
 from planner.mapping import place_workflow
+from planner.pack import pack_minimum
 from planner.plan import PhaseReport, Placement
 from planner.replicate import add_copy, add_twin_workflow
 from planner.snapshot import TaskKey
@@ -82,30 +83,28 @@ def more_workflows(draft: Draft) -> Steps:
 
 def cloud_for_minimum(draft: Draft) -> Steps:
     """Paid slots only for workflows that the minimum lacks, within the budget."""
-    steps: Steps = []
-    wanted = draft.snapshot.wanted
-    budget = wanted.most_usd
-    for name in draft.snapshot.by_length:
-        if len(draft.scheduled) >= wanted.needed:
-            break
-        mark = draft.mark()
-        if name not in draft.copies and place_workflow(draft, name, draft.snapshot.slots):
-            if draft.cost_usd > budget + 1e-9:
-                steps.append({"refused": "budget", "budget_usd": budget, "would_cost_usd": draft.cost_usd})  # fmt: skip
-                draft.back_to(mark)
-                break
-            steps.append({"workflow": name, "promise": draft.promise, "cost_usd": round(draft.cost_usd, 2)})  # fmt: skip
-    return steps
+    return pack_minimum(draft, draft.snapshot.slots)
 
 
 def cloud(draft: Draft) -> Steps:
     """Paid slots for the risk that is left, most promise per dollar first, within the budget.
 
-    Stops when the promise is as sure as asked; the last step says what more would have cost.
+    What the minimum lacks comes first. Stops when the promise is as sure as asked; the last step says what more would have
+    cost.
     """
-    steps: Steps = []
+    return _surer(draft, pack_minimum(draft, draft.snapshot.slots))
+
+
+def cloud_first(draft: Draft) -> Steps:
+    """The same with the minimum in paid slots alone."""
+    return _surer(draft, pack_minimum(draft, [s for s in draft.snapshot.slots if s.paid]))
+
+
+def _surer(draft: Draft, steps: Steps) -> Steps:
     wanted = draft.snapshot.wanted
     budget = wanted.most_usd
+    if len(draft.scheduled) < wanted.needed:
+        return steps
     while draft.promise < wanted.probability and len(steps) < _MOST_STEPS:
         options = _cloud_options(draft)
         affordable = [o for o in options if o[1] <= budget + 1e-9]

@@ -14,7 +14,7 @@ from planner.phases import (
     Pipeline,
     Steps,
     additional,
-    cloud,
+    cloud_first,
     cloud_for_minimum,
     free_slots,
     minimal,
@@ -63,7 +63,7 @@ POLICIES: dict[str, tuple[str, MakePipeline]] = {
     "cloud-first": (
         "paid slots until the promise is as asked, then what costs nothing",
         lambda _: (
-            ("cloud", cloud), ("minimal", minimal), ("trade-off", trade_off), ("additional", additional),
+            ("cloud", cloud_first), ("minimal", minimal), ("trade-off", trade_off), ("additional", additional),
         ),
     ),
     "cost-first": (
