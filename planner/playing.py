@@ -340,12 +340,12 @@ def play(s: Any, r: Any) -> None:
 def play_all(
     s: Any, fates_s: Any, lengths_s: Any, fails: Any, limits: Any, done_s: Any, until_s: Any
 ) -> None:
-    """All scenarios. ``fates_s``: ready and lost, scenarios × slots. Filled: when each workflow is done (``inf``: not by
+    """All scenarios. ``fates_s``: ready and lost, scenarios × 2 × slots. Filled: when each workflow is done (``inf``: not by
     the deadline), until when each slot was held."""
     size = ATTEMPTS * len(s.copies) + 1
     heap_s, heap = np.zeros(size), np.zeros(size, np.int64)
     for n in range(len(done_s)):
-        tasks = begin(s, fates_s[0, n], fates_s[1, n])
+        tasks = begin(s, fates_s[n, 0], fates_s[n, 1])
         own = lengths_s[n if len(lengths_s) > 1 else 0]
         faults = fails[n if len(fails) > 1 else 0]
         r = Run(own, faults, limits, heap_s, heap, tasks, np.zeros(3, np.int64))

@@ -23,7 +23,7 @@ from planner.snapshot import Snapshot
 from vgrid.fate import slot_fate
 
 Floats = NDArray[np.float64]
-_STEPS = 20_000_000  # copies that are played at most: more copies, fewer scenarios
+_STEPS = 6_000_000  # copies that are played at most: more copies, fewer scenarios
 _FEWEST = 64
 _THREADS = 2  # that play side by side, where numba's code runs
 _AT_ONCE = 256  # scenarios whose run times are drawn at once
@@ -88,27 +88,51 @@ def rollout(
     most = max(_FEWEST, _STEPS // max(1, len(placements)))
     count = min(scenarios or snapshot.scenarios, snapshot.scenarios, most)
     schedule, _ = make_schedule(snapshot, placements, submits_s)
-    fates_s = np.zeros((2, count, len(submits_s)))
+    fates_s = _fates(snapshot, submits_s, count)
+    drawn = snapshot.wanted.runtime_spread > 0 or bool(schedule.slots.failure.any())
+    kinds, which = fates_s, np.arange(count)
+    if not drawn:  # what begins alike goes on alike
+        rows, which = np.unique(fates_s.reshape(count, -1), axis=0, return_inverse=True)
+        kinds = rows.reshape(len(rows), 2, -1)
+    done_s, until_s = _play(snapshot, schedule, kinds, spare, _AT_ONCE if drawn else 0)
+    placed, which = {p.workflow for p in placements}, which.ravel()
+    return Played(
+        scenarios=count,
+        done_s={w.name: done_s[which, n] for n, w in enumerate(snapshot.wanted.workflows) if w.name in placed},
+        ready_s={name: fates_s[:, 0, n] for n, name in enumerate(submits_s)},
+        until_s={name: until_s[which, n] for n, name in enumerate(submits_s)},
+    )  # fmt: skip
+
+
+def _fates(snapshot: Snapshot, submits_s: Mapping[str, float], count: int) -> Floats:
+    """When each slot is ready and lost: scenarios × 2 × slots."""
+    found = np.zeros((count, 2, len(submits_s)))
     for n, (name, submit_s) in enumerate(submits_s.items()):
         slot = snapshot.slot_by_id[name]
         ready_s, broken_s = slot_fate(slot, count, snapshot.seed)
         later_s = 0.0 if slot.fixed else submit_s  # than its curve takes for granted
         over_s = ready_s + (slot.end_s - submit_s)
-        fates_s[0, :, n] = ready_s + later_s
-        fates_s[1, :, n] = np.minimum(broken_s, over_s) + later_s
-    done_s, until_s = (
-        np.empty((count, len(snapshot.wanted.workflows))),
-        np.empty((count, len(submits_s))),
-    )
-    wanted = snapshot.wanted
+        found[:, 0, n] = ready_s + later_s
+        found[:, 1, n] = np.minimum(broken_s, over_s) + later_s
+    return found
+
+
+def _play(
+    snapshot: Snapshot, schedule: Schedule, fates_s: Floats, spare: int, at_once: int
+) -> tuple[Floats, Floats]:
+    """When each workflow is done and until when each slot is held; ``at_once``: scenarios whose run times are drawn
+    together."""
+    wanted, count = snapshot.wanted, len(fates_s)
+    done_s = np.empty((count, len(wanted.workflows)))
+    until_s = np.empty((count, fates_s.shape[2]))
     limits = np.array([0.0, wanted.needed, spare, wanted.deadline_s], np.float64)
-    step = _AT_ONCE if wanted.runtime_spread > 0 or schedule.slots.failure.any() else max(1, -(-count // _THREADS))  # fmt: skip
-    play = play_all.after(count * (len(placements) + len(submits_s)) * 30)
+    step = at_once or max(1, -(-count // _THREADS))
+    play = play_all.after(count * (len(schedule.copies) + fates_s.shape[2]) * 30)
 
     def part(begin: int) -> None:
         rows, own = slice(begin, begin + step), schedule.copied()
         lengths_s, fails = (f(snapshot, own, begin, len(done_s[rows])) for f in (_lengths, _fails))
-        play(own, fates_s[:, rows], lengths_s, fails, limits.copy(), done_s[rows], until_s[rows])
+        play(own, fates_s[rows], lengths_s, fails, limits.copy(), done_s[rows], until_s[rows])
 
     begins = range(0, count, step)
     if play is play_all.plain:
@@ -117,14 +141,7 @@ def rollout(
     else:
         with ThreadPoolExecutor(_THREADS) as threads:
             list(threads.map(part, begins))
-    names = [workflow.name for workflow in wanted.workflows]
-    placed = {p.workflow for p in placements}
-    return Played(
-        scenarios=count,
-        done_s={name: done_s[:, n] for n, name in enumerate(names) if name in placed},
-        ready_s={name: fates_s[0, :, n] for n, name in enumerate(submits_s)},
-        until_s={name: until_s[:, n] for n, name in enumerate(submits_s)},
-    )
+    return done_s, until_s
 
 
 def _lengths(snapshot: Snapshot, s: Schedule, begin: int, count: int) -> Floats:
