@@ -18,6 +18,7 @@ from execmgr.runner import Runner, Surroundings
 from execmgr.simulated_engine import SimulatedEngine
 from execmgr.states import (
     CancelCopy,
+    CloseSlot,
     CopyEnded,
     CopyState,
     OpenSlot,
@@ -28,7 +29,10 @@ from execmgr.states import (
     Tick,
 )
 from kernel.clock import SimClock
+from planner.improve import slot_uses
 from planner.make import make_plan
+from planner.plan import Placement
+from planner.rules import EVERYTHING
 from planner.snapshot import Snapshot
 from simulator.cloud import CloudRegion
 from tests.test_planner import chain, slot, wanted
@@ -84,6 +88,87 @@ def test_nothing_overtakes_what_was_planned_before_it():
     )
     state, _ = play(book, Tick(at_s=0.0), ready("a"), ended(early, 50.0))
     assert state.copies[late].state == CopyState.RUNNING  # moved up: the first ended early
+
+
+def waiting_for_data(*behind):
+    """Slot ``a`` of one processor holds a task that waits for one in ``b``, planned from 50 s on, and others behind it."""
+    flows = [chain("w", 50.0, 100.0), *(chain(f"v{n}", length) for n, length in enumerate(behind))]
+    snapshot = Snapshot(
+        wanted=wanted(flows), slots=(slot("a", 1, site="x"), slot("b", 1, site="x"))
+    )
+    begin_s, placed = 150.0, [place("w", "t0", "b", 0.0, 50.0), place("w", "t1", "a", 50.0, 150.0)]
+    for n, length in enumerate(behind):
+        placed.append(place(f"v{n}", "t0", "a", begin_s, begin_s + length))
+        begin_s += length
+    plan = replace(make_plan(snapshot), placements=tuple(placed), uses=slot_uses(snapshot, placed), spare=EVERYTHING, needed=len(flows))  # fmt: skip
+    plan.check(snapshot)
+    return make_book(plan, snapshot)
+
+
+def place(workflow, task, name, start_s, end_s):
+    return Placement(workflow=workflow, task=task, copy=0, slot=name, start_s=start_s, end_s=end_s, procs=1)  # fmt: skip
+
+
+def running(state):
+    return {key[0] for key, record in state.copies.items() if record.state == CopyState.RUNNING}
+
+
+def test_what_can_run_passes_what_waits_for_data_if_that_is_not_kept_beyond_its_plan():
+    book = waiting_for_data(60.0, 40.0)
+    state, _ = play(book, Tick(at_s=0.0), ready("a"))
+    assert running(state) == {"v1"}  # done by 40 s; the other one would not be by 50 s
+
+
+def test_what_is_late_is_passed_by_anything():
+    book = waiting_for_data(60.0, 40.0)
+    state, _ = play(book, Tick(at_s=0.0), ready("a", 20.0))
+    assert running(state) == set()  # neither would be done by 50 s
+    assert state.wake_s == 50.0
+    state, _ = step(book, state, Tick(at_s=50.0))
+    assert running(state) == {"v0"}
+
+
+def test_nobody_passes_what_only_finds_no_room():
+    flows = [chain("w", 100.0), chain("wide", 50.0, procs=2), chain("v", 10.0)]
+    snapshot = Snapshot(wanted=wanted(flows), slots=(slot("a", 2),))
+    wide = Placement(
+        workflow="wide", task="t0", copy=0, slot="a", start_s=100.0, end_s=150.0, procs=2
+    )
+    placed = [place("w", "t0", "a", 0.0, 100.0), wide, place("v", "t0", "a", 150.0, 160.0)]
+    plan = replace(make_plan(snapshot), placements=tuple(placed), uses=slot_uses(snapshot, placed), spare=EVERYTHING)  # fmt: skip
+    state, _ = play(make_book(plan, snapshot), Tick(at_s=0.0), ready("a"))
+    assert running(state) == {"w"}
+
+
+def test_when_enough_is_done_the_rest_is_given_back():
+    book = book_for([chain("w", 10.0), chain("v", 400.0)], [slot("a", 1), slot("b", 1)], needed=2)
+    book = replace(book, plan=replace(book.plan, needed=1))
+    state, commands = play(
+        book, Tick(at_s=0.0), ready("a"), ready("b"), ended(("w", "t0", 0), 10.0)
+    )
+    assert CancelCopy(("v", "t0", 0)) in commands
+    assert sum(isinstance(command, CloseSlot) for command in commands) == 2
+    assert "the rest is given back" in state.notes[-1][1]
+
+
+def test_what_enough_standing_workflows_do_not_need_is_withdrawn():
+    names = ["u", "v", "w"]
+    book = book_for(
+        [chain(name, 100.0) for name in names], [slot(name, 1) for name in "abc"], needed=3
+    )
+    book = replace(book, plan=replace(book.plan, needed=1, spare=1))
+    first, second, third = (book.slot_of((name, "t0", 0)) for name in names)
+    assert len({first, second, third}) == 3
+    state, commands = play(book, Tick(at_s=0.0), ready(first))
+    assert not [c for c in commands if isinstance(c, CloseSlot)]  # one stands, two are to
+    state, commands = step(book, state, ready(second, 1.0))
+    assert commands[-1:] == [CloseSlot(third)]
+    assert running(state) == {"u", "v"}
+    assert "withdrawn" in state.notes[-1][1]
+    _, commands = play(book, Tick(at_s=0.0), ready(first), ready(second, 900.5))
+    assert not [
+        c for c in commands if isinstance(c, CloseSlot) and c.slot == third
+    ]  # it stands too late
 
 
 def test_the_first_copy_wins_and_its_twin_is_cancelled():
