@@ -150,20 +150,20 @@ class Packer:
         return placed, starts_s, where
 
     def _reckoned(self, windows: Sequence[Window], rows: Sequence[Row]) -> Packing:
-        last_s = np.zeros(len(windows))
+        first_s, last_s = np.full(len(windows), np.inf), np.zeros(len(windows))
+        speed = np.array([w.slot.speed for w in windows])
         for name, _, starts_s, where in rows:
-            speeds = np.array([w.slot.speed for w in windows])[where]
             tasks = self.rows_of(self._workflow(name)).tasks
-            np.maximum.at(last_s, where, starts_s + tasks["length_s"][:-1] / speeds)
-        used = [n for n in range(len(windows)) if last_s[n] > 0]
-        usd = sum(windows[n].slot.cost_usd(last_s[n] - windows[n].asked_s) for n in used if windows[n].opened)  # fmt: skip
+            np.minimum.at(first_s, where, starts_s)
+            np.maximum.at(last_s, where, starts_s + tasks["length_s"][:-1] / speed[where])
+        used = [(w, *when) for w, *when in zip(windows, first_s, last_s, strict=True) if when[1] > 0]  # fmt: skip
+        usd = sum(w.slot.cost_usd(last - w.asked_for(first)) for w, first, last in used if w.opened)
         together: dict[str, float] = {}
-        for n in used:
-            w = windows[n]
+        for w, _, _ in used:
             ready_s = w.begin_s if w.slot.fixed else w.begin_s - w.asked_s
             there = w.slot.curve.by(ready_s)
             together[w.slot.shared] = min(there, together.get(w.slot.shared, 1.0))
-        up = math.prod(windows[n].slot.up for n in used)
+        up = math.prod(w.slot.up for w, _, _ in used)
         return Packing(windows=tuple(windows), rows=tuple(rows), usd=usd, sure=up * math.prod(together.values()))  # fmt: skip
 
     def _workflow(self, name: str) -> Workflow:

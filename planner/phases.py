@@ -123,7 +123,7 @@ Option = tuple[float, float, list[Placement]]  # promise, cost of the whole draf
 
 
 def _cloud_options(draft: Draft) -> list[Option]:
-    """Trials that raise the promise (or, short of the minimum, the number of workflows)."""
+    """Trials that raise the promise."""
     paid = tuple(slot for slot in draft.snapshot.slots if slot.paid)
     every = draft.snapshot.slots
     trials: list[Callable[[], object]] = []
@@ -135,13 +135,11 @@ def _cloud_options(draft: Draft) -> list[Option]:
             weakest = [key for key in tasks if key[0] == name][:2]
             trials += [partial(add_copy, draft, key, paid) for key in weakest]
     found: list[Option] = []
-    scheduled, promise = len(draft.scheduled), draft.promise
+    promise = draft.promise
     for trial in trials:
         with draft.trial() as mark:
-            if trial():
-                short = scheduled < draft.snapshot.wanted.needed
-                if draft.promise > promise or (short and len(draft.scheduled) > scheduled):
-                    found.append((draft.promise, draft.cost_usd, draft.since(mark)))
+            if trial() and draft.promise > promise:
+                found.append((draft.promise, draft.cost_usd, draft.since(mark)))
     return found
 
 

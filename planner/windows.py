@@ -30,6 +30,13 @@ class Window:
     end_s: float
     opened: bool = False
 
+    def asked_for(self, first_s: float) -> float:
+        """When it is asked for if nothing starts in it before ``first_s``."""
+        if self.slot.fixed:
+            return self.asked_s
+        lead_s = self.begin_s - self.asked_s
+        return max(self.asked_s, (first_s - lead_s) // STEP_S * STEP_S)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machines:

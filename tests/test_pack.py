@@ -100,16 +100,15 @@ def test_a_workflow_is_spread_over_machines_that_alone_are_too_slow():
     assert plan.cost_usd == 2.0
 
 
-def test_machines_are_asked_for_one_after_the_other_where_that_saves_hours():
-    """Two halves of four tasks that take half an hour each: one hour of four machines holds them, if nothing is in between."""
-    before = [Task(id=f"a{n}", runtime_s=1700.0) for n in range(4)]
-    after = [Task(id=f"b{n}", runtime_s=1700.0, parents=("a0", "a1", "a2", "a3")) for n in range(4)]
-    shape = make_workflow("w", [*before, *after])
-    snapshot = question([shape], 1, several(4), 4.0, deadline_s=2 * HOUR_S)
+def test_machines_are_asked_for_when_they_are_needed():
+    """A long task, then three beside each other: two of the machines are asked for behind the first task."""
+    after = [Task(id=f"b{n}", runtime_s=3000.0, parents=("a",)) for n in range(3)]
+    shape = make_workflow("w", [Task(id="a", runtime_s=3000.0), *after])
+    snapshot = question([shape], 1, several(4), 6.0, deadline_s=2 * HOUR_S)
     plan = make_plan(snapshot)
     plan.check(snapshot)
     assert plan.cost_usd == 4.0
-    assert plan.feasible
+    assert sorted(use.submit_s for use in plan.uses) == [0.0, 3000.0, 3000.0]
 
 
 def test_a_task_that_cheap_machines_do_not_hold_gets_one_that_does():
