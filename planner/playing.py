@@ -172,10 +172,10 @@ def walk(s: Any, r: Any, n: Any, now_s: Any) -> Any:
                 push(r, k.end_s, c)
             else:
                 looked, in_front, passed = looked + 1, False, passed + k.procs
-                wake_s = min(wake_s, latest_s + SLACK_S / 2, horizon_s if able else np.inf)
+                wake_s = min(wake_s, latest_s + SLACK_S / 2, horizon_s + SLACK_S if able else np.inf)
                 if ready and here_s > now_s:
                     wake_s = min(wake_s, here_s)
-                if k.start_s > now_s:
+                if k.start_s + SLACK_S > now_s:
                     horizon_s = min(horizon_s, k.start_s)
         c += 1
         if in_front:

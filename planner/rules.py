@@ -19,7 +19,7 @@ from kernel.compiled import compiled
 ATTEMPTS = 2
 """Of one copy, where no other copy of its task is left."""
 SLACK_S = 1.0
-"""Plans are met to the second; rounding must not cost a task its turn."""
+"""Plans are met to the second: so long is what waits for data still in time; rounding must not cost a task its turn."""
 LOOK_AHEAD = 64
 """Waiting copies of a slot that are looked at, from the first on."""
 EVERYTHING = 2**30

@@ -105,8 +105,10 @@ def test_every_plan_keeps_its_invariants(shapes, rows, needed, seed):
     assert make_plan(snapshot).placements == plan.placements
     assert plan.feasible == (not plan.lacking)
     assert not plan.feasible or plan.scheduled >= plan.needed
-    gains = [(phase.probability_before, phase.probability_after) for phase in plan.phases]
-    assert all(after >= before for before, after in gains)
+    gains = {phase.name: (phase.probability_before, phase.probability_after) for phase in plan.phases}  # fmt: skip
+    _, last = gains.pop("improving", (0.0, 1.0))
+    assert last >= plan.asked_probability  # cheaper, and still as sure as asked
+    assert all(after >= before for before, after in gains.values())
 
 
 BREAKAGES = {
