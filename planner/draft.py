@@ -60,6 +60,20 @@ class Draft:
             (placement, outcome.success(placement))
         )
 
+    def place_all(self, placements: Sequence[Placement]) -> None:
+        """Add copies; in which scenarios they succeed is reckoned for all at once, by :meth:`settle`."""
+        by_slot: dict[str, list[tuple[float, float, int]]] = {}
+        for p in placements:
+            if p.workflow not in self.outcomes:
+                self.outcome(p.workflow)
+            self.copies.setdefault(p.workflow, {}).setdefault(p.task, []).append(p)
+            self._touched[p.workflow].add(p.task)
+            self._by_slot[p.slot].append(p)
+            by_slot.setdefault(p.slot, []).append((p.start_s, p.end_s, p.procs))
+        self._journal += placements
+        for slot, rows in by_slot.items():
+            self.calendars[slot].add_all(rows)
+
     def _book(self, placement: Placement) -> None:
         tasks = self.copies.setdefault(placement.workflow, {})
         tasks.setdefault(placement.task, []).append(placement)
