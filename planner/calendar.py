@@ -26,23 +26,21 @@ class Steps(NamedTuple):
 
 
 @compiled
-def room(
-    times_s: Any, used: Any, steps: Any, n: Any, most: Any, start_s: Any, length_s: Any, latest_end_s: Any
-) -> Any:  # fmt: skip
+def room(s: Any, n: Any, most: Any, start_s: Any, length_s: Any, latest_end_s: Any) -> Any:
     """First start from ``start_s`` on, which lies in step ``n``, at which no more than ``most`` processors are in use all
     along; ``inf`` where it would end too late."""
     while start_s + length_s <= latest_end_s + 1e-9:
         end_s, blocked = start_s + length_s, -1
-        while n < steps and times_s[n] < end_s:
-            if used[n] > most:
+        while n < s.head[0] and s.times_s[n] < end_s:
+            if s.used[n] > most:
                 blocked = n
             n += 1
         if blocked < 0:
             return start_s
-        if blocked + 1 == steps:
+        if blocked + 1 == s.head[0]:
             return np.inf
         n = blocked + 1
-        start_s = times_s[n]
+        start_s = s.times_s[n]
     return np.inf
 
 
@@ -97,7 +95,7 @@ def fit(s: Any, size: Any, ready_s: Any, length_s: Any, procs: Any, latest_end_s
     n = position(s.times_s, s.head[0], start_s)
     if n == s.head[0] or s.times_s[n] != start_s:
         n -= 1
-    return room(s.times_s, s.used, s.head[0], n, size - procs, start_s, length_s, latest_end_s)
+    return room(s, n, size - procs, start_s, length_s, latest_end_s)
 
 
 @compiled
@@ -173,9 +171,8 @@ class Calendar:
             self._full += 1
         start_s = max(self._times[self._full], ready_s)
         n = bisect_right(self._times, start_s) - 1
-        start_s = _room(
-            self._times, self._used, steps, n, self.procs - procs, start_s, duration_s, latest_end_s
-        )
+        own = Steps(self._times, self._used, (steps, self._full))
+        start_s = _room(own, n, self.procs - procs, start_s, duration_s, latest_end_s)
         return start_s if start_s < np.inf else None
 
     def steps(self, more: int) -> Steps:

@@ -61,18 +61,28 @@ class Draft:
         )
 
     def place_all(self, placements: Sequence[Placement]) -> None:
-        """Add copies; in which scenarios they succeed is reckoned for all at once, by :meth:`settle`."""
-        by_slot: dict[str, list[tuple[float, float, int]]] = {}
+        """Add copies of one workflow's tasks; in which scenarios they succeed is reckoned for all at once, by :meth:`settle`."""
+        name = placements[0].workflow
+        self.outcome(name)
+        self._touched[name].update([p.task for p in placements])
+        self._book_all(placements)
+
+    def _book_all(self, placements: Sequence[Placement]) -> None:
+        """:meth:`_book` for copies of one workflow's tasks."""
+        tasks, by_slot = (
+            self.copies.setdefault(placements[0].workflow, {}),
+            defaultdict[str, list[Placement]](list),
+        )
         for p in placements:
-            if p.workflow not in self.outcomes:
-                self.outcome(p.workflow)
-            self.copies.setdefault(p.workflow, {}).setdefault(p.task, []).append(p)
-            self._touched[p.workflow].add(p.task)
-            self._by_slot[p.slot].append(p)
-            by_slot.setdefault(p.slot, []).append((p.start_s, p.end_s, p.procs))
+            if p.task in tasks:
+                tasks[p.task].append(p)
+            else:
+                tasks[p.task] = [p]
+            by_slot[p.slot].append(p)
         self._journal += placements
-        for slot, rows in by_slot.items():
-            self.calendars[slot].add_all(rows)
+        for slot, own in by_slot.items():
+            self._by_slot[slot] += own
+            self.calendars[slot].add_all([(p.start_s, p.end_s, p.procs) for p in own])
 
     def _book(self, placement: Placement) -> None:
         tasks = self.copies.setdefault(placement.workflow, {})

@@ -51,11 +51,11 @@ def upward_ranks(s: Any, slowness: Any, latency_s: Any, per_mib: Any) -> Any:
 
 
 @compiled
-def place_all(s: Any, m: Any, order: Any, lengths_s: Any, slots: Any, starts_s: Any) -> Any:
-    """Every task, in this order, where it ends first; False where one ends nowhere in time. ``lengths_s``: in each slot,
-    ``inf`` where it does not fit in; filled: where and when each starts."""
-    ends_s = np.zeros(len(order))
-    for t in order:
+def place_all(s: Any, m: Any, ranks: Any, lengths_s: Any, slots: Any, starts_s: Any) -> Any:
+    """Every task, by rank, where it ends first; False where one ends nowhere in time. ``lengths_s``: in each slot, ``inf``
+    where it does not fit in; filled: where and when each starts."""
+    ends_s = np.zeros(len(ranks))
+    for t in np.argsort(-ranks, kind="mergesort"):
         best, best_s, hoped_s = -1, np.inf, np.inf
         for n in range(len(m.procs)):
             ready_s = m.begin_s[n]
@@ -87,11 +87,11 @@ def place_heft(draft: Draft, name: str, slots: Sequence[Slot]) -> bool:
     shape, count = workflow.shape.arrays, len(workflow.order)
     work = count * len(slots) * 5
     slowness = float(np.mean([1.0 / slot.speed for slot in slots]))
-    ranks = upward_ranks.after(count)(shape, slowness, *_mean_link(snapshot, slots))
+    ranks = upward_ranks.after(work)(shape, slowness, *_mean_link(snapshot, slots))
     lengths_s = _lengths_s(workflow, snapshot, slots)
     chosen, starts_s = np.zeros(count, np.int64), np.zeros(count)
-    order, machines = np.argsort(-ranks, kind="stable"), _machines(draft, slots, count)
-    if not place_all.after(work)(shape, machines, order, lengths_s, chosen, starts_s):
+    machines = _machines(draft, slots, count)
+    if not place_all.after(work)(shape, machines, ranks, lengths_s, chosen, starts_s):
         return False
     ends_s = starts_s + lengths_s[np.arange(count), chosen]
     placements = [
@@ -102,11 +102,9 @@ def place_heft(draft: Draft, name: str, slots: Sequence[Slot]) -> bool:
             workflow.order, chosen.tolist(), starts_s.tolist(), ends_s.tolist(), shape.procs.tolist(), strict=True
         )
     ]  # fmt: skip
-    ranked = ranks.tolist()
-    placements = [placements[t] for t in order.tolist()]
     draft.place_all(placements)
-    for t, placement in zip(order.tolist(), placements, strict=True):
-        draft.note(placement, "ends first (HEFT)", {"rank_s": ranked[t]})
+    for placement, rank_s in zip(placements, ranks.tolist(), strict=True):
+        draft.note(placement, "ends first (HEFT)", {"rank_s": rank_s})
     draft.settle(name)
     return True
 
@@ -134,15 +132,12 @@ def _machines(draft: Draft, slots: Sequence[Slot], more: int) -> Machines:
 def _lengths_s(workflow: Workflow, snapshot: Snapshot, slots: Sequence[Slot]) -> Floats:
     """How long each task takes in each slot, as :meth:`Snapshot.duration_s` has it; ``inf`` where it does not fit in."""
     speeds = np.array([slot.speed for slot in slots])
-    found: Floats = (workflow.shape.arrays.runtime_s * snapshot.padding)[:, None] / speeds
-    fits: dict[tuple[int, float], NDArray[np.bool_]] = {}
-    for n, task_id in enumerate(workflow.order):
-        task = workflow.tasks[task_id]
-        asked = task.procs, task.memory_mib
-        if asked not in fits:
-            fits[asked] = np.array([slot.holds(*asked) for slot in slots])
-        if not fits[asked].all():
-            found[n, ~fits[asked]] = np.inf
+    s = workflow.shape.arrays
+    found: Floats = (s.runtime_s * snapshot.padding)[:, None] / speeds
+    for procs, memory_mib in set(zip(s.procs.tolist(), s.memory_mib.tolist(), strict=True)):
+        none = np.array([not slot.holds(procs, memory_mib) for slot in slots])
+        if none.any():
+            found[np.ix_((s.procs == procs) & (s.memory_mib == memory_mib), none)] = np.inf
     return found
 
 

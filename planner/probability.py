@@ -11,6 +11,7 @@ each. A task that starts late may still be done in time, so this is a cautious e
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from kernel.streams import stream
 from planner.plan import Placement
 from planner.snapshot import CopyKey, Snapshot
+from planner.success import Spread, succeed
 from vgrid.fate import slot_fate
 from vgrid.slot import Slot
 from workflows.dag import Workflow
@@ -42,7 +44,7 @@ class Scenarios:
         key = (slot.id, start_s, end_s)
         found = self._alive.get(key)
         if found is None:
-            ready, broken = self._fate(slot)
+            ready, broken = self.fate(slot)
             found = np.packbits((ready <= start_s) & (broken >= end_s))
             if len(self._alive) >= _MOST_KEPT:
                 self._alive.clear()
@@ -56,10 +58,11 @@ class Scenarios:
 
     def chance(self, slot: Slot, start_s: float, end_s: float) -> float:
         """P(ready by ``start_s``, not broken before ``end_s``), not remembered."""
-        ready, broken = self._fate(slot)
+        ready, broken = self.fate(slot)
         return int(np.count_nonzero((ready <= start_s) & (broken >= end_s))) / self.count
 
-    def _fate(self, slot: Slot) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def fate(self, slot: Slot) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """When the slot is ready and when it breaks, in each scenario."""
         if slot.id not in self._fates:
             self._fates[slot.id] = slot_fate(slot, self.count, self.snapshot.seed)
         return self._fates[slot.id]
@@ -110,6 +113,42 @@ class WorkflowOutcome:
         failure = self._scenarios.snapshot.failure(slot)
         return whole & self._scenarios.task_works(placement.key, failure) if failure > 0 else whole
 
+    def _succeed(self, placements: Mapping[str, Sequence[Placement]]) -> None:
+        """:meth:`success` of all copies of all tasks in one go."""
+        order, snapshot = self.workflow.order, self._scenarios.snapshot
+        copies = [p for task_id in order for p in placements.get(task_id, ())]
+        if not copies:
+            self.copies = {}
+            return
+        number = {slot_id: n for n, slot_id in enumerate(dict.fromkeys(p.slot for p in copies))}
+        slots = [snapshot.slot_by_id[slot_id] for slot_id in number]
+        fates = [self._scenarios.fate(slot) for slot in slots]
+        site = {s: n for n, s in enumerate(dict.fromkeys(slot.site for slot in slots))}
+        counts = [len(placements.get(task_id, ())) for task_id in order]
+        spread = Spread(
+            copies_at=np.cumsum([0, *counts]), slot=np.array([number[p.slot] for p in copies], np.int64),
+            start_s=np.array([p.start_s for p in copies]), end_s=np.array([p.end_s for p in copies]),
+            site=np.array([site[slot.site] for slot in slots], np.int64), links=snapshot.links_between(list(site)),
+            ready_s=np.stack([ready for ready, _ in fates]), broken_s=np.stack([broken for _, broken in fates]),
+            works=self._work(copies),
+        )  # fmt: skip
+        found = np.empty((len(copies), self._scenarios.count), bool)
+        succeed.after(10 * len(copies))(self.workflow.shape.arrays, spread, found)
+        rows = iter(zip(copies, np.packbits(found, axis=1), strict=True))
+        self.copies = {t: list(islice(rows, n)) for t, n in zip(order, counts, strict=True)}
+
+    def _work(self, copies: Sequence[Placement]) -> NDArray[np.bool_]:
+        """In which scenarios each copy does not fail by itself; no scenarios where none can."""
+        snapshot = self._scenarios.snapshot
+        fail = {
+            slot_id: snapshot.failure(snapshot.slot_by_id[slot_id])
+            for slot_id in {p.slot for p in copies}
+        }
+        if not any(fail.values()):
+            return np.empty((len(copies), 0), bool)
+        bits = [self._scenarios.task_works(p.key, fail[p.slot]) for p in copies]
+        return np.unpackbits(np.stack(bits), axis=1, count=self._scenarios.count).astype(bool)
+
     def task_done(self, task_id: str) -> Bits:
         """Scenarios in which some copy of the task succeeds."""
         bits = self._scenarios.none
@@ -125,6 +164,9 @@ class WorkflowOutcome:
         O(copies of the touched tasks and of those descendants for which something changes).
         """
         affected = set(touched)
+        if 2 * len(affected) > len(self.workflow.order):
+            self._succeed(placements)
+            affected.clear()
         for task_id in self.workflow.order if affected else ():
             if task_id in affected:
                 before = self.copies.get(task_id, [])

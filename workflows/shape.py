@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -24,6 +23,7 @@ class Arrays(NamedTuple):
 
     runtime_s: Floats
     procs: Ints
+    memory_mib: Floats
     parents_at: Ints
     parents: Ints
     mib: Floats
@@ -81,12 +81,14 @@ class Shape:
         """The same as numbers."""
         rank, tasks = self.rank, [self.tasks[task_id] for task_id in self.order]
         counts = np.array([len(task.parents) for task in tasks], np.int64)
-        parents = np.array([rank[p] for p in chain(*(t.parents for t in tasks))], np.int64)
-        mib = np.array([self.edge_mib[p, t.id] for t in tasks for p in t.parents], np.float64)
+        edges = [(parent, task.id) for task in tasks for parent in task.parents]
+        parents = np.array([rank[parent] for parent, _ in edges], np.int64)
+        mib = np.array([self.edge_mib[edge] for edge in edges], np.float64)
         by_parent = np.argsort(parents, kind="stable")
         return Arrays(
             runtime_s=np.array([task.runtime_s for task in tasks], np.float64),
             procs=np.array([task.procs for task in tasks], np.int64),
+            memory_mib=np.array([task.memory_mib for task in tasks], np.float64),
             parents_at=_begins(counts), parents=parents, mib=mib,
             children_at=_begins(np.bincount(parents, minlength=len(tasks))),
             children=np.repeat(np.arange(len(tasks)), counts)[by_parent], children_mib=mib[by_parent],
