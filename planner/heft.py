@@ -134,7 +134,7 @@ def _lengths_s(workflow: Workflow, snapshot: Snapshot, slots: Sequence[Slot]) ->
     speeds = np.array([slot.speed for slot in slots])
     s = workflow.shape.arrays
     found: Floats = (s.runtime_s * snapshot.padding)[:, None] / speeds
-    for procs, memory_mib in set(zip(s.procs.tolist(), s.memory_mib.tolist(), strict=True)):
+    for procs, memory_mib in workflow.shape.asked:
         none = np.array([not slot.holds(procs, memory_mib) for slot in slots])
         if none.any():
             found[np.ix_((s.procs == procs) & (s.memory_mib == memory_mib), none)] = np.inf

@@ -56,10 +56,19 @@ class Scenarios:
         draws = stream(self.snapshot.seed, "task", *map(str, key))
         return np.packbits(draws.random(self.count) >= failure)
 
-    def chance(self, slot: Slot, start_s: float, end_s: float) -> float:
-        """P(ready by ``start_s``, not broken before ``end_s``), not remembered."""
-        ready, broken = self.fate(slot)
-        return int(np.count_nonzero((ready <= start_s) & (broken >= end_s))) / self.count
+    def chances(
+        self, slot: Slot, starts_s: Sequence[float], ends_s: Sequence[float]
+    ) -> NDArray[np.float64]:
+        """P(ready by each start, not broken before the end that belongs to it)."""
+        ready_s, broken_s = self.fate(slot)
+        order = np.argsort(ready_s)
+        ready = np.searchsorted(ready_s[order], starts_s, side="right")
+        alive = np.empty(len(ready))
+        for count in np.unique(ready):  # few: what is planned whole waits until its slot is sure
+            rows = ready == count
+            lost = np.searchsorted(np.sort(broken_s[order[:count]]), np.asarray(ends_s)[rows])
+            alive[rows] = count - lost
+        return alive / self.count
 
     def fate(self, slot: Slot) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """When the slot is ready and when it breaks, in each scenario."""

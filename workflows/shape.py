@@ -77,6 +77,11 @@ class Shape:
         return {task_id: n for n, task_id in enumerate(self.order)}
 
     @cached_property
+    def asked(self) -> frozenset[tuple[int, float]]:
+        """Processors and memory in MiB that tasks ask for."""
+        return frozenset((task.procs, task.memory_mib) for task in self.tasks.values())
+
+    @cached_property
     def arrays(self) -> Arrays:
         """The same as numbers."""
         rank, tasks = self.rank, [self.tasks[task_id] for task_id in self.order]
