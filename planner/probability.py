@@ -127,7 +127,7 @@ class WorkflowOutcome:
         order, snapshot = self.workflow.order, self._scenarios.snapshot
         copies = [p for task_id in order for p in placements.get(task_id, ())]
         if not copies:
-            self.copies = {}
+            self.copies = {task_id: [] for task_id in order}
             return
         number = {slot_id: n for n, slot_id in enumerate(dict.fromkeys(p.slot for p in copies))}
         slots = [snapshot.slot_by_id[slot_id] for slot_id in number]
