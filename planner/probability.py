@@ -25,6 +25,7 @@ from vgrid.slot import Slot
 from workflows.dag import Workflow
 
 Bits = NDArray[np.uint8]
+_AT_ONCE = 256  # copies that are looked at together
 _MOST_KEPT = 100_000  # bit sets that are remembered: 50 MB at 4,096 scenarios
 
 
@@ -49,6 +50,28 @@ class Scenarios:
             if len(self._alive) >= _MOST_KEPT:
                 self._alive.clear()
             self._alive[key] = found
+        return found
+
+    def alive_all(self, copies: Sequence[Placement]) -> Bits:
+        """:meth:`alive` for many copies, a row each, without those scenarios in which they fail by themselves."""
+        found = np.empty((len(copies), len(self.all)), np.uint8)
+        by_slot: dict[str, list[int]] = {}
+        for n, p in enumerate(copies):
+            by_slot.setdefault(p.slot, []).append(n)
+        for slot_id, own in by_slot.items():
+            slot = self.snapshot.slot_by_id[slot_id]
+            (ready_s, broken_s), failure = self.fate(slot), self.snapshot.failure(slot)
+            for begin in range(0, len(own), _AT_ONCE):
+                rows = own[begin : begin + _AT_ONCE]
+                starts_s, ends_s = (
+                    np.array(column)[:, None]
+                    for column in zip(
+                        *((copies[n].start_s, copies[n].end_s) for n in rows), strict=True
+                    )
+                )
+                found[rows] = np.packbits((ready_s <= starts_s) & (broken_s >= ends_s), axis=1)
+            for n in own if failure > 0 else ():
+                found[n] &= self.task_works(copies[n].key, failure)
         return found
 
     def task_works(self, key: CopyKey, failure: float) -> Bits:
@@ -129,34 +152,18 @@ class WorkflowOutcome:
         if not copies:
             self.copies = {task_id: [] for task_id in order}
             return
-        number = {slot_id: n for n, slot_id in enumerate(dict.fromkeys(p.slot for p in copies))}
-        slots = [snapshot.slot_by_id[slot_id] for slot_id in number]
-        fates = [self._scenarios.fate(slot) for slot in slots]
-        site = {s: n for n, s in enumerate(dict.fromkeys(slot.site for slot in slots))}
+        slots = [snapshot.slot_by_id[p.slot] for p in copies]
+        site = {name: n for n, name in enumerate(dict.fromkeys(slot.site for slot in slots))}
         counts = [len(placements.get(task_id, ())) for task_id in order]
         spread = Spread(
-            copies_at=np.cumsum([0, *counts]), slot=np.array([number[p.slot] for p in copies], np.int64),
-            start_s=np.array([p.start_s for p in copies]), end_s=np.array([p.end_s for p in copies]),
-            site=np.array([site[slot.site] for slot in slots], np.int64), links=snapshot.links_between(list(site)),
-            ready_s=np.stack([ready for ready, _ in fates]), broken_s=np.stack([broken for _, broken in fates]),
-            works=self._work(copies),
+            copies_at=np.cumsum([0, *counts]), site=np.array([site[slot.site] for slot in slots]),
+            start_s=np.array([p.start_s for p in copies], np.float64), end_s=np.array([p.end_s for p in copies], np.float64),
+            links=snapshot.links_between(list(site)), alive=self._scenarios.alive_all(copies),
         )  # fmt: skip
-        found = np.empty((len(copies), self._scenarios.count), bool)
+        found = np.empty_like(spread.alive)
         succeed.after(10 * len(copies))(self.workflow.shape.arrays, spread, found)
-        rows = iter(zip(copies, np.packbits(found, axis=1), strict=True))
+        rows = iter(zip(copies, found, strict=True))
         self.copies = {t: list(islice(rows, n)) for t, n in zip(order, counts, strict=True)}
-
-    def _work(self, copies: Sequence[Placement]) -> NDArray[np.bool_]:
-        """In which scenarios each copy does not fail by itself; no scenarios where none can."""
-        snapshot = self._scenarios.snapshot
-        fail = {
-            slot_id: snapshot.failure(snapshot.slot_by_id[slot_id])
-            for slot_id in {p.slot for p in copies}
-        }
-        if not any(fail.values()):
-            return np.empty((len(copies), 0), bool)
-        bits = [self._scenarios.task_works(p.key, fail[p.slot]) for p in copies]
-        return np.unpackbits(np.stack(bits), axis=1, count=self._scenarios.count).astype(bool)
 
     def task_done(self, task_id: str) -> Bits:
         """Scenarios in which some copy of the task succeeds."""
