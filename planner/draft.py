@@ -40,8 +40,8 @@ class Draft:
         self.calendars = {slot.id: Calendar(slot.procs, slot.end_s) for slot in snapshot.slots}
         self.copies: dict[str, dict[str, list[Placement]]] = {}
         self.outcomes: dict[str, WorkflowOutcome] = {}
-        # workflows that lie whole in one slot: when they are done
-        self._gangs: dict[str, Bits] = {}
+        # workflows of which every copy lies whole in one slot: copy → when it is done
+        self._gangs: dict[str, dict[int, Bits]] = {}
         self.done: dict[str, Bits] = {}
         self._counts: NDArray[np.int16] = np.zeros(self.scenarios.count, dtype=np.int16)
         self._journal: list[Placement] = []
@@ -60,6 +60,30 @@ class Draft:
             (placement, outcome.success(placement))
         )
 
+    def place_all(self, placements: Sequence[Placement]) -> None:
+        """Add copies of one workflow's tasks; in which scenarios they succeed is reckoned for all at once, by :meth:`settle`."""
+        name = placements[0].workflow
+        self.outcome(name)
+        self._touched[name].update([p.task for p in placements])
+        self._book_all(placements)
+
+    def _book_all(self, placements: Sequence[Placement]) -> None:
+        """:meth:`_book` for copies of one workflow's tasks."""
+        tasks, by_slot = (
+            self.copies.setdefault(placements[0].workflow, {}),
+            defaultdict[str, list[Placement]](list),
+        )
+        for p in placements:
+            if p.task in tasks:
+                tasks[p.task].append(p)
+            else:
+                tasks[p.task] = [p]
+            by_slot[p.slot].append(p)
+        self._journal += placements
+        for slot, own in by_slot.items():
+            self._by_slot[slot] += own
+            self.calendars[slot].add_all([(p.start_s, p.end_s, p.procs) for p in own])
+
     def _book(self, placement: Placement) -> None:
         tasks = self.copies.setdefault(placement.workflow, {})
         tasks.setdefault(placement.task, []).append(placement)
@@ -70,25 +94,23 @@ class Draft:
     def place_gang(self, placements: Sequence[Placement]) -> bool:
         """Add a copy of every task of a workflow, all in one slot; False where that raises nothing.
 
-        The first such copy needs no outcome of its own: it is done where the slot is ready by the
-        first start and lives to the last end.
+        Such a copy needs no outcome of its own: it is done where the slot is ready by the first start and lives to the
+        last end. That copies of one workflow could also help each other out task by task is left uncounted.
         """
-        name, mark = placements[0].workflow, self.mark()
+        name, copy, mark = placements[0].workflow, placements[0].copy, self.mark()
         before = self.scenarios.share(self.done[name]) if name in self.done else 0.0
         slot = self.snapshot.slot_by_id[placements[0].slot]
-        fate = self.scenarios.alive(
-            slot, min(p.start_s for p in placements), max(p.end_s for p in placements)
-        )
-        if name in self.copies or self.snapshot.failure(slot) > 0:
-            for placement in placements:
-                self.place(placement)
-        elif self.scenarios.share(fate) > 0:
-            self.outcomes.pop(name, None)  # an empty one, from an attempt task by task
-            self._gangs[name] = fate
-            for placement in placements:
-                self._book(placement)
+        if (name in self.copies and name not in self._gangs) or self.snapshot.failure(slot) > 0:
+            self.place_all(placements)
         else:
-            return False
+            fate = self.scenarios.alive(
+                slot, min(p.start_s for p in placements), max(p.end_s for p in placements)
+            )
+            if self.scenarios.share(self.done.get(name, self.scenarios.none) | fate) <= before:
+                return False
+            self.outcomes.pop(name, None)  # an empty one, from an attempt task by task
+            self._gangs.setdefault(name, {})[copy] = fate
+            self._book_all(placements)
         self.settle(name)
         if self.scenarios.share(self.done[name]) <= before:
             self.back_to(mark)
@@ -116,8 +138,9 @@ class Draft:
         if not self.copies.get(workflow):
             return
         touched = self._touched.pop(workflow, set())
-        done = self._gangs.get(workflow)
-        if done is None:
+        if workflow in self._gangs:
+            done = np.bitwise_or.reduce(list(self._gangs[workflow].values()))
+        else:
             done = self.outcome(workflow).recompute(self.copies[workflow], touched)
         self.done[workflow] = done
         self._counts += self.scenarios.unpack(done)
@@ -128,18 +151,22 @@ class Draft:
 
     def back_to(self, mark: int) -> None:
         """Take back everything placed since the mark."""
-        workflows = set()
-        while len(self._journal) > mark:
-            p = self._journal.pop()
-            self.copies[p.workflow][p.task].pop()  # the newest there as well as in its slot
-            self._by_slot[p.slot].pop()
-            if not any(self.copies[p.workflow].values()):
-                del self.copies[p.workflow]
-            self.calendars[p.slot].add(p.start_s, p.end_s, -p.procs)
-            self._touched[p.workflow].add(p.task)
-            workflows.add(p.workflow)
-        for workflow in sorted(workflows):
-            if workflow not in self.copies:
+        taken = self._journal[mark:]
+        del self._journal[mark:]
+        by_slot = defaultdict[str, list[tuple[float, float, int]]](list)
+        for p in reversed(taken):  # the newest of its task's
+            self.copies[p.workflow][p.task].pop()
+            by_slot[p.slot].append((p.start_s, p.end_s, -p.procs))
+            if p.workflow in self._gangs:
+                self._gangs[p.workflow].pop(p.copy, None)
+            else:
+                self._touched[p.workflow].add(p.task)
+        for slot, rows in by_slot.items():
+            del self._by_slot[slot][-len(rows) :]
+            self.calendars[slot].add_all(rows)
+        for workflow in sorted({p.workflow for p in taken}):
+            if not any(self.copies[workflow].values()):
+                del self.copies[workflow]
                 for kept in (self.outcomes, self._gangs, self._touched):
                     kept.pop(workflow, None)
             self.settle(workflow)
@@ -227,19 +254,28 @@ class Draft:
             for pairs in outcome.copies.values()
             for placement, bits in pairs
         }
+        by_slot = defaultdict[str, list[tuple[CopyKey, float, float]]](list)
         for name in self._gangs:
-            found.update(self._gang_probabilities(name))
+            for p, first_s in self._gang_begins(name):
+                by_slot[p.slot].append((p.key, first_s, p.end_s))
+        for slot_id, rows in by_slot.items():
+            keys, firsts_s, ends_s = zip(*rows, strict=True)
+            chances = self.scenarios.chances(self.snapshot.slot_by_id[slot_id], firsts_s, ends_s)
+            found.update(zip(keys, chances.tolist(), strict=True))
         return found
 
-    def _gang_probabilities(self, name: str) -> Iterator[tuple[CopyKey, float]]:
-        """A task succeeds where the slot is ready by the first start before it and lives to its end."""
-        workflow, first_s = self.snapshot.workflow_by_name[name], dict[str, float]()
-        for task_id in workflow.order:
-            [p] = self.copies[name][task_id]
-            before = (first_s[parent] for parent in workflow.tasks[task_id].parents)
-            first_s[task_id] = min([p.start_s, *before])
-            slot = self.snapshot.slot_by_id[p.slot]
-            yield p.key, self.scenarios.chance(slot, first_s[task_id], p.end_s)
+    def _gang_begins(self, name: str) -> Iterator[tuple[Placement, float]]:
+        """A task succeeds where the slot is ready by the first start before it, which is told, and lives to its end."""
+        workflow, placed = self.snapshot.workflow_by_name[name], self.copies[name]
+        for n in range(len(self._gangs[name])):
+            first_s = dict[str, float]()
+            for task_id in workflow.order:
+                p = placed[task_id][n]
+                begin_s = p.start_s
+                for parent in workflow.tasks[task_id].parents:
+                    begin_s = min(begin_s, first_s[parent])
+                first_s[task_id] = begin_s
+                yield p, begin_s
 
 
 class PaperDraft(Draft):

@@ -8,7 +8,12 @@ hundred thousand tasks is planned in seconds. What a slot alone cannot hold is l
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
+import numpy as np
+
+from kernel.compiled import compiled
+from planner.calendar import fit, use
 from planner.deadlines import latest_finishes
 from planner.draft import Draft
 from planner.plan import Placement
@@ -16,6 +21,24 @@ from vgrid.slot import Slot
 
 _TRIES = 6  # slots that a workflow is tried in, the most promising first
 _EQUAL = 0.02  # chances closer than this count as equal: the emptier slot decides
+
+
+@compiled
+def pack(s: Any, order: Any, lengths_s: Any, place: Any, starts_s: Any) -> Any:
+    """All tasks of a shape in this order at their earliest; False where one ends too late. ``place``: the steps of a
+    slot's calendar, its processors, from when on and until when; filled: when each starts."""
+    steps, size, begin_s, latest_end_s = place
+    ends_s = np.zeros(len(order))
+    for t in order:
+        ready_s = begin_s
+        for n in range(s.parents_at[t], s.parents_at[t + 1]):
+            ready_s = max(ready_s, ends_s[s.parents[n]])
+        starts_s[t] = fit(steps, size, ready_s, lengths_s[t], s.procs[t], latest_end_s)
+        if starts_s[t] == np.inf:
+            return False
+        ends_s[t] = starts_s[t] + lengths_s[t]
+        use(steps, starts_s[t], ends_s[t], s.procs[t])
+    return True
 
 
 class Gangs:
@@ -53,33 +76,32 @@ class Gangs:
     def _fit(self, name: str, slot: Slot) -> list[Placement]:
         """All tasks in their order at their earliest, from where the slot is sure; empty if too late."""
         workflow = self.draft.snapshot.workflow_by_name[name]
-        whole = all(slot.holds(t.procs, t.memory_mib) for t in workflow.tasks.values())
-        if not whole or not slot.curve.milestones:
+        shape, snapshot = workflow.shape, self.draft.snapshot
+        if not slot.curve.milestones or not all(slot.holds(*asked) for asked in shape.asked):
             return []
-        calendar, limit_s = self.draft.calendars[slot.id], self.draft.snapshot.wanted.deadline_s
-        copy = len(next(iter(self.draft.copies.get(name, {"": ()}).values())))
+        order, count = self._order(name), len(workflow.order)
+        turns = np.array([shape.rank[task_id] for task_id in order])
+        lengths_s = shape.arrays.runtime_s * snapshot.padding / slot.speed
+        latest_end_s = min(snapshot.wanted.deadline_s, slot.end_s)
+        starts_s = np.empty(count)
         for begin_s, _ in reversed(slot.curve.milestones):
-            placed: list[Placement] = []
-            ends: dict[str, float] = {}
-            for task_id in self._order(name):
-                task = workflow.tasks[task_id]
-                ready_s = max([begin_s, *(ends[parent] for parent in task.parents)])
-                length_s = self.draft.snapshot.duration_s(task, slot)
-                start_s = calendar.earliest_fit(ready_s, length_s, task.procs, limit_s)
-                if start_s is None:
-                    break
-                ends[task_id] = start_s + length_s
-                calendar.add(start_s, ends[task_id], task.procs)
-                p = Placement(
-                    workflow=name, task=task_id, copy=copy, slot=slot.id, start_s=start_s, end_s=ends[task_id],
-                    procs=task.procs,
-                )  # fmt: skip
-                placed.append(p)
-            for p in placed:
-                calendar.add(p.start_s, p.end_s, -p.procs)
-            if len(placed) == len(workflow.tasks):
-                return placed
-        return []
+            steps = self.draft.calendars[slot.id].steps(count)
+            if pack.after(5 * count)(
+                shape.arrays, turns, lengths_s, (steps, slot.procs, begin_s, latest_end_s), starts_s
+            ):
+                ends_s = starts_s + lengths_s
+                break
+        else:
+            return []
+        copy = len(next(iter(self.draft.copies.get(name, {"": ()}).values())))
+        return [
+            Placement(
+                workflow=name, task=task_id, copy=copy, slot=slot.id, start_s=start_s, end_s=end_s, procs=procs
+            )
+            for task_id, start_s, end_s, procs in zip(
+                order, starts_s[turns].tolist(), ends_s[turns].tolist(), shape.arrays.procs[turns].tolist(), strict=True
+            )
+        ]  # fmt: skip
 
     def _order(self, name: str) -> list[str]:
         """Task ids by deadline, parents first; equal workflows share their tasks and this."""

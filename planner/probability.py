@@ -11,6 +11,7 @@ each. A task that starts late may still be done in time, so this is a cautious e
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +19,13 @@ from numpy.typing import NDArray
 from kernel.streams import stream
 from planner.plan import Placement
 from planner.snapshot import CopyKey, Snapshot
+from planner.success import Spread, succeed
 from vgrid.fate import slot_fate
 from vgrid.slot import Slot
 from workflows.dag import Workflow
 
 Bits = NDArray[np.uint8]
+_AT_ONCE = 256  # copies that are looked at together
 _MOST_KEPT = 100_000  # bit sets that are remembered: 50 MB at 4,096 scenarios
 
 
@@ -42,11 +45,33 @@ class Scenarios:
         key = (slot.id, start_s, end_s)
         found = self._alive.get(key)
         if found is None:
-            ready, broken = self._fate(slot)
+            ready, broken = self.fate(slot)
             found = np.packbits((ready <= start_s) & (broken >= end_s))
             if len(self._alive) >= _MOST_KEPT:
                 self._alive.clear()
             self._alive[key] = found
+        return found
+
+    def alive_all(self, copies: Sequence[Placement]) -> Bits:
+        """:meth:`alive` for many copies, a row each, without those scenarios in which they fail by themselves."""
+        found = np.empty((len(copies), len(self.all)), np.uint8)
+        by_slot: dict[str, list[int]] = {}
+        for n, p in enumerate(copies):
+            by_slot.setdefault(p.slot, []).append(n)
+        for slot_id, own in by_slot.items():
+            slot = self.snapshot.slot_by_id[slot_id]
+            (ready_s, broken_s), failure = self.fate(slot), self.snapshot.failure(slot)
+            for begin in range(0, len(own), _AT_ONCE):
+                rows = own[begin : begin + _AT_ONCE]
+                starts_s, ends_s = (
+                    np.array(column)[:, None]
+                    for column in zip(
+                        *((copies[n].start_s, copies[n].end_s) for n in rows), strict=True
+                    )
+                )
+                found[rows] = np.packbits((ready_s <= starts_s) & (broken_s >= ends_s), axis=1)
+            for n in own if failure > 0 else ():
+                found[n] &= self.task_works(copies[n].key, failure)
         return found
 
     def task_works(self, key: CopyKey, failure: float) -> Bits:
@@ -54,12 +79,22 @@ class Scenarios:
         draws = stream(self.snapshot.seed, "task", *map(str, key))
         return np.packbits(draws.random(self.count) >= failure)
 
-    def chance(self, slot: Slot, start_s: float, end_s: float) -> float:
-        """P(ready by ``start_s``, not broken before ``end_s``), not remembered."""
-        ready, broken = self._fate(slot)
-        return int(np.count_nonzero((ready <= start_s) & (broken >= end_s))) / self.count
+    def chances(
+        self, slot: Slot, starts_s: Sequence[float], ends_s: Sequence[float]
+    ) -> NDArray[np.float64]:
+        """P(ready by each start, not broken before the end that belongs to it)."""
+        ready_s, broken_s = self.fate(slot)
+        order = np.argsort(ready_s)
+        ready = np.searchsorted(ready_s[order], starts_s, side="right")
+        alive = np.empty(len(ready))
+        for count in np.unique(ready):  # few: what is planned whole waits until its slot is sure
+            rows = ready == count
+            lost = np.searchsorted(np.sort(broken_s[order[:count]]), np.asarray(ends_s)[rows])
+            alive[rows] = count - lost
+        return alive / self.count
 
-    def _fate(self, slot: Slot) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def fate(self, slot: Slot) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """When the slot is ready and when it breaks, in each scenario."""
         if slot.id not in self._fates:
             self._fates[slot.id] = slot_fate(slot, self.count, self.snapshot.seed)
         return self._fates[slot.id]
@@ -110,6 +145,26 @@ class WorkflowOutcome:
         failure = self._scenarios.snapshot.failure(slot)
         return whole & self._scenarios.task_works(placement.key, failure) if failure > 0 else whole
 
+    def _succeed(self, placements: Mapping[str, Sequence[Placement]]) -> None:
+        """:meth:`success` of all copies of all tasks in one go."""
+        order, snapshot = self.workflow.order, self._scenarios.snapshot
+        copies = [p for task_id in order for p in placements.get(task_id, ())]
+        if not copies:
+            self.copies = {task_id: [] for task_id in order}
+            return
+        slots = [snapshot.slot_by_id[p.slot] for p in copies]
+        site = {name: n for n, name in enumerate(dict.fromkeys(slot.site for slot in slots))}
+        counts = [len(placements.get(task_id, ())) for task_id in order]
+        spread = Spread(
+            copies_at=np.cumsum([0, *counts]), site=np.array([site[slot.site] for slot in slots]),
+            start_s=np.array([p.start_s for p in copies], np.float64), end_s=np.array([p.end_s for p in copies], np.float64),
+            links=snapshot.links_between(list(site)), alive=self._scenarios.alive_all(copies),
+        )  # fmt: skip
+        found = np.empty_like(spread.alive)
+        succeed.after(10 * len(copies))(self.workflow.shape.arrays, spread, found)
+        rows = iter(zip(copies, found, strict=True))
+        self.copies = {t: list(islice(rows, n)) for t, n in zip(order, counts, strict=True)}
+
     def task_done(self, task_id: str) -> Bits:
         """Scenarios in which some copy of the task succeeds."""
         bits = self._scenarios.none
@@ -125,6 +180,9 @@ class WorkflowOutcome:
         O(copies of the touched tasks and of those descendants for which something changes).
         """
         affected = set(touched)
+        if 2 * len(affected) > len(self.workflow.order):
+            self._succeed(placements)
+            affected.clear()
         for task_id in self.workflow.order if affected else ():
             if task_id in affected:
                 before = self.copies.get(task_id, [])

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import permutations
+
+import numpy as np
+from numpy.typing import NDArray
 
 from vgrid.catalog import Link
 from vgrid.slot import Slot
@@ -78,3 +82,12 @@ class Snapshot:
             return 0.0
         link = self.links.get(frozenset(sites), _LINK)
         return link.latency_s + workflow.transfer_mib(parent, child) / link.bandwidth_mib_s
+
+    def links_between(self, sites: Sequence[str]) -> NDArray[np.float64]:
+        """Latency in seconds and bandwidth in MiB/s, sites × sites: nothing and ``inf`` within one."""
+        found = np.zeros((2, len(sites), len(sites)))
+        found[1] = np.inf
+        for one, other in permutations(range(len(sites)), 2):
+            link = self.links.get(frozenset((sites[one], sites[other])), _LINK)
+            found[:, one, other] = link.latency_s, link.bandwidth_mib_s
+        return found

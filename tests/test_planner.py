@@ -303,8 +303,12 @@ def test_plans_of_whole_workflows_keep_the_same_invariants(shapes, rows, seed):
     run_phases(draft, coarse_pipeline(draft))
     fresh = Draft(snapshot)
     fresh.replay(draft.since(0))
-    assert draft.promise == fresh.promise
-    assert draft.probabilities() == pytest.approx(fresh.probabilities())
+    alone, told = draft.probabilities(), fresh.probabilities()
+    assert draft.promise <= fresh.promise  # copies that help each other out are left uncounted
+    assert all(alone[key] <= told[key] + 1e-9 for key in told)
+    if max((copy for _, _, copy in told), default=0) == 0:
+        assert draft.promise == fresh.promise
+        assert alone == pytest.approx(told)
     assert_valid(draft, snapshot)
     for calendar in draft.calendars.values():
         calendar.check()

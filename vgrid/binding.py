@@ -99,6 +99,9 @@ def _stated_overhead(site: Site) -> tuple[NDArray[np.float64], NDArray[np.float6
     return site.boot_s * np.exp(site.boot_spread * z), shares / shares.sum()
 
 
+_AT_ONCE = 256  # starts that are looked at together
+
+
 def latest_submission(slot: Slot, starts_s: Sequence[float]) -> float:
     """Latest instant at which every one of ``starts_s`` is met as surely as by asking at once.
 
@@ -111,8 +114,11 @@ def latest_submission(slot: Slot, starts_s: Sequence[float]) -> float:
         return 0.0
     delays = np.append(np.arange(0.0, min(starts_s), STEP_S), min(starts_s))
     enough = np.ones(len(delays), dtype=bool)
-    for start_s in sorted(set(starts_s)):
-        enough &= slot.curve.by_all(start_s - delays) >= slot.curve.by(start_s) - 1e-3
+    final_s = slot.curve.times_s[-1] + delays[-1] if len(slot.curve.times_s) else 0.0
+    starts = np.array(sorted({start_s for start_s in starts_s if start_s < final_s}))
+    for begin in range(0, len(starts), _AT_ONCE):  # later starts lose nothing by waiting
+        some = starts[begin : begin + _AT_ONCE, None]
+        enough &= (slot.curve.by_all(some - delays) >= slot.curve.by_all(some) - 1e-3).all(axis=0)
     return float(delays[np.flatnonzero(enough)[-1]]) if enough.any() else 0.0
 
 

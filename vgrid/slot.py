@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -24,8 +25,17 @@ class StartCurve:
 
     def by(self, instant_s: float) -> float:
         """P(ready by ``instant_s``)."""
-        position = int(np.searchsorted(self.times_s, instant_s, side="right"))
-        return float(self.probabilities[position - 1]) if position else 0.0
+        times_s, probabilities = self._steps
+        position = bisect_right(times_s, instant_s)
+        return probabilities[position - 1] if position else 0.0
+
+    @cached_property
+    def _steps(self) -> tuple[list[float], list[float]]:
+        """As lists: a single answer is found in them several times as fast as in arrays."""
+        times_s, probabilities = (
+            np.asarray(a, np.float64).tolist() for a in (self.times_s, self.probabilities)
+        )
+        return times_s, probabilities
 
     def by_all(self, instants_s: ArrayLike) -> Floats:
         """:meth:`by` for many instants; same shape back."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from kernel.errors import InputError
+from workflows.shape import Shape
 
 _LONGEST_COMMAND = 120_000  # of one argument, which Linux takes up to 128 KiB
 _LONGEST_NAME = 255
@@ -38,40 +39,23 @@ class Workflow:
     file_mib: Mapping[str, float] = field(default_factory=dict)
 
     @cached_property
+    def shape(self) -> Shape:
+        """What follows from the tasks alone."""
+        return Shape(self.tasks, self.file_mib)
+
+    @property
     def children(self) -> Mapping[str, tuple[str, ...]]:
         """Task id → ids of the tasks that need it."""
-        found: dict[str, list[str]] = {task_id: [] for task_id in self.tasks}
-        for task in self.tasks.values():
-            for parent in task.parents:
-                found[parent].append(task.id)
-        return {task_id: tuple(ids) for task_id, ids in found.items()}
+        return self.shape.children
 
-    @cached_property
+    @property
     def order(self) -> tuple[str, ...]:
-        """Task ids so that every parent stands before its children; O(V + E)."""
-        waiting = {task.id: len(task.parents) for task in self.tasks.values()}
-        ready = [task_id for task_id, count in waiting.items() if count == 0]
-        for task_id in ready:  # grows while it is walked
-            for child in self.children[task_id]:
-                waiting[child] -= 1
-                if waiting[child] == 0:
-                    ready.append(child)
-        return tuple(ready)
-
-    @cached_property
-    def _edge_mib(self) -> Mapping[tuple[str, str], float]:
-        outputs = {task.id: frozenset(task.outputs) for task in self.tasks.values()}
-        return {
-            (parent, task.id): sum(
-                self.file_mib.get(f, 0.0) for f in task.inputs if f in outputs[parent]
-            )
-            for task in self.tasks.values()
-            for parent in task.parents
-        }
+        """Task ids so that every parent stands before its children."""
+        return self.shape.order
 
     def transfer_mib(self, parent: str, child: str) -> float:
         """Data that ``child`` reads of ``parent``."""
-        return self._edge_mib[parent, child]
+        return self.shape.edge_mib[parent, child]
 
     @cached_property
     def width(self) -> int:
@@ -91,7 +75,9 @@ class Workflow:
 
     def renamed(self, name: str) -> Workflow:
         """The same workflow under another name."""
-        return replace(self, name=name)
+        found = replace(self, name=name)
+        found.__dict__["shape"] = self.shape  # where the cached property keeps it
+        return found
 
 
 def make_workflow(
