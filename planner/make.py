@@ -106,8 +106,7 @@ def _version(plan: Plan, version: Version) -> Plan:
     known = {(p.task_key, p.slot): p for p in plan.placements}
     before = [known[p.task_key, p.slot] for p in version.placements]
     placements = tuple(
-        replace(p, probability=old.probability)
-        for p, old in zip(version.placements, before, strict=True)
+        p.as_sure(old.probability) for p, old in zip(version.placements, before, strict=True)
     )
     reasons = {
         p.key: plan.reasons[old.key]
@@ -131,13 +130,14 @@ def plan_alone(snapshot: Snapshot, options: Options, judged: bool = False) -> Pl
     draft = make_draft(snapshot, options.probability)
     phases = run_phases(draft, make_pipeline(options.policy)(draft))
     probabilities = draft.probabilities()
-    placements = tuple(replace(p, probability=probabilities[p.key]) for p in draft.placements)
+    placements = tuple(p.as_sure(probabilities[p.key]) for p in draft.placements)
+    placed = {p.key for p in placements}
     paper = options.probability == "paper"
     plan = Plan(
         set_name=wanted.name, deadline_s=wanted.deadline_s, needed=wanted.needed,
         asked_probability=wanted.probability, feasible=True, lacking="", promise=_reckoned(draft),
         placements=placements, uses=slot_uses(snapshot, placements), phases=phases,
-        reasons={p.key: draft.reasons[p.key] for p in placements if p.key in draft.reasons},
+        reasons={key: why for key, why in draft.reasons.items() if key in placed},
         policy="the paper's rule" if paper else options.policy, seconds={report.name: report.seconds for report in phases},
     )  # fmt: skip
     played = _played(snapshot, plan)

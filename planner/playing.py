@@ -147,7 +147,7 @@ def last_end(s: Any, r: Any, n: Any) -> Any:
 def walk(s: Any, r: Any, n: Any, now_s: Any) -> Any:
     """Go along what waits in a slot; when to look again if nothing is reported."""
     slot, wake_s, horizon_s = s.slots[n], np.inf, np.inf
-    c, in_front, looked, passed = slot.next, True, 0, 0
+    c, before, in_front, looked, passed = slot.next, -1, True, 0, 0
     ready, end_s = slot.phase == _READY, last_end(s, r, n)
     while c < s.slots[n + 1].first_at and looked < LOOK_AHEAD:
         k = s.copies[c]
@@ -172,12 +172,18 @@ def walk(s: Any, r: Any, n: Any, now_s: Any) -> Any:
                 push(r, k.end_s, c)
             else:
                 looked, in_front, passed = looked + 1, False, passed + k.procs
-                wake_s = min(wake_s, latest_s + SLACK_S / 2, horizon_s + SLACK_S if able else np.inf)
+                wake_s = min(
+                    wake_s, latest_s + SLACK_S / 2, horizon_s + SLACK_S if able else np.inf
+                )
                 if ready and here_s > now_s:
                     wake_s = min(wake_s, here_s)
                 if k.start_s + SLACK_S > now_s:
                     horizon_s = min(horizon_s, k.start_s)
-        c += 1
+        if k.state == _WAITS:
+            before = c
+        elif before >= 0:
+            s.copies[before].after = k.after  # what waits no more is not looked at again
+        c = k.after
         if in_front:
             slot.next = c
     return wake_s
@@ -229,6 +235,8 @@ def copy_ends(s: Any, r: Any, c: Any, now_s: Any) -> None:
         slot.room += k.procs
         slot.next = min(slot.next, c)
         slot.touched = 1
+        for n in range(slot.first_at, s.slots[k.slot + 1].first_at):
+            s.copies[n].after = n + 1
     else:
         end_copy(s, c)
         lose(s, k.task)
@@ -281,7 +289,7 @@ def begin(s: Any, ready_s: Any, lives_s: Any) -> Any:
     """Before anything happened; tasks of each workflow."""
     for c in range(len(s.copies)):
         k = s.copies[c]
-        k.state, k.tries, k.here_s = _WAITS, 0, -1.0
+        k.state, k.tries, k.here_s, k.after = _WAITS, 0, -1.0, c + 1
     tasks = np.zeros(s.workflows, np.int64)
     for t in range(len(s.tasks) - 1):
         task = s.tasks[t]

@@ -24,7 +24,7 @@ from vgrid.fate import slot_fate
 
 Floats = NDArray[np.float64]
 _STEPS = 6_000_000  # copies that are played at most: more copies, fewer scenarios
-_FEWEST = 64
+_FEWEST = 32
 _THREADS = 2  # that play side by side, where numba's code runs
 _AT_ONCE = 256  # scenarios whose run times are drawn at once
 

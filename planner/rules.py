@@ -20,7 +20,7 @@ ATTEMPTS = 2
 """Of one copy, where no other copy of its task is left."""
 SLACK_S = 1.0
 """Plans are met to the second: so long is what waits for data still in time; rounding must not cost a task its turn."""
-LOOK_AHEAD = 64
+LOOK_AHEAD = 16
 """Waiting copies of a slot that are looked at, from the first on."""
 EVERYTHING = 2**30
 """``spare`` of a plan of which nothing is withdrawn before enough is done."""

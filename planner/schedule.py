@@ -21,7 +21,7 @@ Ints = NDArray[np.int64]
 
 _COPY = np.dtype(
     [("slot", "i8"), ("task", "i8"), ("procs", "i8"), ("start_s", "f8"), ("length_s", "f8"),
-     ("state", "i8"), ("tries", "i8"), ("end_s", "f8"), ("here_s", "f8")]
+     ("state", "i8"), ("tries", "i8"), ("end_s", "f8"), ("here_s", "f8"), ("after", "i8")]
 )  # fmt: skip
 _TASK = np.dtype(
     [("workflow", "i8"), ("copies_at", "i8"), ("parents_at", "i8"), ("children_at", "i8"),
