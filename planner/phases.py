@@ -21,6 +21,7 @@ from vgrid.slot import Slot
 
 Steps = list[Mapping[str, Any]]
 _MOST_STEPS = 1000  # of one phase: keeps planning of large sets bounded
+_TWINS = 2  # further copies of a whole workflow in free slots
 _TRIED_WEAK = 4  # weakest workflows that each cloud step looks at
 
 
@@ -69,6 +70,18 @@ def additional(draft: Draft) -> Steps:
             draft.back_to(mark)
         elif copy is not None:
             steps.append({"copy_of": list(key), "slot": copy.slot, "promise": draft.promise})
+    return steps + _twins(draft)
+
+
+def _twins(draft: Draft) -> Steps:
+    """Second and third copies of whole workflows, the weakest first, while less is sure than asked: single copies must end
+    before the first of what needs them starts, whole ones need not."""
+    steps: Steps = []
+    for name in [*_weakest_workflows(draft)] * _TWINS:
+        if draft.promise >= draft.snapshot.wanted.probability:
+            break
+        if add_twin_workflow(draft, name, free_slots(draft)):
+            steps.append({"twin_of": name, "promise": draft.promise})
     return steps
 
 
