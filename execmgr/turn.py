@@ -210,7 +210,9 @@ class Turn:
                     self.begin_copy(key)
                 else:
                     looked, in_front, passed = looked + 1, False, passed + planned.procs
-                    wake_s = min(wake_s, latest_s + SLACK_S / 2, horizon_s + SLACK_S if able else _INF)
+                    wake_s = min(
+                        wake_s, latest_s + SLACK_S / 2, horizon_s + SLACK_S if able else _INF
+                    )
                     if ready and here_s > self.now_s:
                         wake_s = min(wake_s, here_s)
                     if planned.start_s + SLACK_S > self.now_s:
