@@ -114,7 +114,7 @@ def latest_submission(slot: Slot, starts_s: Sequence[float]) -> float:
         return 0.0
     delays = np.append(np.arange(0.0, min(starts_s), STEP_S), min(starts_s))
     enough = np.ones(len(delays), dtype=bool)
-    final_s = slot.curve.times_s[-1] + delays[-1] if len(slot.curve.times_s) else 0.0
+    final_s = slot.curve.times_s[-1] + delays[-1] + STEP_S if len(slot.curve.times_s) else 0.0
     starts = np.array(sorted({start_s for start_s in starts_s if start_s < final_s}))
     for begin in range(0, len(starts), _AT_ONCE):  # later starts lose nothing by waiting
         some = starts[begin : begin + _AT_ONCE, None]
