@@ -18,6 +18,7 @@ LEAD = {
     "name": "lead",
     "deadline": "2h",
     "at_least": 1,
+    "probability": 0.99,
     "workflows": [{"file": "lead.json", "count": 8}],
 }
 SMALL = {

@@ -144,6 +144,7 @@ def test_plan_lead(vgrads, tmp_path):
         "trade-off",
         "additional",
         "cloud",
+        "improving",
     ]
     assert 0.9 <= plan["promise"]["probability"] <= 1
     slots = {slot["id"]: slot for slot in plan["slots"]}
