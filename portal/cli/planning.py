@@ -93,7 +93,7 @@ def refuse(planned: Planned, set_file: Path) -> NoReturn:
     ways = (
         f"any of these would do: {would}"
         if would
-        else f"no single change that was tried reaches {plan.asked_probability}: fewer workflows, a later deadline, more money, more processors"
+        else f"no fewer workflows and no later deadline that was tried reaches {plan.asked_probability} by itself"
     )
     raise InfeasibleError(
         f"no plan finishes {plan.needed} workflows within {plan.deadline_s:.0f} s",
