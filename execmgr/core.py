@@ -119,9 +119,10 @@ class _Step(Turn):
         self.end_copy(event.key, ending, event.reason)
         if event.ok and task not in self.done:
             self.deliver(event.key)
-            self.surer |= all(
-                (task[0], other) in self.done for other in self.book.workflow(event.key).tasks
-            )
+            order = self.book.workflow(event.key).order
+            if all((task[0], other) in self.done for other in reversed(order)):
+                self.state = replace(self.state, whole=self.state.whole + 1)
+                self.surer = True
 
     def _commit(self, key: CopyKey) -> None:
         """The first copy that has run is to count; a second one is too late while the first commits."""
@@ -205,7 +206,7 @@ class _Step(Turn):
         """Give up what the promise does not need any more, where something has made it surer."""
         if not self.surer or self.state.cancelled:
             return
-        spare, words = withdrawn(self.book, self)
+        spare, words = withdrawn(self.book, self, self.state.whole)
         for key in spare:
             self.stop_copy(key, CopyState.CANCELLED, "withdrawn: enough is sure without it")
         if spare:

@@ -186,7 +186,7 @@ class RunState:
     """Everything that a run has come to; the fold of its events.
 
     ``faulty``: tasks that fail by themselves, and how: no other slot would help; ``version``: the book that
-    rules; ``tried``: how bad things were when the planner was last asked; ``notes``: instants and words of
+    rules; ``whole``: workflows that are done; ``tried``: how bad things were when the planner was last asked; ``notes``: instants and words of
     what was decided.
     """
 
@@ -197,6 +197,7 @@ class RunState:
     lost: Map[TaskKey, str]
     faulty: Map[TaskKey, str] = field(default_factory=Map)
     wake_s: float = float("inf")
+    whole: int = 0
     version: int = 0
     replans: int = 0
     replanning: bool = False

@@ -30,14 +30,9 @@ class Standing(Protocol):
         """Tasks that are done."""
 
 
-def withdrawn(book: Book, run: Standing) -> tuple[list[CopyKey], str]:
-    """Copies that wait or run and are not needed, and why in words."""
+def withdrawn(book: Book, run: Standing, whole: int) -> tuple[list[CopyKey], str]:
+    """Copies that wait or run and are not needed, and why in words; ``whole``: workflows that are done."""
     plan, deadline_s = book.plan, book.plan.deadline_s
-    whole = sum(
-        all((w.name, task) in run.done for task in w.tasks)
-        for w in book.snapshot.wanted.workflows
-        if w.name in book.scheduled
-    )
     if whole < plan.needed and plan.spare >= EVERYTHING:
         return [], ""
     schedule, keys = book.schedule
