@@ -113,7 +113,6 @@ def _machines(draft: Draft, slots: Sequence[Slot], more: int) -> Machines:
     """These slots with room for so many more tasks."""
     number: dict[str, int] = {}
     site = np.array([number.setdefault(slot.site, len(number)) for slot in slots])
-    moves = np.array([[_move(draft.snapshot, a, b) for b in number] for a in number])
     calendars = [draft.calendars[slot.id].steps(more) for slot in slots]
     widest = max(len(steps.times_s) for steps in calendars)
     times_s, used = np.zeros((len(slots), widest)), np.zeros((len(slots), widest), np.int64)
@@ -124,7 +123,7 @@ def _machines(draft: Draft, slots: Sequence[Slot], more: int) -> Machines:
         procs=np.array([slot.procs for slot in slots]),
         begin_s=np.array([slot.curve.ready_at(0.5 * slot.curve.probabilities[-1]) for slot in slots], np.float64),
         end_s=np.array([min(slot.end_s, deadline_s) for slot in slots], np.float64), site=site,
-        moves=np.ascontiguousarray(moves.transpose(2, 0, 1)), times_s=times_s, used=used,
+        moves=draft.snapshot.moves_between(list(number)), times_s=times_s, used=used,
         heads=np.array([steps.head for steps in calendars]),
     )  # fmt: skip
 

@@ -25,11 +25,8 @@ FRESH = 1_000_003
 TOLD = 2048
 """Scenarios in which a promise is played before it is told."""
 _GLANCE = 64
-_LOOKS = (
-    (_GLANCE, 3.0),
-    (512, 1.0),
-    (TOLD, 0.0),
-)  # scenarios, and standard errors that are forgiven
+# scenarios, and standard errors that are forgiven
+_LOOKS = ((_GLANCE, 3.0), (512, 1.0), (TOLD, 0.0))
 _HOURS_A_DOLLAR = 1000.0  # money first, processor-hours among equals
 _PER_SECOND = 2_000_000  # copies that are played in a second, about
 _LEAST_HOURS = 0.01  # processor-hours that are worth a change

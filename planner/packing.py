@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import groupby, permutations
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,6 @@ from planner.plan import Placement
 from planner.room import WINDOW, Room, Shape, fill
 from planner.rows import Rows, make_rows, merged
 from planner.windows import Window
-from vgrid.catalog import Link
 from vgrid.slot import Slot
 from workflows.dag import Workflow
 
@@ -63,11 +62,7 @@ class Packer:
 
     def __post_init__(self) -> None:
         self._sites = {name: n for n, name in enumerate(sorted({slot.site for slot in self.slots}))}
-        self._links = np.zeros((2, len(self._sites), len(self._sites)))
-        for one, other in permutations(self._sites, 2):
-            link = self.draft.snapshot.links.get(frozenset((one, other)), Link())
-            pair = self._sites[one], self._sites[other]
-            self._links[:, *pair] = link.latency_s, 1.0 / link.bandwidth_mib_s
+        self._links = self.draft.snapshot.moves_between(list(self._sites))
         works_s = {name: self._work_s(name) for name in self.names}
         self.names = sorted(self.names, key=lambda name: works_s[name])  # so most have room
         first = self.names[: self.count]

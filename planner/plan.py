@@ -149,12 +149,7 @@ class Plan:
 
 def in_order(placements: Iterable[Placement], snapshot: Snapshot) -> list[Placement]:
     """The order in which slots take copies: by planned start and end, and what lasts no time behind what it needs."""
-    ranks: dict[str, dict[str, int]] = {}
-    shapes: dict[int, dict[str, int]] = {}
-    for name, workflow in snapshot.workflow_by_name.items():
-        if id(workflow.tasks) not in shapes:
-            shapes[id(workflow.tasks)] = {task: n for n, task in enumerate(workflow.order)}
-        ranks[name] = shapes[id(workflow.tasks)]
+    ranks = {name: flow.shape.rank for name, flow in snapshot.workflow_by_name.items()}
     turns = [
         (round(p.start_s, 6), round(p.end_s, 6), ranks[p.workflow][p.task], p.workflow, p.task, p.copy, p)
         for p in placements

@@ -41,7 +41,12 @@ class Played:
 
     def enough_s(self, needed: int) -> Floats:
         """When ``needed`` of the workflows are done in each scenario; ``inf`` where fewer are."""
-        return enough_s(self.done_s, needed, self.scenarios)
+        if needed <= 0:
+            return np.zeros(self.scenarios)
+        if len(self.done_s) < needed:
+            return np.full(self.scenarios, np.inf)
+        rows = np.stack(list(self.done_s.values()))
+        return np.asarray(np.partition(rows, needed - 1, axis=0)[needed - 1])
 
     def promise(self, needed: int) -> float:
         """Share of the scenarios in which ``needed`` of the workflows are done in time."""
@@ -161,13 +166,3 @@ def _fails(snapshot: Snapshot, s: Schedule, begin: int, count: int) -> Floats:
     draws = stream(snapshot.seed, "task", str(begin))
     fails, shares = draws.random((2, count, len(s.copies), 2))
     return np.where(fails < s.slots.failure[s.copies.slot][:, None], shares, np.inf)
-
-
-def enough_s(done: Mapping[str, Floats], needed: int, scenarios: int) -> Floats:
-    """When ``needed`` of these workflows are done in each scenario; ``inf`` where fewer are."""
-    if needed <= 0:
-        return np.zeros(scenarios)
-    if len(done) < needed:
-        return np.full(scenarios, np.inf)
-    found: Floats = np.partition(np.stack(list(done.values())), needed - 1, axis=0)[needed - 1]
-    return found

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import permutations
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,9 +10,6 @@ from numpy.typing import NDArray
 
 from planner.plan import Placement, in_order
 from planner.snapshot import Snapshot
-from vgrid.catalog import Link
-from vgrid.slot import Slot
-from workflows.dag import Workflow
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -84,7 +80,8 @@ def make_schedule(
     found["parents_at"], found["children_at"] = _begins(dag["target"], total), _begins(dag["source"], total)  # fmt: skip
     by_target = np.argsort(dag["target"], kind="stable")
     by_source = np.argsort(dag["source"], kind="stable")
-    links, site = _links(snapshot, slots)
+    places: dict[str, int] = {}
+    site = [places.setdefault(s.site, len(places)) for s in slots]
     costs = [(-s.price_usd_per_hour * s.nodes, -s.procs, -n) for n, s in enumerate(slots)]
     offered = np.zeros(len(slots) + 1, _SLOT)
     offered["first_at"] = _begins(copies["slot"], len(slots))
@@ -95,7 +92,7 @@ def make_schedule(
     schedule = Schedule(
         copies=copies.view(np.recarray), tasks=found.view(np.recarray), slots=offered.view(np.recarray),
         of_task=np.argsort(copies["task"], kind="stable"), parents=dag["source"][by_target], mib=dag["mib"][by_target],
-        children=dag["target"][by_source], links=links,
+        children=dag["target"][by_source], links=snapshot.moves_between(list(places)),
         dearest=np.array(sorted(range(len(slots)), key=costs.__getitem__), np.int64), workflows=len(names),
     )  # fmt: skip
     return schedule, ordered
@@ -109,23 +106,20 @@ def _begins(owner: Ints, count: int) -> Ints:
 Dag = dict[str, Any]
 
 
-def _tasks(snapshot: Snapshot, names: Sequence[str]) -> tuple[dict[str, dict[str, int]], Dag]:
+def _tasks(snapshot: Snapshot, names: Sequence[str]) -> tuple[dict[str, Mapping[str, int]], Dag]:
     """Workflow → task → its number, and the edges of all; equal workflows share what is reckoned."""
-    shapes: dict[int, tuple[dict[str, int], Ints, Ints, Floats]] = {}
-    numbers: dict[str, dict[str, int]] = {}
+    numbers: dict[str, Mapping[str, int]] = {}
     owners, sources, targets, mib = [], [], [], []
     base = 0
     for row, name in enumerate(names):
-        workflow = snapshot.workflow_by_name[name]
-        if id(workflow.tasks) not in shapes:
-            shapes[id(workflow.tasks)] = _shape(workflow)
-        ranks, parents, children, weights = shapes[id(workflow.tasks)]
-        numbers[name] = {task: base + n for task, n in ranks.items()} if base else ranks
-        owners.append(np.full(len(ranks), row, np.int64))
-        sources.append(parents + base)
-        targets.append(children + base)
-        mib.append(weights)
-        base += len(ranks)
+        shape = snapshot.workflow_by_name[name].shape
+        count = len(shape.order)
+        numbers[name] = {task: base + n for task, n in shape.rank.items()} if base else shape.rank
+        owners.append(np.full(count, row, np.int64))
+        sources.append(shape.arrays.parents + base)
+        targets.append(np.repeat(np.arange(count), np.diff(shape.arrays.parents_at)) + base)
+        mib.append(shape.arrays.mib)
+        base += count
     parts: dict[str, list[Any]] = {
         "workflow": owners,
         "source": sources,
@@ -133,23 +127,3 @@ def _tasks(snapshot: Snapshot, names: Sequence[str]) -> tuple[dict[str, dict[str
         "mib": mib,
     }
     return numbers, {name: np.concatenate(rows) for name, rows in parts.items()}
-
-
-def _shape(workflow: Workflow) -> tuple[dict[str, int], Ints, Ints, Floats]:
-    ranks = {task: n for n, task in enumerate(workflow.order)}
-    edges = [(parent, task.id) for task in workflow.tasks.values() for parent in task.parents]
-    parents = np.array([ranks[parent] for parent, _ in edges], np.int64)
-    children = np.array([ranks[child] for _, child in edges], np.int64)
-    mib = np.array([workflow.transfer_mib(*edge) for edge in edges], np.float64)
-    return ranks, parents, children, mib
-
-
-def _links(snapshot: Snapshot, slots: Iterable[Slot]) -> tuple[Floats, Ints]:
-    """Latency and seconds a MiB between the sites of these slots, and where each slot is."""
-    number: dict[str, int] = {}
-    site = np.array([number.setdefault(s.site, len(number)) for s in slots], np.int64)
-    links = np.zeros((2, len(number), len(number)))
-    for one, other in permutations(number, 2):
-        link = snapshot.links.get(frozenset((one, other)), Link())
-        links[:, number[one], number[other]] = link.latency_s, 1.0 / link.bandwidth_mib_s
-    return links, site

@@ -91,3 +91,9 @@ class Snapshot:
             link = self.links.get(frozenset((sites[one], sites[other])), _LINK)
             found[:, one, other] = link.latency_s, link.bandwidth_mib_s
         return found
+
+    def moves_between(self, sites: Sequence[str]) -> NDArray[np.float64]:
+        """Latency in seconds and seconds a MiB, sites × sites: nothing within one."""
+        found = self.links_between(sites)
+        found[1] = 1.0 / found[1]
+        return found
