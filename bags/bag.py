@@ -1,0 +1,142 @@
+"""A user's bag: many independent tasks, one command each, and what they need of a host.
+
+A task is a number from 0 on. What is the same for all stands once; a pending task has nothing of its own, so a
+bag of a million costs what its parameters cost.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+from string import Formatter
+from typing import Protocol
+
+RAW = "raw"
+"""``{x:raw}`` puts a parameter into the command as it stands; ``{x}`` as one word of the shell."""
+
+
+class Lines(Protocol):
+    """A sequence of texts that need not all be in memory."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int, /) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """Parameters that change together: their names, and a row of texts for each value."""
+
+    names: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+
+
+class Commands(Protocol):
+    """The tasks of a bag, each by its number."""
+
+    def __len__(self) -> int: ...
+
+    def command(self, task: int) -> str:
+        """What a task runs."""
+
+    def filled(self, texts: Sequence[str], task: int) -> list[str]:
+        """Names of files in which parameters stand, with those of a task put in as they are."""
+
+    def values(self, task: int) -> dict[str, str]:
+        """A task's parameters."""
+
+
+@dataclass(frozen=True)
+class Template:
+    """A command template over the product of its axes; the last one changes fastest."""
+
+    text: str
+    axes: tuple[Axis, ...]
+
+    def __len__(self) -> int:
+        return self._count
+
+    @cached_property
+    def _count(self) -> int:
+        return prod(len(axis.rows) for axis in self.axes)
+
+    @cached_property
+    def _parts(self) -> list[tuple[str, str, bool]]:
+        return parts_of(self.text)
+
+    def command(self, task: int) -> str:
+        values = self.values(task)
+        return "".join(
+            before + (values[name] if raw else shlex.quote(values[name]) if name else "")
+            for before, name, raw in self._parts
+        )
+
+    def filled(self, texts: Sequence[str], task: int) -> list[str]:
+        values = self.values(task) if texts else {}
+        return [
+            "".join(before + values.get(name, "") for before, name, _ in parts_of(t)) for t in texts
+        ]
+
+    def values(self, task: int) -> dict[str, str]:
+        if not 0 <= task < self._count:
+            raise IndexError(task)
+        found: dict[str, str] = {}
+        for axis in reversed(self.axes):
+            task, row = divmod(task, len(axis.rows))
+            found.update(zip(axis.names, axis.rows[row], strict=True))
+        return found
+
+
+@dataclass(frozen=True)
+class Listed:
+    """Commands one by one."""
+
+    lines: Lines
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def command(self, task: int) -> str:
+        return self.lines[task]
+
+    def filled(self, texts: Sequence[str], task: int) -> list[str]:  # noqa: ARG002 the protocol's
+        return list(texts)
+
+    def values(self, task: int) -> dict[str, str]:  # noqa: ARG002 the protocol's
+        return {}
+
+
+def parts_of(text: str) -> list[tuple[str, str, bool]]:
+    """A template in pieces: (text before, name of the parameter or "", whether it goes in as it stands)."""
+    return [
+        (before, name or "", form == RAW) for before, name, form, _ in Formatter().parse(text)
+    ]  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bag:
+    """Tasks and their rules. Times in seconds, memory in MiB, ``procs`` processors for each task.
+
+    ``retries``: how often a task that failed is tried again; ``limit_s``: after so long it is killed (0: never);
+    ``estimate_s``: how long a task takes, where the user says so; ``inputs`` and ``outputs``: files that go to a
+    host and come back, in which parameters may stand.
+    """
+
+    name: str
+    commands: Commands
+    owner: str = ""
+    weight: float = 1.0
+    procs: int = 1
+    memory_mib: float = 0.0
+    limit_s: float = 0.0
+    retries: int = 2
+    estimate_s: float | None = None
+    deadline_s: float | None = None
+    sites: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    output_bytes: int = 4096

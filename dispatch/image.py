@@ -1,0 +1,88 @@
+"""A dispatcher's state as one value that can be kept, and back: where a journal that was cut begins."""
+
+from __future__ import annotations
+
+import zlib
+from array import array
+from typing import Any
+
+import msgpack
+
+from dispatch.hosts import Host
+from dispatch.state import BagState, Owner, State
+from dispatch.tasks import Tasks
+from kernel.errors import InputError
+
+VERSION = 1
+_BAG = (
+    "number", "name", "owner", "weight", "procs", "retries", "sites", "open", "cancelled", "typical_s",
+    "stated_s", "had", "came_s", "first_s", "ended_s", "ran_s", "tried_again",
+)  # fmt: skip
+_HOST = (
+    "number", "id", "slot", "node", "procs", "memory_mib", "name", "site", "life", "here", "busy_procs",
+    "joined_s", "idle_since_s", "ends_s", "leaving", "done", "failed", "lost", "revoked",
+)  # fmt: skip
+
+
+def image_of(state: State) -> dict[str, Any]:
+    """Everything that a journal has come to, copied: the state may go on meanwhile."""
+    return {
+        "version": VERSION,
+        "now_s": state.now_s,
+        "owners": {name: owner.had for name, owner in state.owners.items()},
+        "slots": {name: dict(slot) for name, slot in state.slots.items()},
+        "bags": [
+            [getattr(bag, name) for name in _BAG] + _columns(bag.tasks)
+            for bag in state.bags.values()
+        ],
+        "hosts": [
+            [getattr(host, name) for name in _HOST]
+            + [[[*key, attempt] for key, attempt in host.held.items()]]
+            for host in state.hosts.values()
+        ],
+    }
+
+
+def _columns(tasks: Tasks) -> list[Any]:
+    return [
+        bytes(tasks.status), tasks.attempts.tobytes(), array("I", tasks.where).tobytes(),
+        array("I", tasks.where.values()).tobytes(), dict(tasks.failures), dict(tasks.losses),
+    ]  # fmt: skip
+
+
+def state_of(image: dict[str, Any]) -> State:
+    """The state of an image; InputError for one of another version."""
+    if image.get("version") != VERSION:
+        raise InputError(
+            f"is of version {image.get('version')}, this vgrads reads {VERSION}", where="journal"
+        )
+    state = State(now_s=image["now_s"], slots=image["slots"])
+    state.owners = {name: Owner(had) for name, had in image["owners"].items()}
+    for kept in image["bags"]:
+        fields = dict(zip(_BAG, kept, strict=False))
+        fields["sites"] = tuple(fields["sites"])
+        tasks = Tasks(0)
+        status, attempts, given, at, failures, losses = kept[len(_BAG) :]
+        where = dict(zip(array("I", given), array("I", at), strict=True))
+        tasks.restore(status, attempts, where)
+        tasks.failures, tasks.losses = failures, losses
+        state.bags[fields["number"]] = BagState(tasks=tasks, **fields)
+    for kept in image["hosts"]:
+        host = Host(**dict(zip(_HOST, kept, strict=False)))
+        host.held = {(bag, task): attempt for bag, task, attempt in kept[len(_HOST)]}
+        state.hosts[host.number], state.by_id[host.id] = host, host.number
+    return state
+
+
+def pack_image(image: dict[str, Any]) -> bytes:
+    """As bytes."""
+    return zlib.compress(msgpack.packb(image), 1)
+
+
+def unpack_image(body: bytes) -> dict[str, Any]:
+    """From bytes; InputError for what is none."""
+    try:
+        found = msgpack.unpackb(zlib.decompress(body), strict_map_key=False)
+    except (zlib.error, ValueError, msgpack.UnpackException) as error:
+        raise InputError(f"is damaged: {error}", where="journal") from error
+    return dict(found)

@@ -1,0 +1,232 @@
+"""A dispatcher's journal: written ahead in groups, cut into segments, compacted while it goes on.
+
+``seg-N.log``: groups of records, each with its length and checksum. ``image-N.bin``: the state where segment N
+begins. ``ends-N.bin``: how attempts ended that segment N told of, by bag, for whoever asks for results: all that
+is left of a segment when it is compacted.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+
+from dispatch.image import image_of, pack_image, state_of, unpack_image
+from dispatch.records import END, Ended, Record, pack, unpack
+from dispatch.state import State
+from kernel.errors import InputError
+
+_FRAME = struct.Struct("<4sII")
+_MAGIC = b"vgj1"
+_BLOCK = struct.Struct("<II")
+SEGMENT_BYTES = 32 * 2**20
+"""A segment of this size is closed."""
+
+
+class Journal:
+    """Appends groups of records. One thread adds, one at a time writes.
+
+    Nothing counts before :meth:`write` has returned: then the group is on the disk.
+    """
+
+    def __init__(self, folder: Path, segment_bytes: int = SEGMENT_BYTES) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder, self._most = folder, segment_bytes
+        self._group: list[bytes] = []
+        numbers = _numbers(folder, "seg")
+        self._number = numbers[-1] if numbers else 1
+        self._file = os.open(self._segment(self._number), os.O_WRONLY | os.O_CREAT, 0o600)
+        self._size = os.lseek(self._file, 0, os.SEEK_END)
+        _sync_folder(folder)
+
+    def add(self, record: Record) -> None:
+        """Put a record into the group that is written next."""
+        self._group.append(pack(record))
+
+    def take(self) -> bytes:
+        """The group that was collected, as it is to be written; empty where there is nothing."""
+        if not self._group:
+            return b""
+        body = b"".join(self._group)
+        self._group = []
+        return _FRAME.pack(_MAGIC, len(body), zlib.crc32(body)) + body
+
+    def write(self, group: bytes) -> None:
+        """Write a group to the disk; OSError where it cannot be, and then nothing of it is there."""
+        try:
+            left = memoryview(group)
+            while left:
+                left = left[os.write(self._file, left) :]
+            os.fdatasync(self._file)
+        except OSError:
+            os.ftruncate(self._file, self._size)
+            os.lseek(self._file, self._size, os.SEEK_SET)
+            raise
+        self._size += len(group)
+
+    @property
+    def full(self) -> bool:
+        """True where the segment is to be closed."""
+        return self._size >= self._most
+
+    def roll(self, state: State) -> Roll:
+        """Begin a new segment with this state; what is returned is to be carried out, in any thread, soon."""
+        self._number += 1
+        os.close(self._file)
+        self._file = os.open(self._segment(self._number), os.O_WRONLY | os.O_CREAT, 0o600)
+        self._size = 0
+        return Roll(self.folder, self._number, pack_image(image_of(state)))
+
+    def close(self) -> None:
+        """Write no more."""
+        os.close(self._file)
+
+    def _segment(self, number: int) -> Path:
+        return self.folder / f"seg-{number:06d}.log"
+
+
+class Roll:
+    """What is left to do after a new segment was begun: keep the state, compact the older segments."""
+
+    def __init__(self, folder: Path, number: int, image: bytes) -> None:
+        self._folder, self._number, self._image = folder, number, image
+
+    def carry_out(self) -> None:
+        """Any part of it may be repeated after a crash."""
+        write_whole(self._folder / f"image-{self._number:06d}.bin", self._image)
+        for old in _numbers(self._folder, "seg"):
+            if old < self._number:
+                compact(self._folder, old)
+        for old in _numbers(self._folder, "image"):
+            if old < self._number:
+                (self._folder / f"image-{old:06d}.bin").unlink(missing_ok=True)
+
+
+def compact(folder: Path, number: int) -> None:
+    """Leave of a closed segment how attempts ended."""
+    segment = folder / f"seg-{number:06d}.log"
+    by_bag: dict[int, list[bytes]] = {}
+    for record in read_segment(segment, last=False):
+        if isinstance(record, Ended):
+            by_bag.setdefault(record.bag, []).extend(end.pack() for end in record.ends)
+    body = b"".join(
+        _BLOCK.pack(bag, len(ends)) + b"".join(ends) for bag, ends in sorted(by_bag.items())
+    )
+    write_whole(folder / f"ends-{number:06d}.bin", zlib.compress(body, 6))
+    segment.unlink()
+
+
+def write_whole(path: Path, body: bytes) -> None:
+    """A file that is there whole or not at all, also after a crash."""
+    draft = path.with_suffix(".draft")
+    with draft.open("wb") as file:
+        file.write(body)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+    _sync_folder(path.parent)
+
+
+def read_state(folder: Path) -> State:
+    """What a journal has come to; a group that was being written when its manager died is cut off."""
+    images = _numbers(folder, "image")
+    first = images[-1] if images else 0
+    state = State()
+    if images:
+        state = state_of(unpack_image((folder / f"image-{first:06d}.bin").read_bytes()))
+    segments = [number for number in _numbers(folder, "seg") if number >= first]
+    for number in segments:
+        path = folder / f"seg-{number:06d}.log"
+        for record in read_segment(path, last=number == segments[-1]):
+            try:
+                state.apply(record)
+            except (LookupError, TypeError, ValueError, AttributeError) as error:
+                raise InputError(
+                    f"a record does not fit what was before it: {error!r}", where=str(path)
+                ) from error
+    return state
+
+
+def read_segment(path: Path, last: bool) -> Iterator[Record]:
+    """The records of a segment; ``last``: its end may be torn, and is cut off then."""
+    body = path.read_bytes()
+    at = 0
+    while at < len(body):
+        end = at + _FRAME.size
+        magic, length, check = _FRAME.unpack_from(body, at) if end <= len(body) else (b"", 0, 0)
+        group = body[end : end + length]
+        if magic != _MAGIC or len(group) < length or zlib.crc32(group) != check:
+            if last and (end + length >= len(body) or _blank(body[at:])):
+                os.truncate(path, at)
+                return
+            raise InputError(
+                f"is damaged at byte {at}", where=str(path), fix="restore it from a copy"
+            )
+        yield from unpack(group)
+        at = end + length
+
+
+def _blank(rest: bytes) -> bool:
+    """Zeros at the end are a group whose place was taken and whose content never came (a lost machine)."""
+    return not rest.strip(b"\0")
+
+
+def read_ends(folder: Path, bag: int, skip: int = 0) -> Iterator[np.ndarray]:
+    """How attempts of a bag ended, in that order, in arrays of :data:`dispatch.records.END`; the first ``skip`` left out."""
+    for number in sorted({*_numbers(folder, "ends"), *_numbers(folder, "seg")}):
+        for found in _ends_of(folder, number, bag):
+            if skip >= len(found):
+                skip -= len(found)
+                continue
+            yield found[skip:]
+            skip = 0
+
+
+def _ends_of(folder: Path, number: int, bag: int) -> Iterator[np.ndarray]:
+    compacted, segment = folder / f"ends-{number:06d}.bin", folder / f"seg-{number:06d}.log"
+    with suppress(FileNotFoundError):
+        if not compacted.exists():
+            yield from _ends_of_segment(segment.read_bytes(), bag)
+            return
+    body, at = zlib.decompress(compacted.read_bytes()), 0
+    while at < len(body):
+        of, count = _BLOCK.unpack_from(body, at)
+        at += _BLOCK.size
+        if of == bag and count:
+            yield np.frombuffer(body, END, count, at)
+        at += count * END.itemsize
+
+
+def _ends_of_segment(body: bytes, bag: int) -> Iterator[np.ndarray]:
+    """Of a segment that may grow meanwhile: as far as whole groups go."""
+    at, found = 0, []
+    while at + _FRAME.size <= len(body):
+        _, length, check = _FRAME.unpack_from(body, at)
+        group = body[at + _FRAME.size : at + _FRAME.size + length]
+        if len(group) < length or zlib.crc32(group) != check:
+            break
+        found += [
+            e.pack() for r in unpack(group) if isinstance(r, Ended) and r.bag == bag for e in r.ends
+        ]
+        at += _FRAME.size + length
+    if found:
+        yield np.frombuffer(b"".join(found), END)
+
+
+def _numbers(folder: Path, kind: str) -> list[int]:
+    return sorted(
+        int(p.stem.partition("-")[2]) for p in folder.glob(f"{kind}-*.*") if p.suffix != ".draft"
+    )
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

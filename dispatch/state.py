@@ -1,0 +1,283 @@
+"""How a dispatcher stands: the fold of its journal, in columns that :meth:`State.apply` changes in place.
+
+This departs from the immutable state of planned runs, for two million tasks (decision 0020); what follows from it
+is kept: nothing else changes it, and a journal read again gives the same state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from bags.choice import BagView
+from dispatch.hosts import Host, Key
+from dispatch.records import Back, End, Ended, Given, Kept, Record
+from dispatch.tasks import DONE, ENDED, FAILED, GIVEN, PENDING, Tasks
+
+MOST_LOSSES = 10
+"""Hosts that may be lost over one task before it is given up: it may be what ends them."""
+_MOST_ATTEMPTS = 60_000
+_FRESH = 0.05  # the weight of the newest run time in what is typical
+
+
+@dataclass(slots=True)
+class Owner:
+    """Whose bags: processor seconds that they have had, divided by weight."""
+
+    had: float = 0.0
+
+
+@dataclass(slots=True)
+class BagState:
+    """A bag as it stands. ``open``: more tasks may come; ``typical_s``: how long one runs, as far as is known."""
+
+    number: int
+    name: str
+    owner: str
+    weight: float
+    procs: int
+    retries: int
+    tasks: Tasks
+    sites: tuple[str, ...] = ()
+    open: bool = False
+    cancelled: str = ""
+    typical_s: float | None = None
+    stated_s: float | None = None
+    had: float = 0.0
+    came_s: float = 0.0
+    first_s: float | None = None
+    ended_s: float | None = None
+    ran_s: float = 0.0
+    tried_again: int = 0
+
+    @property
+    def over(self) -> bool:
+        """True when no task is left, and none can come."""
+        return not self.open and self.tasks.over
+
+    @property
+    def in_flight(self) -> float:
+        """Processor seconds that hosts have in hand, divided by weight."""
+        return len(self.tasks.where) * (self.typical_s or 1.0) * self.procs / self.weight
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What an end came to: ``counts``: it decided the task; ``elsewhere``: the host that also has the task."""
+
+    counts: bool
+    again: bool = False
+    elsewhere: int | None = None
+
+
+@dataclass
+class State:
+    """Bags by number, hosts by number, owners by name."""
+
+    bags: dict[int, BagState] = field(default_factory=dict)
+    hosts: dict[int, Host] = field(default_factory=dict)
+    by_id: dict[str, int] = field(default_factory=dict)
+    owners: dict[str, Owner] = field(default_factory=dict)
+    slots: dict[str, dict[str, Any]] = field(default_factory=dict)
+    now_s: float = 0.0
+
+    def apply(self, record: Record) -> list[Effect]:
+        """Take over what a record tells; for ends, what each came to."""
+        if isinstance(record, Given):
+            self._given(record)
+        elif isinstance(record, Ended):
+            return [self._ended(record.bag, end) for end in record.ends]
+        elif isinstance(record, Back):
+            self._back(self.hosts[record.host], record.bag, record.tasks)
+        elif isinstance(record, Kept):
+            self._kept(record)
+        else:
+            getattr(self, f"_word_{record.what}")(**record.fields)
+        return []
+
+    def view(self, bag: BagState) -> BagView:
+        """A bag as dispatch policies see it."""
+        return BagView(
+            bag.number, self.owners[bag.owner].had + bag.in_flight, bag.had + bag.in_flight
+        )
+
+    # tasks
+
+    def _given(self, record: Given) -> None:
+        host, bag = self.hosts[record.host], self.bags[record.bag]
+        bag.tasks.give(record.tasks, record.host)
+        attempts, held, number = bag.tasks.attempts, host.held, record.bag
+        for task in record.tasks:
+            held[number, task] = attempts[task]
+        host.busy_procs += bag.procs * len(record.tasks)
+
+    def _ended(self, number: int, end: End) -> Effect:
+        bag, host = self.bags[number], self.hosts[end.host]
+        tasks = bag.tasks
+        self.now_s = max(self.now_s, end.at_s)
+        if host.held.get((number, end.task)) == end.attempt:
+            self._release(host, bag, end.task)
+        status = tasks.status[end.task]
+        if status in ENDED:
+            return Effect(counts=False)
+        at = tasks.where.get(end.task)
+        if end.code == 0:
+            tasks.end(end.task, DONE)
+            host.done += 1
+            self._learn(bag, end)
+            return Effect(counts=True, elsewhere=at if at is not None and at != end.host else None)
+        if status != GIVEN or at != end.host or tasks.attempts[end.task] != end.attempt:
+            return Effect(counts=False)  # another attempt is under way, or to be: this one is past
+        host.failed += 1
+        tries = tasks.failures[end.task] = tasks.failures.get(end.task, 0) + 1
+        self._charge(bag, end.ran_s)
+        if tries <= bag.retries:
+            tasks.give_back(end.task)
+            bag.tried_again += 1
+            return Effect(counts=False, again=True)
+        tasks.end(end.task, FAILED)
+        self._close_if_over(bag, end.at_s)
+        return Effect(counts=True)
+
+    def _learn(self, bag: BagState, end: End) -> None:
+        self._charge(bag, end.ran_s)
+        bag.ran_s += end.ran_s
+        weight = max(_FRESH, 1.0 / bag.tasks.counts[DONE])
+        before = bag.typical_s if bag.typical_s is not None else end.ran_s
+        bag.typical_s = before + weight * (end.ran_s - before)
+        self._close_if_over(bag, end.at_s)
+
+    def _charge(self, bag: BagState, ran_s: float) -> None:
+        spent = ran_s * bag.procs / bag.weight
+        bag.had += spent
+        self.owners[bag.owner].had += spent
+
+    def _close_if_over(self, bag: BagState, at_s: float) -> None:
+        if bag.over and bag.ended_s is None:
+            bag.ended_s = at_s
+
+    def _release(self, host: Host, bag: BagState, task: int) -> None:
+        del host.held[bag.number, task]
+        host.busy_procs -= bag.procs
+        host.recalled.discard((bag.number, task))
+        if not host.held:
+            host.idle_since_s = self.now_s
+
+    def _back(self, host: Host, number: int, tasks: Iterable[int]) -> None:
+        bag = self.bags[number]
+        for task in tasks:
+            if (number, task) in host.held:
+                self._release(host, bag, task)
+            if bag.tasks.where.get(task) == host.number:
+                bag.tasks.give_back(task)
+
+    def _kept(self, record: Kept) -> None:
+        host, bag = self.hosts[record.host], self.bags[record.bag]
+        for task in record.tasks:
+            attempt = bag.tasks.attempts[task]
+            if bag.tasks.status[task] == PENDING and attempt:
+                bag.tasks.give([task], host.number)
+                host.held[record.bag, task] = bag.tasks.attempts[task] = attempt  # no new one
+                host.busy_procs += bag.procs
+
+    # what is rare
+
+    def _word_bag(self, number: int, count: int, at_s: float, **fields: Any) -> None:
+        bag = BagState(number=number, tasks=Tasks(count), came_s=at_s, **_tupled(fields))
+        self.now_s = max(self.now_s, at_s)
+        active = [b for b in self.bags.values() if not b.over]
+        owner = self.owners.setdefault(bag.owner, Owner())
+        others = [self.owners[b.owner].had for b in active if b.owner != bag.owner]
+        if not any(b.owner == bag.owner for b in active):  # nobody saves up by staying away
+            owner.had = max(owner.had, min(others, default=0.0))
+        bag.had = min((b.had for b in active if b.owner == bag.owner), default=0.0)
+        bag.typical_s = bag.stated_s
+        self.bags[number] = bag
+        self._close_if_over(bag, at_s)
+
+    def _word_grown(self, number: int, count: int) -> None:
+        self.bags[number].tasks.grow(count)
+
+    def _word_closed(self, number: int, at_s: float) -> None:
+        self.bags[number].open = False
+        self._close_if_over(self.bags[number], at_s)
+
+    def _word_cancelled(self, number: int, at_s: float, reason: str) -> None:
+        bag = self.bags[number]
+        bag.open, bag.cancelled = False, reason or "cancelled"
+        for host in (self.hosts[h] for h in set(bag.tasks.where.values())):
+            for key in [k for k in host.held if k[0] == number]:
+                self._release(host, bag, key[1])
+        bag.tasks.drop()
+        self._close_if_over(bag, at_s)
+
+    def _word_joined(self, number: int, id: str, at_s: float, **fields: Any) -> None:
+        self.now_s = max(self.now_s, at_s)
+        known = self.hosts.get(number)
+        if known is None:
+            known = Host(
+                number=number, id=id, idle_since_s=at_s, joined_s=at_s, slot="", node=0, procs=1,
+                memory_mib=0.0, name="",
+            )  # fmt: skip
+            self.hosts[number], self.by_id[id] = known, number
+        for name, value in fields.items():
+            setattr(known, name, value)
+        known.here, known.leaving, known.joined_s = True, "", at_s
+        if not known.held:
+            known.idle_since_s = at_s
+
+    def _word_left(self, number: int, at_s: float, lost: bool) -> None:
+        """A host is gone; what it held waits again. ``lost``: without a word, so its tasks may be to blame."""
+        host = self.hosts[number]
+        self.now_s = max(self.now_s, at_s)
+        for bag_number, task in list(host.held):
+            bag = self.bags[bag_number]
+            self._release(host, bag, task)
+            if bag.tasks.where.get(task) == number:
+                self._lose(bag, task, at_s, lost)
+        host.here = False
+        host.lost += lost
+
+    def _lose(self, bag: BagState, task: int, at_s: float, lost: bool) -> None:
+        tasks = bag.tasks
+        if lost:
+            tasks.losses[task] = tasks.losses.get(task, 0) + 1
+        if tasks.losses.get(task, 0) >= MOST_LOSSES or tasks.attempts[task] > _MOST_ATTEMPTS:
+            tasks.end(task, FAILED)
+            self._close_if_over(bag, at_s)
+        else:
+            tasks.give_back(task)
+
+    def _word_slot(self, id: str, **fields: Any) -> None:
+        """How a request for hosts stands."""
+        self.slots.setdefault(id, {}).update(fields)
+
+    def check(self) -> None:
+        """AssertionError where what is kept twice differs."""
+        held: dict[Key, set[int]] = {}
+        for host in self.hosts.values():
+            procs = sum(self.bags[bag].procs for bag, _ in host.held)
+            assert procs == host.busy_procs, (host.id, procs, host.busy_procs)
+            for key in host.held:
+                held.setdefault(key, set()).add(host.number)
+        for bag in self.bags.values():
+            tasks = bag.tasks
+            counts = [tasks.status.count(kind) for kind in range(5)]
+            assert counts == tasks.counts, (counts, tasks.counts)
+            assert len(tasks.where) == counts[GIVEN]
+            for task, where in tasks.where.items():
+                assert tasks.status[task] == GIVEN
+                assert where in held.get((bag.number, task), ()), (bag.number, task, where)
+            waiting = {i for i in range(tasks.cursor) if tasks.status[i] == PENDING}
+            assert waiting == set(tasks.again), (waiting, set(tasks.again))
+            assert not any(tasks.status[tasks.cursor :])
+
+
+def _tupled(fields: dict[str, Any]) -> dict[str, Any]:
+    return {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}
+
+
+def ended_key(status: int) -> str:
+    """What became of a task, in a word."""
+    return ("waits", "runs", "done", "failed", "dropped")[status]

@@ -1,0 +1,125 @@
+"""The tasks of one bag as columns: two bytes and a half each while they wait, nothing else.
+
+Changed in place, by :mod:`dispatch.state` alone (decision 0020).
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import OrderedDict
+from collections.abc import Iterable
+from itertools import islice
+
+import numpy as np
+
+PENDING, GIVEN, DONE, FAILED, DROPPED = range(5)
+"""What becomes of a task: it waits, a host has it, it succeeded, it failed for good, its bag was cancelled."""
+ENDED = (DONE, FAILED, DROPPED)
+
+
+class Tasks:
+    """Status and attempts of each task, and which are next."""
+
+    __slots__ = ("again", "attempts", "counts", "cursor", "failures", "losses", "status", "where")
+
+    def __init__(self, count: int) -> None:
+        self.status = bytearray(count)
+        self.attempts = array("H", bytes(2 * count))
+        self.counts = [count, 0, 0, 0, 0]
+        self.cursor = 0  # tasks from here on were never given
+        self.again: OrderedDict[int, None] = OrderedDict()  # those before it that wait anew
+        self.where: dict[int, int] = {}  # given task → its host
+        self.failures: dict[int, int] = {}
+        self.losses: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return len(self.status)
+
+    @property
+    def pending(self) -> int:
+        """How many wait."""
+        return self.counts[PENDING]
+
+    @property
+    def over(self) -> bool:
+        """True when all have ended."""
+        return not self.counts[PENDING] and not self.counts[GIVEN]
+
+    def grow(self, count: int) -> None:
+        """More tasks, behind those that there are."""
+        self.status.extend(bytes(count))
+        self.attempts.frombytes(bytes(2 * count))
+        self.counts[PENDING] += count
+
+    def move(self, task: int, to: int) -> None:
+        """Change what becomes of a task."""
+        self.counts[self.status[task]] -= 1
+        self.counts[to] += 1
+        self.status[task] = to
+
+    def next(self, most: int) -> list[int]:
+        """Up to ``most`` tasks that wait, in the order in which they are due; nothing changes."""
+        found = list(islice(self.again, most))
+        left = most - len(found)
+        if left > 0:
+            found += range(self.cursor, min(self.cursor + left, len(self.status)))
+        return found
+
+    def give(self, tasks: Iterable[int], host: int) -> None:
+        """A host has them now: each in an attempt of its own."""
+        status, attempts, where, again = self.status, self.attempts, self.where, self.again
+        cursor, given = self.cursor, 0
+        for task in tasks:
+            if task == cursor:
+                cursor += 1
+            elif task < cursor:
+                again.pop(task, None)
+            else:  # out of order: those before it wait anew
+                again.update(dict.fromkeys(range(cursor, task)))
+                cursor = task + 1
+            status[task] = GIVEN
+            attempts[task] += 1
+            where[task] = host
+            given += 1
+        self.cursor = cursor
+        self.counts[PENDING] -= given
+        self.counts[GIVEN] += given
+
+    def give_back(self, task: int) -> None:
+        """It waits again, before those that were never given."""
+        self.move(task, PENDING)
+        self.where.pop(task, None)
+        self.again[task] = None
+
+    def end(self, task: int, how: int) -> None:
+        """It has ended."""
+        if self.status[task] == PENDING:
+            self.again.pop(task, None)
+        self.move(task, how)
+        self.where.pop(task, None)
+
+    def drop(self) -> list[int]:
+        """All that have not ended are dropped; those that hosts have, for these to be told."""
+        given = list(self.where)
+        column = np.frombuffer(self.status, np.uint8)
+        column[(column == PENDING) | (column == GIVEN)] = DROPPED
+        del column  # a column that is looked at cannot grow
+        self.cursor = len(self.status)
+        dropped = self.counts[PENDING] + self.counts[GIVEN]
+        self.counts[PENDING] = self.counts[GIVEN] = 0
+        self.counts[DROPPED] += dropped
+        self.where.clear()
+        self.again.clear()
+        return given
+
+    def restore(self, status: bytes, attempts: bytes, where: dict[int, int]) -> None:
+        """Take over columns that were kept; what waits and was given before comes first again."""
+        self.status = bytearray(status)
+        self.attempts = array("H")
+        self.attempts.frombytes(attempts)
+        self.counts = [self.status.count(kind) for kind in range(5)]
+        self.where = where
+        begun = np.flatnonzero(np.frombuffer(attempts, np.uint16))
+        self.cursor = int(begun[-1]) + 1 if len(begun) else 0
+        early = np.flatnonzero(np.frombuffer(status, np.uint8)[: self.cursor] == PENDING)
+        self.again = OrderedDict.fromkeys(map(int, early))

@@ -1,0 +1,205 @@
+"""Hosts in virtual time: the same core, an event loop of instants, and hosts that come, work, fail and vanish."""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+from dispatch.core import Answer, Core, Message, Triple
+from dispatch.hosts import Hello, Host
+from dispatch.records import End
+
+RunTime = Callable[[int, int, str], tuple[float, int]]
+"""(bag, task, host) → (seconds it runs there, exit code)."""
+
+
+@dataclass(slots=True)
+class _VirtualHost:
+    id: str
+    slot: str
+    procs: int
+    ends_s: float
+    idle_s: float
+    life: int = 0
+    seq: int = 0
+    number: int = 0
+    queue: deque[Triple] = field(default_factory=deque)
+    running: dict[Triple, float] = field(default_factory=dict)
+    ended: list[tuple[int, End]] = field(default_factory=list)
+    free: int = 0
+    here: bool = True
+    said_hello: bool = False
+    idle_mark: int = 0
+    telling: bool = False
+
+
+class VirtualHosts:
+    """Simulated hosts around a core. ``delay_s``: how long a message takes each way."""
+
+    def __init__(self, core: Core, run_time: RunTime, delay_s: float = 0.001) -> None:
+        self.core, self._run_time, self._delay_s = core, run_time, delay_s
+        self.now_s = 0.0
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._count = 0
+        self.hosts: dict[str, _VirtualHost] = {}
+        self.on_left: Callable[[str, float], None] = lambda *_: None
+        self._level_due = False
+
+    def at(self, instant_s: float, what: Callable[[], None]) -> None:
+        """Do something at an instant."""
+        self._count += 1
+        heapq.heappush(self._events, (instant_s, self._count, what))
+
+    def join(
+        self, id: str, slot: str = "", procs: int = 1, ends_s: float = float("inf"),
+        idle_s: float = float("inf"),
+    ) -> None:  # fmt: skip
+        """A host comes now; it leaves by itself after ``idle_s`` without a task."""
+        host = _VirtualHost(id, slot, procs, ends_s, idle_s, free=procs)
+        self.hosts[id] = host
+        self._send(host)
+
+    def leave(self, id: str, lost: bool = False) -> None:
+        """A host goes: at once and without a word where it is ``lost``."""
+        host = self.hosts[id]
+        if not host.here:
+            return
+        host.here = False
+        if lost:
+            known = self.core.state.hosts.get(self.core.state.by_id.get(id, -1))
+            if known is not None and known.here:
+                self.core.gone(known, self.now_s, lost=True)
+            self._push()
+        else:
+            self._send(host, leaving="left")
+        self.on_left(id, self.now_s)
+
+    def run(self, until_s: float = float("inf"), over: Callable[[], bool] = lambda: False) -> None:
+        """Let time pass until nothing happens any more, an instant, or a condition."""
+        while self._events and self._events[0][0] <= until_s and not over():
+            self.now_s, _, what = heapq.heappop(self._events)
+            what()
+
+    def push(self) -> None:
+        """Tell hosts that wait what there is for them now."""
+        self._push()
+
+    # inside
+
+    def _send(
+        self, host: _VirtualHost, leaving: str = "", returned: tuple[Triple, ...] = ()
+    ) -> None:
+        host.seq += 1
+        hello = None
+        if not host.said_hello:
+            left_s = None if host.ends_s == float("inf") else host.ends_s - self.now_s
+            hello = Hello(slot=host.slot, procs=host.procs, left_s=left_s, name=host.id)
+            host.said_hello = True
+        ends, host.ended = host.ended, []
+        message = Message(
+            host=host.id, life=f"{host.id}.{host.life}", seq=host.seq, hello=hello, ends=ends, returned=returned,
+            leaving=leaving,
+        )  # fmt: skip
+        self.at(self.now_s + self._delay_s, lambda: self._hear(host, message))
+
+    def _hear(self, host: _VirtualHost, message: Message) -> None:
+        if not self.core.hear(message, self.now_s):
+            return
+        known = self.core.state.hosts[self.core.state.by_id[host.id]]
+        host.number = known.number
+        if known.here:
+            self._tell(host, self.core.answer(known, self.now_s))
+        self._push()
+
+    def _push(self) -> None:
+        for known, answer in self.core.due(self.now_s):
+            self._tell(self.hosts[known.id], answer)
+        if not self._level_due:
+            self._level_due = True
+            self.at(self.now_s + 0.2, self._level)
+
+    def _level(self) -> None:
+        self._level_due = False
+        self.core.level()
+        for known, answer in self.core.due(self.now_s):
+            self._tell(self.hosts[known.id], answer)
+
+    def _tell(self, host: _VirtualHost, answer: Answer) -> None:
+        if answer:
+            self.at(self.now_s + self._delay_s, lambda: self._take(host, answer))
+        else:
+            self._watch_idle(host)
+
+    def _take(self, host: _VirtualHost, answer: Answer) -> None:
+        if not host.here:
+            return
+        host.idle_mark += 1
+        host.queue.extend(answer.give)
+        returned = tuple(t for t in answer.recall if t in host.queue)
+        for triple in (*answer.recall, *answer.cancel):
+            if triple in host.queue:
+                host.queue.remove(triple)
+        for triple in answer.cancel:
+            host.free += host.running.pop(triple, None) is not None
+        if answer.drain:
+            returned += tuple(host.queue)
+            host.queue.clear()
+        if returned or (answer.drain and not host.running):
+            self._send(host, "drained" if answer.drain else "", returned)
+            if answer.drain and not host.running:
+                host.here = False
+                self.on_left(host.id, self.now_s)
+                return
+        self._begin(host)
+        self._watch_idle(host)
+
+    def _begin(self, host: _VirtualHost) -> None:
+        while host.free > 0 and host.queue:
+            triple = host.queue.popleft()
+            procs = self.core.state.bags[triple[0]].procs
+            if procs > host.free and host.running:
+                host.queue.appendleft(triple)
+                return
+            runs_s, code = self._run_time(triple[0], triple[1], host.id)
+            host.free -= 1
+            host.running[triple] = self.now_s
+            self.at(self.now_s + runs_s, partial(self._end, host, triple, runs_s, code))
+
+    def _end(self, host: _VirtualHost, triple: Triple, ran_s: float, code: int) -> None:
+        if not host.here or host.running.pop(triple, None) is None:
+            return
+        host.free += 1
+        bag, task, attempt = triple
+        host.ended.append((bag, End(task, host.number, self.now_s, code, attempt, ran_s)))
+        self._begin(host)
+        if not host.telling:  # what ends within a moment is told at once
+            host.telling = True
+            self.at(
+                self.now_s + (self._delay_s if host.running else 0.0), lambda: self._report(host)
+            )
+
+    def _report(self, host: _VirtualHost) -> None:
+        host.telling = False
+        if host.here:
+            self._send(host)
+
+    def _watch_idle(self, host: _VirtualHost) -> None:
+        """A host without a task leaves after its time: distributed release (Falkon, section 3.1)."""
+        if host.idle_s == float("inf") or host.running or host.queue or not host.here:
+            return
+        host.idle_mark += 1
+        mark = host.idle_mark
+
+        def leave() -> None:
+            if host.here and host.idle_mark == mark and not host.running and not host.queue:
+                self.leave(host.id)
+
+        self.at(self.now_s + host.idle_s, leave)
+
+
+def host_of(core: Core, id: str) -> Host:
+    """The host of this id."""
+    return core.state.hosts[core.state.by_id[id]]
