@@ -18,6 +18,10 @@ RAW = "raw"
 """``{x:raw}`` puts a parameter into the command as it stands; ``{x}`` as one word of the shell."""
 
 
+TASK = "task"
+"""A parameter that every task has: its number."""
+
+
 class Lines(Protocol):
     """A sequence of texts that need not all be in memory."""
 
@@ -75,15 +79,12 @@ class Template:
         )
 
     def filled(self, texts: Sequence[str], task: int) -> list[str]:
-        values = self.values(task) if texts else {}
-        return [
-            "".join(before + values.get(name, "") for before, name, _ in parts_of(t)) for t in texts
-        ]
+        return fill(texts, self.values(task)) if texts else []
 
     def values(self, task: int) -> dict[str, str]:
         if not 0 <= task < self._count:
             raise IndexError(task)
-        found: dict[str, str] = {}
+        found = {TASK: str(task)}
         for axis in reversed(self.axes):
             task, row = divmod(task, len(axis.rows))
             found.update(zip(axis.names, axis.rows[row], strict=True))
@@ -102,11 +103,18 @@ class Listed:
     def command(self, task: int) -> str:
         return self.lines[task]
 
-    def filled(self, texts: Sequence[str], task: int) -> list[str]:  # noqa: ARG002 the protocol's
-        return list(texts)
+    def filled(self, texts: Sequence[str], task: int) -> list[str]:
+        return fill(texts, self.values(task))
 
-    def values(self, task: int) -> dict[str, str]:  # noqa: ARG002 the protocol's
-        return {}
+    def values(self, task: int) -> dict[str, str]:
+        return {TASK: str(task)}
+
+
+def fill(texts: Sequence[str], values: Mapping[str, str]) -> list[str]:
+    """Texts with the parameters in them as they are."""
+    return [
+        "".join(before + values.get(name, "") for before, name, _ in parts_of(t)) for t in texts
+    ]
 
 
 def parts_of(text: str) -> list[tuple[str, str, bool]]:

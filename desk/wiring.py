@@ -242,10 +242,15 @@ def await_gone(drivers: Mapping[str, Driver], run_id: str) -> None:
 
 def _pilot(site: Site, away: AwayEngine) -> Pilot:
     """What a slot of a site runs. The first one asked for opens this machine's port for workers."""
-    python = site.access.python or (sys.executable if _shares_files(site) else "python3")
-    environment = away.dask().environment(_contact_host(site))
+    python = python_of(site)
+    environment = away.dask().environment(contact_host(site))
     tried = f"{quote(python)} -c 'import execmgr.pilot' || exit {CANNOT_WORK}"
     return Pilot(command=f"{tried}\nexec {quote(python)} -m execmgr.pilot", environment=environment)
+
+
+def python_of(site: Site) -> str:
+    """The interpreter that pilots of a site are started with."""
+    return site.access.python or (sys.executable if _shares_files(site) else "python3")
 
 
 def _shares_files(site: Site) -> bool:
@@ -254,7 +259,7 @@ def _shares_files(site: Site) -> bool:
     return stated if stated is not None else site.kind != "cloud" and not site.access.host
 
 
-def _contact_host(site: Site) -> str:
+def contact_host(site: Site) -> str:
     """The address under which slots of a site reach this machine."""
     try:
         return site.access.contact or socket.gethostbyname(socket.gethostname())

@@ -76,13 +76,13 @@ class Core:
         self.bags: dict[int, Bag] = {}
         self.places = 0  # processors of the hosts that are here and stay
         self._staying: dict[int, int] = {}
-        self._serving: list[BagState] = []
+        self.serving: list[BagState] = []
         self._urgent: dict[int, None] = {}  # hosts that are to be told something
         self._fresh = True  # tasks have come to wait since hosts were looked through
         self._digests: dict[int, Callable[[int], Sequence[str]]] = {}
         self._refresh()
 
-    def _note(self, record: Record) -> list[Effect]:
+    def note(self, record: Record) -> list[Effect]:
         self._tell(record)
         effects = self.state.apply(record)
         if not isinstance(record, Given | Kept):
@@ -91,7 +91,7 @@ class Core:
 
     def _refresh(self) -> None:
         """Which bags are not over: after a change that is rare."""
-        self._serving = [b for b in self.state.bags.values() if not b.over]
+        self.serving = [b for b in self.state.bags.values() if not b.over]
 
     def _count_in(self, host: Host) -> None:
         """Count a host's processors, or no more."""
@@ -104,7 +104,7 @@ class Core:
 
     def add(self, number: int, bag: Bag, at_s: float, open_: bool = False) -> None:
         """Take a bag on; ``open_``: more of its tasks may come."""
-        self._note(
+        self.note(
             Word("bag", {
                 "number": number, "count": len(bag.commands), "at_s": at_s, "name": bag.name, "owner": bag.owner,
                 "weight": bag.weight, "procs": bag.procs, "retries": bag.retries, "sites": list(bag.sites),
@@ -125,12 +125,12 @@ class Core:
     def grow(self, number: int, count: int) -> None:
         """More tasks of an open bag."""
         if count:
-            self._note(Word("grown", {"number": number, "count": count}))
+            self.note(Word("grown", {"number": number, "count": count}))
 
     def close(self, number: int, at_s: float) -> None:
         """No more tasks come."""
         if self.state.bags[number].open:
-            self._note(Word("closed", {"number": number, "at_s": at_s}))
+            self.note(Word("closed", {"number": number, "at_s": at_s}))
             self._refresh()
 
     def cancel(self, number: int, at_s: float, reason: str) -> None:
@@ -140,15 +140,14 @@ class Core:
             self.state.hosts[host].to_cancel.append((number, task, bag.tasks.attempts[task]))
             self._urgent[host] = None
         if not bag.over:
-            self._note(Word("cancelled", {"number": number, "at_s": at_s, "reason": reason}))
+            self.note(Word("cancelled", {"number": number, "at_s": at_s, "reason": reason}))
         self._refresh()
 
     # hosts
 
     def hear(self, message: Message, at_s: float, site: str = "") -> bool:
         """Take in what a host says; False where it must say hello first (it is not known here)."""
-        number = self.state.by_id.get(message.host)
-        host = None if number is None else self.state.hosts[number]
+        host = self._known(message.host)
         if message.hello is not None:
             host = self._hello(host, message, message.hello, at_s, site)
         elif host is None or not host.here or host.life != message.life:
@@ -166,6 +165,15 @@ class Core:
             self.gone(host, at_s, lost=False)
         return True
 
+    def _known(self, id: str) -> Host | None:  # noqa: A002
+        number = self.state.by_id.get(id)
+        return None if number is None else self.state.hosts[number]
+
+    def is_past(self, message: Message) -> bool:
+        """True for an agent in whose place another one has come: it is to stop."""
+        host = self._known(message.host)
+        return host is not None and message.life in host.past_lives
+
     def _hello(
         self, host: Host | None, message: Message, hello: Hello, at_s: float, site: str
     ) -> Host:
@@ -182,7 +190,7 @@ class Core:
                 )  # another process of the same host: the first one is dead
             number = host.number if host else len(self.state.hosts)
             ends_s = at_s + hello.left_s if hello.left_s is not None else float("inf")
-            self._note(
+            self.note(
                 Word("joined", {
                     "number": number, "id": message.host, "at_s": at_s, "slot": hello.slot, "node": hello.node,
                     "procs": max(1, hello.procs), "memory_mib": hello.memory_mib, "name": hello.name, "site": site,
@@ -205,7 +213,7 @@ class Core:
             if said.get((bag, task)) != attempt and (bag, task) not in ended:
                 missing.setdefault(bag, []).append(task)
         for bag, tasks in missing.items():
-            self._note(Back(host.number, bag, tasks))
+            self.note(Back(host.number, bag, tasks))
         for (bag, task), attempt in said.items():
             if host.held.get((bag, task)) == attempt:
                 continue
@@ -215,7 +223,7 @@ class Core:
                 and of.tasks.status[task] == PENDING
                 and of.tasks.attempts[task] == attempt
             ):
-                self._note(Kept(host.number, bag, [task]))
+                self.note(Kept(host.number, bag, [task]))
             else:
                 host.to_cancel.append((bag, task, attempt))
 
@@ -233,13 +241,13 @@ class Core:
                 continue  # told before
             by_bag.setdefault(bag, []).append(end)
         for bag, new in by_bag.items():
-            for end, effect in zip(new, self._note(Ended(bag, new)), strict=True):
+            for end, effect in zip(new, self.note(Ended(bag, new)), strict=True):
                 self._told(bag, end, effect)
                 if effect.elsewhere is not None:
                     other = self.state.hosts[effect.elsewhere]
                     attempt = other.held.get((bag, end.task))
                     if attempt is not None:
-                        self._note(Back(other.number, bag, [end.task]))
+                        self.note(Back(other.number, bag, [end.task]))
                         other.to_cancel.append((bag, end.task, attempt))
                         self._urgent[other.number] = None
 
@@ -249,11 +257,11 @@ class Core:
             if host.held.get((bag, task)) == attempt:
                 by_bag.setdefault(bag, []).append(task)
         for bag, tasks in by_bag.items():
-            self._note(Back(host.number, bag, tasks))
+            self.note(Back(host.number, bag, tasks))
 
     def gone(self, host: Host, at_s: float, lost: bool) -> None:
         """A host is here no more."""
-        self._note(Word("left", {"number": host.number, "at_s": at_s, "lost": lost}))
+        self.note(Word("left", {"number": host.number, "at_s": at_s, "lost": lost}))
         self.heard_s.pop(host.number, None)
         self.waiting.pop(host.number, None)
         self._count_in(host)
@@ -306,7 +314,7 @@ class Core:
             if not tasks:
                 passed.add(bag.number)
                 continue
-            self._note(Given(host.number, bag.number, tasks))
+            self.note(Given(host.number, bag.number, tasks))
             if bag.first_s is None:
                 bag.first_s = at_s
             attempts = bag.tasks.attempts
@@ -318,7 +326,7 @@ class Core:
     def _choose(self, host: Host, passed: set[int]) -> BagState | None:
         """The bag to be served next; None where none fits."""
         fit = [
-            b for b in self._serving
+            b for b in self.serving
             if b.tasks.counts[PENDING] and b.number not in passed and (not b.sites or host.site in b.sites)
         ]  # fmt: skip
         if len(fit) < 2:
@@ -367,7 +375,7 @@ class Core:
         for number in numbers:
             host = self.state.hosts[number]
             told = bool(host.to_cancel or host.to_recall or host.leaving)
-            if not told and not any(b.tasks.counts[PENDING] for b in self._serving):
+            if not told and not any(b.tasks.counts[PENDING] for b in self.serving):
                 continue
             answer = self.answer(host, at_s)
             if answer:
@@ -378,7 +386,7 @@ class Core:
         """Where hosts wait and nothing is pending: what others hold and cannot have begun is recalled for them."""
         hosts = self.state.hosts
         idle = sum(hosts[n].procs for n in self.waiting if not hosts[n].busy_procs)
-        if not idle or any(b.tasks.counts[PENDING] for b in self._serving):
+        if not idle or any(b.tasks.counts[PENDING] for b in self.serving):
             return
         for _, number in sorted(self._overfull(), reverse=True):
             host = hosts[number]
@@ -393,7 +401,7 @@ class Core:
 
     def _overfull(self) -> set[tuple[int, int]]:
         """(tasks in hand, host) of those that have more than they can run."""
-        numbers = {number for bag in self._serving for number in bag.tasks.where.values()}
+        numbers = {number for bag in self.serving for number in bag.tasks.where.values()}
         held = ((self.state.hosts[number], number) for number in numbers)
         return {(len(host.held), number) for host, number in held if len(host.held) > host.procs}
 

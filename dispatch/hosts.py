@@ -44,6 +44,7 @@ class Host:
     ends_s: float = float("inf")
     leaving: str = ""
     cached: set[str] = field(default_factory=set)
+    past_lives: set[str] = field(default_factory=set)
     known_bags: set[int] = field(default_factory=set)
     recalled: set[Key] = field(default_factory=set)
     to_cancel: list[tuple[int, int, int]] = field(default_factory=list)

@@ -11,7 +11,7 @@ import ssl
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -41,13 +41,14 @@ Told = Callable[[int, End, Effect], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """Where a dispatcher works and by which rules. ``secret``: hosts' keys are made from it."""
+    """Where a dispatcher works and by which rules. ``secret``: hosts' keys are made from it; ``run``: what the names
+    of its slots begin with at their sites."""
 
     folder: Path
     secret: bytes
     rules: Rules = field(default_factory=Rules)
     idle_s: float | None = 60.0
-    site_of: Callable[[str], str] = lambda _: ""
+    run: str = ""
 
 
 class Manager:
@@ -65,7 +66,7 @@ class Manager:
         self.problem = ""
         self.exchanges = 0
         self._inbox: list[tuple[Line, Heard]] = []
-        self._asked: list[Callable[[], None]] = []
+        self._awaited: list[asyncio.Future[None]] = []
         self._lines: dict[int, Line] = {}
         self._said: dict[int, list[Said]] = {}
         self._committed: list[tuple[int, int, int]] = []
@@ -104,9 +105,16 @@ class Manager:
         """Something has changed."""
         self._news.set()
 
+    async def durable(self) -> None:
+        """Return when everything that was noted before is on the disk."""
+        done = asyncio.get_running_loop().create_future()
+        self._awaited.append(done)
+        self._news.set()
+        await done
+
     def revoke(self, slot: str) -> None:
         """Let nobody in any more with the key of a slot."""
-        self.core._note(Word("slot", {"id": slot, "revoked": True}))
+        self.core.note(Word("slot", {"id": slot, "revoked": True}))
         for host in self.state.hosts.values():
             if host.slot == slot and host.here:
                 self.core.gone(host, self.clock.now(), lost=True)
@@ -128,7 +136,8 @@ class Manager:
     def opened(self, request: Request, line: Line) -> Sink | None:
         """Who may not ask is told nothing but that."""
         slot = slot_of(self.setting.secret, request.key)
-        if slot is None or self.state.slots.get(slot, {}).get("revoked"):
+        name = (slot or "").removeprefix(f"{self.setting.run}.")
+        if slot is None or self.state.slots.get(name, {}).get("revoked"):
             self.refused += 1
             _log.warning(
                 "a host at %s was refused: %s key", line.peer, "revoked" if slot else "wrong"
@@ -227,7 +236,7 @@ class Manager:
                 await asyncio.wait_for(self._news.wait(), _TICK_S)
             self._news.clear()
             await self._turn(loop)
-        await self._write(loop)
+        await self._turn(loop)
 
     async def _turn(self, loop: asyncio.AbstractEventLoop) -> None:
         now = self.clock.now()
@@ -239,16 +248,25 @@ class Manager:
             seq = self._unparked(line)
             if seq is not None:
                 answers.append((line, seq, answer))
+        awaited, self._awaited = self._awaited, []
         await self._write(loop)
         for line, seq, given in answers:
             self._send(line, seq, given)
+        for done in awaited:
+            done.set_result(None)
 
     def _heard(
         self, line: Line, heard: Heard, now: float
     ) -> tuple[Line, int, Answer | None] | None:
         """What a message is answered; None where the answer waits until there is something to say."""
         message = heard.message
-        site = self.setting.site_of(message.hello.slot) if message.hello else ""
+        site = ""
+        if message.hello is not None:
+            name = message.hello.slot.removeprefix(f"{self.setting.run}.")
+            message = replace(message, hello=replace(message.hello, slot=name))
+            site = str(self.state.slots.get(name, {}).get("site", ""))
+        if self.core.is_past(message):
+            return line, message.seq, Answer(stop=True)
         if not self._is_news(message) or not self.core.hear(message, now, site):
             return line, message.seq, None
         host = self.state.hosts[self.state.by_id[message.host]]

@@ -63,9 +63,13 @@ class Book:
         """The slot that a copy is planned in."""
         return self.placements[key].slot
 
+    def place(self, slot: str) -> str:
+        """The site of a slot."""
+        return self.uses[slot].slot.site
+
     def site_of(self, key: CopyKey) -> str:
         """The site that a copy is planned at."""
-        return self.uses[self.slot_of(key)].slot.site
+        return self.place(self.slot_of(key))
 
     def duration_s(self, key: CopyKey) -> float:
         """Planned run time of a copy where it is planned."""

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Protocol
 
-from drivers.api import Driver, SlotState, SlotStatus
-from execmgr.book import Book, spec_id
+from drivers.api import Driver, SlotSpec, SlotState, SlotStatus
+from execmgr.book import spec_id
 from execmgr.engine import Pilot, Reach
 from execmgr.states import Event, SiteSilent, SlotNews
 from kernel.clock import Clock
@@ -27,6 +28,16 @@ class _Silence:
 
     next_s: float
     pause_s: float
+
+
+class Slots(Protocol):
+    """What slots are to be asked for, by name: of a plan (:class:`execmgr.book.Book`) or of a pool of hosts."""
+
+    def place(self, slot: str) -> str:
+        """The site of a slot."""
+
+    def spec(self, slot_id: str, run: str, pilot: Pilot | None = None) -> SlotSpec:
+        """What to ask it for."""
 
 
 class Sites:
@@ -46,32 +57,32 @@ class Sites:
             str, float
         ] = {}  # ready slots whose pilots have not reported, since when
 
-    def find(self, book: Book, slot: str, state: SlotState) -> list[Event]:
+    def find(self, book: Slots, slot: str, state: SlotState) -> list[Event]:
         """Watch a slot that an earlier manager asked for: asking again is asking once, and finds it.
 
         At once, where its site answers: what a slot holds is not to be given to another one before.
         """
         self._seen[slot] = state
         self._to_open.add(slot)
-        return self._retry(book, book.uses[slot].slot.site)
+        return self._retry(book, book.place(slot))
 
     def know(self, slot: str, state: SlotState) -> list[Event]:
         """A slot that an earlier manager asked for and that is only to be given back: nothing is asked for."""
         self._seen[slot] = state
         return []
 
-    def open(self, book: Book, slot: str) -> list[Event]:
+    def open(self, book: Slots, slot: str) -> list[Event]:
         """Ask for a slot, now or when its site answers again."""
         self._seen[slot] = SlotState.REQUESTED
         self._to_open.add(slot)
-        return self._retry(book, book.uses[slot].slot.site)
+        return self._retry(book, book.place(slot))
 
-    def close(self, book: Book, slot: str) -> list[Event]:
+    def close(self, book: Slots, slot: str) -> list[Event]:
         """Give a slot back, now or when its site answers again."""
         self._to_close.add(slot)
-        return self._retry(book, book.uses[slot].slot.site)
+        return self._retry(book, book.place(slot))
 
-    def news(self, book: Book) -> list[Event]:
+    def news(self, book: Slots) -> list[Event]:
         """What moved on, one call to each site with open slots; a slot known to have ended is asked no more."""
         found: list[Event] = []
         for site, driver in self._drivers.items():
@@ -124,19 +135,19 @@ class Sites:
         )
         return replace(status, state=SlotState.FAILED, reason=words, permanent=True)
 
-    def _retry(self, book: Book, site: str) -> list[Event]:
+    def _retry(self, book: Slots, site: str) -> list[Event]:
         """Requests to a site that are still to be made."""
         if not self._may_ask(site):
             return []
         found: list[Event] = []
-        for slot in sorted(s for s in self._to_close if book.uses[s].slot.site == site):
+        for slot in sorted(s for s in self._to_close if book.place(s) == site):
             found += self._try(site, slot, book, closing=True)
-        for slot in sorted(s for s in self._to_open if book.uses[s].slot.site == site):
+        for slot in sorted(s for s in self._to_open if book.place(s) == site):
             if self._may_ask(site):
                 found += self._try(site, slot, book, closing=False)
         return found
 
-    def _try(self, site: str, slot: str, book: Book, closing: bool) -> list[Event]:
+    def _try(self, site: str, slot: str, book: Slots, closing: bool) -> list[Event]:
         pending = self._to_close if closing else self._to_open
         try:
             if closing:
@@ -181,19 +192,19 @@ class Sites:
         self._silent[site] = _Silence(now + pause_s, pause_s)
         return [] if before else [SiteSilent(at_s=now, site=site, reason=str(error))]
 
-    def _open_slots(self, book: Book, site: str) -> list[str]:
+    def _open_slots(self, book: Slots, site: str) -> list[str]:
         """Slots asked of a site that are not known to have ended."""
         return [
             slot for slot, state in self._seen.items()
-            if not state.ended and slot not in self._to_open and book.uses[slot].slot.site == site
+            if not state.ended and slot not in self._to_open and book.place(slot) == site
         ]  # fmt: skip
 
-    def wake_at(self, book: Book) -> float:
+    def wake_at(self, book: Slots) -> float:
         """When asking can bring news in virtual time."""
         due = []
         for site, driver in self._drivers.items():
             pending = any(
-                book.uses[slot].slot.site == site for slot in (*self._to_open, *self._to_close)
+                book.place(slot) == site for slot in (*self._to_open, *self._to_close)
             )
             if not pending and not self._open_slots(book, site):
                 continue

@@ -170,6 +170,26 @@ class WorkRow(SQLModel, table=True):
     tries: int = 0
 
 
+class BagRow(SQLModel, table=True):
+    """A bag of tasks that was handed over: waiting, running, done, failed, cancelled or interrupted.
+
+    ``dispatcher``: whose it is, ``number``: its number there, and in its folder; ``stop``: why it is to be cancelled;
+    ``summary``: how it stood when it was looked at last, what lists show.
+    """
+
+    __tablename__ = "bag"
+    id: str = Field(primary_key=True)
+    dispatcher: str = Field(index=True)
+    number: int
+    name: str
+    owner: str = Field(default="local", index=True)
+    state: str = Field(default="waiting", index=True)
+    created: datetime
+    tasks: int
+    stop: str = ""
+    summary: str = "{}"
+
+
 class TokenRow(SQLModel, table=True):
     """A secret that opens the service: only its digest is kept. ``session``: made by logging in."""
 

@@ -1,0 +1,316 @@
+"""A bag as a user writes it: a command template and its parameters, or a list of commands (docs/dispatch.md)."""
+
+from __future__ import annotations
+
+import csv
+import re
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, field_validator, model_validator
+
+from bags.bag import RAW, TASK, Axis, Bag, Commands, Listed, Template, parts_of
+from kernel.documents import Document, as_value_error, load_mapping, validate
+from kernel.errors import InputError
+from kernel.units import parse_duration
+
+MOST_TASKS = 100_000_000
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_LONGEST_S = 1e9
+
+
+class RangeDocument(Document):
+    """``start``, ``stop`` (left out), ``step``."""
+
+    range: Annotated[tuple[float, ...], Field(min_length=1, max_length=3)]
+
+
+class LinesDocument(Document):
+    """A file with a value in each line."""
+
+    lines: Annotated[str, Field(min_length=1)]
+
+
+Value = str | float | int
+Parameter = tuple[Value, ...] | RangeDocument | LinesDocument
+
+
+class HostsDocument(Document):
+    """How many hosts, how they are asked for and when they go. ``procs``: of one host; ``longest``: of a request."""
+
+    most: Annotated[int, Field(ge=1, le=100_000)] = 32
+    least: Annotated[int, Field(ge=0, le=100_000)] = 0
+    procs: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    longest: str | float = "1h"
+    idle: str | float = "60s"
+    acquire: str = "all-at-once"
+    release: str = "distributed"
+
+    @field_validator("longest", "idle")
+    @classmethod
+    def _duration(cls, value: str | float) -> float:
+        return as_value_error(lambda: parse_duration(value, ""))
+
+
+class BagDocument(Document):
+    """A bag of tasks."""
+
+    name: Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f/]+$")]
+    command: str | None = None
+    commands: tuple[str, ...] | None = None
+    commands_file: str | None = None
+    parameters: Mapping[str, Parameter] = {}
+    table: str | None = None
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    procs: Annotated[int, Field(ge=1, le=100_000)] = 1
+    memory_mib: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    runtime_s: Annotated[float, Field(ge=0, le=_LONGEST_S)] | None = None
+    limit: str | float | None = None
+    retries: Annotated[int, Field(ge=0, le=100)] = 2
+    owner: Annotated[str, Field(max_length=200)] = ""
+    weight: Annotated[float, Field(gt=0, le=1e6)] = 1.0
+    deadline: str | float | None = None
+    sites: tuple[str, ...] = ()
+    hosts: HostsDocument = HostsDocument()
+    env: Mapping[str, str] = {}
+    output_bytes: Annotated[int, Field(ge=0, le=2**20)] = 4096
+
+    @field_validator("env")
+    @classmethod
+    def _env(cls, value: Mapping[str, str]) -> Mapping[str, str]:
+        for name in value:
+            if not _NAME.fullmatch(name) or name.startswith("VGRADS_"):
+                raise ValueError(f"'{name}' cannot be set for tasks")
+        return value
+
+    @field_validator("limit", "deadline")
+    @classmethod
+    def _duration(cls, value: str | float | None) -> float | None:
+        return None if value is None else as_value_error(lambda: parse_duration(value, ""))
+
+    @field_validator("inputs", "outputs")
+    @classmethod
+    def _inside(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            if not name or name.startswith("/") or ".." in Path(name).parts:
+                raise ValueError(f"'{name}' is not inside the bag's folder")
+        return value
+
+    @model_validator(mode="after")
+    def _one_source(self) -> BagDocument:
+        given = [self.command, self.commands, self.commands_file]
+        if sum(source is not None for source in given) != 1:
+            raise ValueError("give one of 'command', 'commands' and 'commands_file'")
+        if self.command is None and (self.parameters or self.table):
+            raise ValueError("'parameters' and 'table' belong to a 'command'")
+        for name in self.parameters:
+            if not _NAME.fullmatch(name) or name == TASK:
+                raise ValueError(f"'{name}' cannot be the name of a parameter")
+        return self
+
+
+class FileLines:
+    """The lines of a file by number: only where each begins is in memory, eight bytes a line."""
+
+    def __init__(self, path: Path, where: str) -> None:
+        try:
+            self._body = path.read_bytes()
+        except OSError as error:
+            raise InputError(f"cannot be read: {error.strerror}", where=where) from error
+        starts, at = array("Q"), 0
+        while at < len(self._body):
+            starts.append(at)
+            end = self._body.find(b"\n", at)
+            at = len(self._body) if end < 0 else end + 1
+        self._starts = starts
+        self._check(where)
+
+    def _check(self, where: str) -> None:
+        """All of it is text; the number of a line that is not."""
+        if b"\0" in self._body:
+            line = self._body[: self._body.index(b"\0")].count(b"\n") + 1
+            raise InputError(f"line {line}: has a NUL character", where=where)
+        try:
+            self._body.decode()
+        except UnicodeDecodeError as error:
+            line = self._body[: error.start].count(b"\n") + 1
+            raise InputError(f"line {line}: is not UTF-8 text", where=where) from error
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def __getitem__(self, index: int) -> str:
+        begin = self._starts[index]
+        end = self._starts[index + 1] if index + 1 < len(self._starts) else len(self._body)
+        return self._body[begin:end].decode().rstrip("\r\n")
+
+
+@dataclass(frozen=True)
+class _Rows(Sequence[tuple[str, ...]]):
+    """The lines of a file as the rows of an axis."""
+
+    lines: FileLines
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def __getitem__(self, index: Any) -> Any:
+        return (self.lines[index],)
+
+
+@dataclass(frozen=True)
+class _Steps(Sequence[tuple[str, ...]]):
+    """The numbers of a range as the rows of an axis: none of them is kept."""
+
+    start: float
+    step: float
+    many: int
+
+    def __len__(self) -> int:
+        return self.many
+
+    def __getitem__(self, index: Any) -> Any:
+        if not 0 <= index < self.many:
+            raise IndexError(index)
+        return (_plain(self.start + index * self.step),)
+
+
+def load_bag(path: Path) -> tuple[BagDocument, Bag]:
+    """The bag in a YAML or JSON file; InputError names the field, the file or the line."""
+    document = validate(BagDocument, load_mapping(path), str(path))
+    try:
+        return document, build_bag(document, path.resolve().parent)
+    except InputError as error:
+        raise error.within(str(path)) from None
+
+
+def build_bag(document: BagDocument, folder: Path) -> Bag:
+    """The bag behind a document; its files are looked for in ``folder``."""
+    commands = _commands(document, folder)
+    if not len(commands):
+        raise InputError(
+            "has no tasks", fix="give parameters, commands, or a file that is not empty"
+        )
+    if len(commands) > MOST_TASKS:
+        raise InputError(f"has {len(commands):,} tasks; at most {MOST_TASKS:,} are taken")
+    _check_files(document, commands)
+    return Bag(
+        name=document.name, commands=commands, owner=document.owner, weight=document.weight, procs=document.procs,
+        memory_mib=document.memory_mib, limit_s=float(document.limit or 0.0), retries=document.retries,
+        estimate_s=document.runtime_s, deadline_s=None if document.deadline is None else float(document.deadline),
+        sites=document.sites, inputs=document.inputs, outputs=document.outputs, env=dict(document.env),
+        output_bytes=document.output_bytes,
+    )  # fmt: skip
+
+
+def _commands(document: BagDocument, folder: Path) -> Commands:
+    if document.commands is not None:
+        return Listed(document.commands)
+    if document.commands_file is not None:
+        return Listed(FileLines(folder / document.commands_file, "commands_file"))
+    axes = ([_table(folder / document.table)] if document.table else []) + [
+        _axis(name, parameter, folder) for name, parameter in document.parameters.items()
+    ]
+    names = [name for axis in axes for name in axis.names]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"is given twice: '{name}'", where="parameters")
+    template = Template(document.command or "", tuple(axes))
+    _check_template(template.text, names, "command")
+    for field in ("inputs", "outputs"):
+        for text in getattr(document, field):
+            _check_template(text, names, field)
+    return template
+
+
+def _check_template(text: str, names: Sequence[str], where: str) -> None:
+    try:
+        parts = parts_of(text)
+    except ValueError as error:
+        raise InputError(
+            f"is no template: {error}",
+            where=where,
+            fix="a brace that is meant is written twice: {{ or }}",
+        ) from error
+    for _, name, _ in parts:
+        if name and name not in (*names, TASK):
+            known = ", ".join((*names, TASK))
+            raise InputError(
+                f"names the parameter '{name}', which is not given",
+                where=where,
+                fix=f"known: {known}",
+            )
+    if re.search(r"\{[A-Za-z_]\w*:(?!" + RAW + r"\})", text):
+        raise InputError("'{name:form}' knows only the form 'raw'", where=where)
+
+
+def _check_files(document: BagDocument, commands: Commands) -> None:
+    for text in document.outputs:
+        if len(commands) > 1 and not any(name for _, name, _ in parts_of(text)):
+            raise InputError(
+                f"every task would write '{text}'",
+                where="outputs",
+                fix="put {task} or a parameter into its name",
+            )
+
+
+def _axis(name: str, given: Any, folder: Path) -> Axis:
+    where = f"parameters.{name}"
+    if isinstance(given, LinesDocument):
+        return Axis((name,), _Rows(FileLines(folder / given.lines, where)))
+    if isinstance(given, RangeDocument):
+        return Axis((name,), _range(given.range, where))
+    return Axis((name,), [(_plain(value),) for value in given])
+
+
+def _range(given: tuple[float, ...], where: str) -> _Steps:
+    start, stop = (0.0, given[0]) if len(given) == 1 else given[:2]
+    step = given[2] if len(given) == 3 else 1.0
+    if step == 0 or not all(map(_finite, (start, stop, step))):
+        raise InputError("a range needs a step that is not 0", where=where)
+    count = max(0, -int(-((stop - start) / step) // 1))
+    if count > MOST_TASKS:
+        raise InputError(f"has {count:,} values; at most {MOST_TASKS:,} are taken", where=where)
+    return _Steps(start, step, count)
+
+
+def _finite(number: float) -> bool:
+    return abs(number) < 1e18
+
+
+def _table(path: Path) -> Axis:
+    """A CSV file: its first line names the parameters."""
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = csv.reader(file)
+            names = tuple(next(rows, ()))
+            for name in names:
+                if not _NAME.fullmatch(name) or name == TASK:
+                    raise InputError(
+                        f"line 1: '{name}' cannot be the name of a parameter", where="table"
+                    )
+            found = []
+            for row in rows:
+                if row and len(row) != len(names):
+                    raise InputError(
+                        f"line {rows.line_num}: has {len(row)} values for {len(names)} parameters",
+                        where="table",
+                    )
+                if row:
+                    found.append(tuple(row))
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", where="table") from error
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"is no CSV file: {error}", where="table") from error
+    return Axis(names, found)
+
+
+def _plain(value: Value) -> str:
+    """A value as it stands in a command: whole numbers without a point."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
+    return f"{value:.12g}" if isinstance(value, float) else str(value)

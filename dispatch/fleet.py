@@ -1,0 +1,267 @@
+"""The hosts of a dispatcher: asked for and given back as ``pool`` decides, through the drivers of the sites.
+
+What is asked for is in the journal before a site hears of it, so that a manager that comes later knows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import ceil
+from typing import Any
+
+from pool.view import HostView, PoolDecision, PoolLimits, PoolView, RequestView
+
+from dispatch.core import Core
+from dispatch.hosts import Host
+from dispatch.records import Word
+from drivers.api import SlotSpec, SlotState
+from execmgr.book import spec_id
+from execmgr.engine import Pilot
+from execmgr.sites import Sites
+from execmgr.states import Event, SiteSilent, SlotNews
+
+Decide = Callable[[PoolView], PoolDecision]
+"""When how many hosts are asked for, and which go."""
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 5.0, 300.0
+_MOST_REASONS = 50
+_GIVE_UP = 3
+"""So many requests in a row that a site refuses for good, and nothing more is asked of it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A site where hosts may come from. ``procs``: of one host; ``longest_s``: of one request."""
+
+    site: str
+    queue: str
+    node_type: str
+    procs: int
+    limits: PoolLimits
+    longest_s: float
+    decide: Decide
+    boot_s: float = 180.0
+
+
+@dataclass
+class _Luck:
+    """How a site has answered lately."""
+
+    refused: int = 0
+    next_s: float = 0.0
+    pause_s: float = _FIRST_PAUSE_S
+    wait_s: float = 0.0
+    came: int = 0
+    words: str = ""
+
+
+@dataclass
+class Fleet:
+    """Requests for hosts and what became of them. ``journal``: takes each record first."""
+
+    core: Core
+    sites: Sites
+    places: Sequence[Place]
+    run: str
+    pilot_environment: Callable[[str], Mapping[str, str]]
+    reasons: list[tuple[float, str, str]] = field(default_factory=list)
+    _luck: dict[str, _Luck] = field(default_factory=dict)
+    _to_open: list[str] = field(default_factory=list)
+    _to_close: list[str] = field(default_factory=list)
+    _found: bool = False
+    arrived: int = 0
+
+    # what Sites asks
+
+    def place(self, slot: str) -> str:
+        """The site of a slot."""
+        return str(self.core.state.slots[slot]["site"])
+
+    def spec(self, slot_id: str, run: str, pilot: Pilot | None = None) -> SlotSpec:
+        """What a request asks a site for: as many nodes as hosts, with an agent on each."""
+        slot = self.core.state.slots[slot_id]
+        where = next(p for p in self.places if p.site == slot["site"])
+        environment = dict(self.pilot_environment(slot_id)) if pilot else {}
+        return SlotSpec(
+            id=spec_id(slot_id, run), name=slot_id, site=where.site, queue=where.queue, nodes=slot["hosts"],
+            procs=where.procs * slot["hosts"], duration_s=where.longest_s, node_type=where.node_type,
+            environment={**environment, **(pilot.environment if pilot else {})},
+            pilot=pilot.command if pilot else "", every_node=slot["hosts"] > 1,
+        )  # fmt: skip
+
+    # deciding, in the loop of the dispatcher
+
+    def decide(self, now_s: float) -> None:
+        """Look at the work and the hosts; what follows is noted, and carried out next."""
+        left = self._loads()
+        for where in self.places:
+            view = self._view(where, left, now_s)
+            luck = self._luck.setdefault(where.site, _Luck())
+            decision = where.decide(view)
+            if decision.open and (now_s < luck.next_s or luck.refused >= _GIVE_UP):
+                decision = PoolDecision(
+                    withdraw=decision.withdraw, drain=decision.drain, reasons=()
+                )
+            self._note(where, decision, now_s)
+            left = max(0, left - len(view.staying) - view.coming - sum(decision.open))
+        self._close_empty(now_s)
+
+    def _loads(self) -> int:
+        """How many hosts the tasks that there are would keep busy."""
+        procs = sum(
+            len(b.tasks.where) * b.procs + b.tasks.pending * b.procs for b in self.core.serving
+        )
+        typical = min((p.procs for p in self.places), default=1)
+        return ceil(procs / typical)
+
+    def _view(self, where: Place, loads: int, now_s: float) -> PoolView:
+        hosts = self._hosts(where.site)
+        running = sum(bool(host.held) for host in hosts)
+        asked = tuple(
+            RequestView(id=name, hosts=slot["hosts"], asked_s=slot["asked_s"])
+            for name, slot in self.core.state.slots.items()
+            if slot.get("site") == where.site and self._coming(slot)
+        )
+        task_s = max((b.typical_s or 0.0 for b in self.core.serving), default=0.0)
+        return PoolView(
+            now_s=now_s, queued=max(0, loads - running), running=running, limits=where.limits, asked=asked,
+            hosts=tuple(_host_view(host) for host in hosts), arrived=self.arrived, task_s=task_s,
+            wait_s=self._luck.setdefault(where.site, _Luck()).wait_s,
+        )  # fmt: skip
+
+    def _hosts(self, site: str) -> list[Host]:
+        return [h for h in self.core.state.hosts.values() if h.here and h.site == site]
+
+    def _coming(self, slot: Mapping[str, Any]) -> bool:
+        """True for a request of which no host has come yet."""
+        return not slot.get("ended") and not slot.get("closing") and not slot.get("joined")
+
+    def _note(self, where: Place, decision: PoolDecision, now_s: float) -> None:
+        for reason in decision.reasons:
+            if not self.reasons or self.reasons[-1][1:] != (where.site, reason):
+                self.reasons = [*self.reasons[-_MOST_REASONS:], (now_s, where.site, reason)]
+        for hosts in decision.open:
+            name = f"h{len(self.core.state.slots)}"
+            self.core.note(
+                Word("slot", {"id": name, "site": where.site, "hosts": hosts, "asked_s": now_s})
+            )
+            self._to_open.append(name)
+        for name in decision.withdraw:
+            self.close(name, "no more work for it")
+        for number in decision.drain:
+            self.core.dismiss(self.core.state.hosts[int(number)], "given back")
+
+    def close(self, name: str, why: str) -> None:
+        """Give a request or a slot back."""
+        if not self.core.state.slots[name].get("closing"):
+            self.core.note(Word("slot", {"id": name, "closing": why}))
+            self._to_close.append(name)
+
+    def _close_empty(self, now_s: float) -> None:
+        """A slot goes when its last host has left; one whose hosts never came, after its boot time."""
+        here = {host.slot for host in self.core.state.hosts.values() if host.here}
+        for name, slot in list(self.core.state.slots.items()):
+            if slot.get("ended") or slot.get("closing") or "site" not in slot:
+                continue
+            if name in here:
+                if not slot.get("joined"):
+                    self._joined(name, slot, now_s)
+            elif slot.get("joined"):
+                self.close(name, "its hosts have left")
+            elif "ready_s" in slot and now_s - slot["ready_s"] > self._of(slot["site"]).boot_s:
+                self._luck[slot["site"]].words = (
+                    f"its nodes did not report within {self._of(slot['site']).boot_s:.0f} s: can they reach this machine? "
+                    "access.contact names the address under which they find it"
+                )
+                self._disappoint(slot["site"], now_s, True)
+                self.close(name, "its nodes did not report")
+
+    def _joined(self, name: str, slot: Mapping[str, Any], now_s: float) -> None:
+        self.core.note(Word("slot", {"id": name, "joined": True}))
+        luck = self._luck.setdefault(slot["site"], _Luck())
+        luck.refused, luck.pause_s, luck.words = 0, _FIRST_PAUSE_S, ""
+        luck.came += 1
+        luck.wait_s += (now_s - slot["asked_s"] - luck.wait_s) / luck.came
+
+    def _of(self, site: str) -> Place:
+        return next(p for p in self.places if p.site == site)
+
+    # asking the sites, in any one thread
+
+    def carry_out(self) -> list[Event]:
+        """Ask the sites what was decided, and how what was asked for stands."""
+        found: list[Event] = []
+        if not self._found:
+            self._found = True
+            for name, slot in list(self.core.state.slots.items()):
+                if "site" in slot and not slot.get("ended") and name not in self._to_open:
+                    found += self.sites.find(self, name, SlotState(slot.get("state", 0)))
+        opening, self._to_open = self._to_open, []
+        closing, self._to_close = self._to_close, []
+        for name in opening:
+            found += self.sites.open(self, name)
+        for name in closing:
+            found += self.sites.close(self, name)
+        return found + self.sites.news(self)
+
+    # hearing of it, in the loop again
+
+    def heard(self, events: Sequence[Event], now_s: float) -> None:
+        """Take over what the sites told."""
+        for event in events:
+            if isinstance(event, SiteSilent):
+                self._luck.setdefault(event.site, _Luck()).words = event.reason
+            elif isinstance(event, SlotNews):
+                self._slot_news(event, now_s)
+
+    def _slot_news(self, event: SlotNews, now_s: float) -> None:
+        fields: dict[str, Any] = {
+            "id": event.slot,
+            "state": int(event.state),
+            "reason": event.reason,
+        }
+        if event.state == SlotState.READY:
+            fields["ready_s"] = now_s
+        if event.state.ended:
+            fields["ended"] = True
+        self.core.note(Word("slot", fields))
+        if not event.state.ended:
+            return
+        slot = self.core.state.slots[event.slot]
+        for host in list(self.core.state.hosts.values()):
+            if host.here and host.slot == event.slot:
+                self.core.gone(host, now_s, lost=event.state == SlotState.FAILED)
+        if event.state == SlotState.FAILED and not slot.get("closing"):
+            self._luck.setdefault(slot["site"], _Luck()).words = event.reason
+            self._disappoint(slot["site"], now_s, event.permanent)
+
+    def _disappoint(self, site: str, now_s: float, permanent: bool) -> None:
+        """A request came to nothing: the next one waits, longer each time; what is refused for good, not often."""
+        luck = self._luck.setdefault(site, _Luck())
+        luck.refused += 1 if permanent else 0
+        luck.next_s = now_s + luck.pause_s
+        luck.pause_s = min(_LONGEST_PAUSE_S, luck.pause_s * 2)
+
+    @property
+    def hopeless(self) -> str:
+        """Why no host can come any more; empty while one can."""
+        if any(h.here for h in self.core.state.hosts.values()) or not self.places:
+            return ""
+        if all(self._luck.get(p.site, _Luck()).refused >= _GIVE_UP for p in self.places):
+            return "; ".join(f"{p.site}: {self._luck[p.site].words}" for p in self.places)
+        return ""
+
+    def wait_for_end(self) -> bool:
+        """Ask everything back; True when nothing is held any more."""
+        open_ = [n for n, s in self.core.state.slots.items() if "site" in s and not s.get("ended")]
+        for name in open_:
+            self.close(name, "the work is over")
+        return not open_
+
+
+def _host_view(host: Host) -> HostView:
+    return HostView(
+        id=str(host.number), allocation=host.slot, joined_s=host.joined_s, running=len(host.held),
+        idle_since_s=None if host.held else host.idle_since_s,
+        ends_s=None if host.ends_s == float("inf") else host.ends_s, draining=bool(host.leaving),
+    )  # fmt: skip

@@ -1,0 +1,138 @@
+"""A dispatcher's folder: its keys, its bags as they were handed over, how it stands, and who works on it.
+
+``bags/N/document.json``, and in ``bags/N/given/`` the files that its parameters were read from, so that a task is
+the same whenever it is looked at; ``status.json`` says how it stood last.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bags.bag import Bag
+from dispatch.bag_files import BagFiles
+from dispatch.document import BagDocument, LinesDocument, build_bag
+from dispatch.journal import write_whole
+from execmgr.run_keys import make_keys
+from kernel.documents import validate
+from kernel.errors import InputError
+
+
+@dataclass(frozen=True)
+class KeptBag:
+    """A bag as it lies in a dispatcher's folder."""
+
+    number: int
+    document: BagDocument
+    bag: Bag
+    files: BagFiles
+
+
+def keep_bag(folder: Path, number: int, document: BagDocument, source: Path) -> KeptBag:
+    """Put a bag into a dispatcher's folder, with the files that its tasks are read from. ``source``: its own folder."""
+    place = folder / "bags" / f"{number:04d}"
+    (place / "given").mkdir(parents=True, exist_ok=True)
+    for name in _read_from(document):
+        target = place / "given" / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            shutil.copyfile(source / name, target)
+        except OSError as error:
+            raise InputError(f"'{name}' cannot be read: {error.strerror}", where=str(source)) from error
+    kept = {"document": document.model_dump(mode="json"), "source": str(source)}
+    write_whole(place / "document.json", json.dumps(kept).encode())
+    return open_bag(folder, number)
+
+
+def _read_from(document: BagDocument) -> list[str]:
+    names = [p.lines for p in document.parameters.values() if isinstance(p, LinesDocument)]
+    return [*names, *filter(None, (document.table, document.commands_file))]
+
+
+def open_bag(folder: Path, number: int) -> KeptBag:
+    """A bag of a dispatcher's folder."""
+    place = folder / "bags" / f"{number:04d}"
+    try:
+        kept = json.loads((place / "document.json").read_text())
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot be read: {error}", where=str(place / "document.json")) from error
+    document = validate(BagDocument, kept["document"], str(place / "document.json"))
+    bag = build_bag(document, place / "given")
+    return KeptBag(number, document, bag, BagFiles(bag, place, Path(kept["source"])))
+
+
+def kept_bags(folder: Path) -> list[int]:
+    """The numbers of a dispatcher's bags."""
+    return sorted(int(p.parent.name) for p in (folder / "bags").glob("*/document.json"))
+
+
+@dataclass(frozen=True)
+class Keys:
+    """A dispatcher's certificate and key (PEM), and the secret that hosts' keys are made from."""
+
+    certificate: str
+    key: Path
+    secret: bytes
+
+
+def keys_of(folder: Path) -> Keys:
+    """The keys of a dispatcher's folder, made the first time."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    certificate, key, secret = (folder / name for name in ("cert.pem", "key.pem", "secret"))
+    if not secret.exists():
+        pem, private = make_keys()
+        for path, body in ((certificate, pem.encode()), (key, private.encode()), (secret, secrets.token_bytes(32))):
+            _write_secret(path, body)
+    return Keys(certificate.read_text(), key, secret.read_bytes())
+
+
+def _write_secret(path: Path, body: bytes) -> None:
+    draft = path.with_suffix(".draft")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(body)
+    draft.replace(path)
+
+
+@contextmanager
+def only_one(folder: Path) -> Iterator[None]:
+    """Be the one that works on a dispatcher's folder; InputError while another process is."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with (folder / "lock").open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise InputError("another dispatcher is at work on it", where=folder.name) from error
+        yield
+
+
+def is_worked_on(folder: Path) -> bool:
+    """True while a process works on a dispatcher's folder."""
+    try:
+        with only_one(folder):
+            return False
+    except InputError:
+        return True
+
+
+def write_status(folder: Path, status: dict[str, Any]) -> None:
+    """How it stands, for whoever looks; whole or as before."""
+    draft = folder / "status.draft"
+    draft.write_text(json.dumps(status))
+    draft.replace(folder / "status.json")
+
+
+def read_status(folder: Path) -> dict[str, Any]:
+    """How it stood last; empty where nothing was written yet."""
+    try:
+        return dict(json.loads((folder / "status.json").read_text()))
+    except (OSError, ValueError):
+        return {}

@@ -1,0 +1,98 @@
+"""How a dispatcher and its bags stand, in numbers, for pages and people."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+from dispatch.state import BagState, State
+from dispatch.tasks import DONE, DROPPED, FAILED, GIVEN, PENDING
+
+_KEPT = 600
+
+
+def state_word(bag: BagState) -> str:
+    """How a bag stands, in a word."""
+    if bag.cancelled:
+        return "cancelled"
+    if bag.over:
+        return "failed" if bag.tasks.counts[FAILED] else "done"
+    return "running" if bag.first_s is not None else "waiting"
+
+
+def bag_json(bag: BagState, now_s: float, rate: float) -> dict[str, Any]:
+    """A bag. Times in seconds since the dispatcher began; ``rate``: ends a second lately."""
+    counts = bag.tasks.counts
+    left = counts[PENDING] + counts[GIVEN]
+    return {
+        "number": bag.number, "name": bag.name, "owner": bag.owner, "weight": bag.weight, "state": state_word(bag),
+        "tasks": len(bag.tasks), "waiting": counts[PENDING], "running": counts[GIVEN], "done": counts[DONE],
+        "failed": counts[FAILED], "dropped": counts[DROPPED], "tried_again": bag.tried_again,
+        "typical_s": bag.typical_s, "ran_s": bag.ran_s, "came_s": bag.came_s, "first_s": bag.first_s,
+        "ended_s": bag.ended_s, "rate": rate, "left_s": left / rate if rate > 0 and left else None,
+        "reason": bag.cancelled,
+    }  # fmt: skip
+
+
+def hosts_json(state: State) -> list[dict[str, Any]]:
+    """The hosts that are here, and how they fared."""
+    return [
+        {
+            "name": host.name or host.id, "site": host.site, "slot": host.slot, "node": host.node, "procs": host.procs,
+            "holds": len(host.held), "done": host.done, "failed": host.failed, "joined_s": host.joined_s,
+            "leaving": host.leaving,
+        }
+        for host in state.hosts.values() if host.here
+    ]  # fmt: skip
+
+
+@dataclass
+class Rates:
+    """Ends over time: one sample a look, of each bag."""
+
+    samples: deque[tuple[float, dict[int, int], int]] = field(
+        default_factory=lambda: deque(maxlen=_KEPT)
+    )
+
+    def look(self, state: State, now_s: float) -> None:
+        """Take a sample."""
+        ended = {b.number: b.tasks.counts[DONE] + b.tasks.counts[FAILED] for b in state.bags.values()}
+        hosts = sum(host.here for host in state.hosts.values())
+        self.samples.append((now_s, ended, hosts))
+
+    def of(self, number: int, over_s: float = 10.0) -> float:
+        """Ends of a bag a second, over the last seconds."""
+        if len(self.samples) < 2:
+            return 0.0
+        last_s, last, _ = self.samples[-1]
+        first_s, first = last_s, last
+        for at_s, ended, _ in reversed(self.samples):
+            first_s, first = at_s, ended
+            if last_s - at_s >= over_s:
+                break
+        passed_s = last_s - first_s
+        return (last.get(number, 0) - first.get(number, 0)) / passed_s if passed_s > 0 else 0.0
+
+    def history(self) -> list[tuple[float, float, int]]:
+        """(instant, ends a second since the last sample, hosts)."""
+        found = []
+        before: tuple[float, int] | None = None
+        for at_s, ended, hosts in self.samples:
+            total = sum(ended.values())
+            if before is not None and at_s > before[0]:
+                found.append((at_s, (total - before[1]) / (at_s - before[0]), hosts))
+            before = (at_s, total)
+        return found
+
+
+def status_json(state: State, rates: Rates, now_s: float, more: dict[str, Any]) -> dict[str, Any]:
+    """All of it."""
+    return {
+        "now_s": now_s,
+        "bags": [bag_json(bag, now_s, rates.of(bag.number)) for bag in state.bags.values()],
+        "hosts": hosts_json(state)[:1000],
+        "host_count": sum(host.here for host in state.hosts.values()),
+        "rates": rates.history(),
+        **more,
+    }  # fmt: skip

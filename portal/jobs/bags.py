@@ -1,0 +1,143 @@
+"""A dispatcher's work under the database: its bags come from there, how they stand goes there."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from desk.bag_work import BagWork, Wishes, hand_over
+from desk.config import home
+from dispatch.core import Rules
+from dispatch.document import BagDocument
+from dispatch.kept import is_worked_on, only_one
+from kernel.errors import InputError
+from portal.records.bags import ENDED, Bags, new_bag
+from portal.records.store import Store, new_id
+from portal.records.tables import BagRow
+from vgrid.catalog import Catalog
+
+_NOTE_S = 2.0
+
+
+def dispatcher_folder(dispatcher: str) -> Path:
+    """Where a dispatcher keeps what it works on."""
+    return home() / "dispatchers" / dispatcher
+
+
+def submit(
+    store: Store, dispatcher: str, document: BagDocument, source: Path, catalog: Catalog, owner: str = "local"
+) -> BagRow:  # fmt: skip
+    """Hand a bag over to a dispatcher, checked; its row."""
+    bags = Bags(store.engine)
+    number = bags.next_number(dispatcher)
+    kept = hand_over(dispatcher_folder(dispatcher), number, document, source, catalog)
+    bag_id = dispatcher if number == 0 and dispatcher.startswith("bag-") else new_id("bag")
+    row = new_bag(bag_id, dispatcher, number, document.name, owner, len(kept.bag.commands))
+    bags.add(row)
+    return row
+
+
+@dataclass
+class Crew:
+    """A dispatcher of the database at work in this process. ``stay``: it waits for more bags."""
+
+    store: Store
+    dispatcher: str
+    catalog: Catalog
+    rules: Rules = field(default_factory=Rules)
+    stay: Callable[[], bool] = lambda: False
+    watch: Callable[[dict[str, Any]], None] = lambda _: None
+    _noted_s: float = 0.0
+    _work: BagWork | None = None
+
+    def carry_out(self) -> str:
+        """Work until nothing is to do; why it ended before, empty where all is done."""
+        bags = Bags(self.store.engine)
+        folder = dispatcher_folder(self.dispatcher)
+        with only_one(folder):
+            self._work = BagWork(
+                folder, self.catalog, self.dispatcher, self._wishes, self._told, rules=self.rules
+            )
+            try:
+                with self._signals():
+                    ended = self._work.carry_out()
+            except BaseException:
+                bags.set_state(self.dispatcher, "interrupted")
+                raise
+        if ended.ended_early or ended.hopeless:
+            bags.set_state(self.dispatcher, "interrupted")
+        return ended.hopeless or ("interrupted" if ended.ended_early else "")
+
+    def _wishes(self) -> Wishes:
+        rows = Bags(self.store.engine).open_of(self.dispatcher)
+        return Wishes(
+            new=[row.number for row in rows], stops={row.number: row.stop for row in rows if row.stop},
+            stay=self.stay(),
+        )  # fmt: skip
+
+    def _told(self, status: dict[str, Any]) -> None:
+        self.watch(status)
+        if status["state"] == "ended" or time.monotonic() - self._noted_s > _NOTE_S:
+            self._noted_s = time.monotonic()
+            Bags(self.store.engine).note(self.dispatcher, status["bags"])
+
+    def _signals(self) -> _Signals:
+        return _Signals(self)
+
+    def end(self) -> None:
+        """Give everything back and stop."""
+        if self._work is not None:
+            self._work.end()
+
+    def leave(self) -> None:
+        """Stop; hosts work on."""
+        if self._work is not None:
+            self._work.leave()
+
+
+class _Signals:
+    """Ctrl-C gives everything back, a second one and SIGTERM leave it as it is."""
+
+    def __init__(self, crew: Crew) -> None:
+        self._crew, self._before, self._count = crew, {}, 0  # type: ignore[var-annotated]
+
+    def __enter__(self) -> None:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._before[number] = signal.signal(number, self._came)
+
+    def _came(self, number: int, _: object) -> None:
+        self._count += 1
+        if number == signal.SIGTERM or self._count > 1:
+            self._crew.leave()
+        else:
+            self._crew.end()
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+
+def cancel(store: Store, row: BagRow, why: str) -> str:
+    """Have a bag cancelled by its dispatcher, or here where none is at work; what was done, in words."""
+    if row.state in ENDED:
+        raise InputError(f"bag '{row.id}' is over: {row.state}", fix="vgrads bags status lists them")
+    Bags(store.engine).ask_to_stop(row.id, why)
+    if is_worked_on(dispatcher_folder(row.dispatcher)):
+        return "its dispatcher was asked to stop it"
+    return ""
+
+
+def resumable(store: Store, bag_id: str) -> Sequence[BagRow]:
+    """The bags of the dispatcher of a bag that have not ended; InputError where there is nothing to go on with."""
+    row = Bags(store.engine).get(bag_id)
+    if row.state in ENDED:
+        raise InputError(f"bag '{bag_id}' is over: {row.state}", fix="vgrads bags status lists them")
+    if is_worked_on(dispatcher_folder(row.dispatcher)):
+        raise InputError("its dispatcher is at work", where=bag_id)
+    return Bags(store.engine).open_of(row.dispatcher)
