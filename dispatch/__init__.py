@@ -1,0 +1,1 @@
+"""Hosts ask: tasks go out, results come in, nothing is lost."""
