@@ -41,7 +41,9 @@ def agent_file() -> bytes:
     """The agent as a zip file that Python runs (PEP 441)."""
     body = io.BytesIO()
     with zipfile.ZipFile(body, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as file:
-        for name, text in [("__main__.py", _MAIN.encode())] + [(one, (_ROOT / one).read_bytes()) for one in _SHIPPED]:
+        for name, text in [("__main__.py", _MAIN.encode())] + [
+            (one, (_ROOT / one).read_bytes()) for one in _SHIPPED
+        ]:
             file.writestr(zipfile.ZipInfo(name, _LONG_AGO), text, zipfile.ZIP_DEFLATED)
     return body.getvalue()
 
