@@ -12,6 +12,7 @@ import queue
 import random
 import shutil
 import threading
+import time
 from collections import deque
 from contextlib import suppress
 from pathlib import Path
@@ -97,16 +98,16 @@ class Store:
         """Send a task's outputs and remove its folder; it stands in ``sent`` then."""
 
         def work(line: _Line) -> None:
-            import time  # noqa: PLC0415
-
             began_s, wrong = time.monotonic(), []
             for name in outputs:
                 path = _inside(folder, name)
-                if not path.is_file():
-                    wrong.append(f"did not write {name!r}")
-                    continue
                 try:
-                    line.put(f"/outputs/{key[0]}/{key[1]}/{key[2]}/{quote(name, safe='')}", path)
+                    if path.is_file():
+                        line.put(
+                            f"/outputs/{key[0]}/{key[1]}/{key[2]}/{quote(name, safe='')}", path
+                        )
+                    else:
+                        wrong.append(f"did not write {name!r}")
                 except (Hopeless, OSError) as error:
                     wrong.append(f"could not send {name!r}: {error}")
             shutil.rmtree(folder, ignore_errors=True)

@@ -217,7 +217,7 @@ class Agent:
                 self._talk.add("cached", digest)
             for task in self._lacking.pop(digest, []):
                 task.missing.discard(digest)
-                if task.key not in self._moving:  # given back meanwhile
+                if self._moving.get(task.key) is not task:  # given back meanwhile
                     continue
                 if wrong:
                     del self._moving[task.key]
@@ -294,6 +294,7 @@ class Agent:
             + list(self._tasks.running)
             + list(self._moving)
         )
+        memory_mib = 0
         with suppress(OSError, ValueError):
             memory_mib = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20
         return {

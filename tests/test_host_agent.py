@@ -173,7 +173,7 @@ def test_requests_take_turns_where_streams_do_not_get_through():
     async def scenario(desk, host):
         ends = await desk.run(*["true"] * 20)
         assert len(ends) == 20 and desk.overtaken == 0
-        await desk.say(give=[[1, 50, 0, "sleep .3"]])
+        await desk.say(give=[[1, 50, 0, "sleep 60"]])
         await desk.until(lambda: desk.messages[-1]["wait_s"] == 1.0)
 
     drive(scenario, VGRADS_TURNS="1")
@@ -344,12 +344,12 @@ def test_sigterm_and_the_slots_end_tell_what_became_of_the_tasks():
     drive(asked)
 
     async def over(desk, host):
-        assert 0 < desk.hellos[0]["left_s"] <= 1.5
+        assert 0 < desk.hellos[0]["left_s"] <= 2.5
         await desk.say(give=[[1, 0, 0, "sleep 60"]])
         assert await host.code() == 0
         assert desk.ended[1, 0, 0][8] == "the host leaves: the slot ends"
 
-    drive(over, VGRADS_LEFT_S="1.5")
+    drive(over, VGRADS_LEFT_S="2.5")
 
 
 def test_files_come_by_digest_and_go_before_the_end_is_told():
@@ -482,6 +482,13 @@ def test_the_pilots_command_unpacks_runs_and_removes_the_file(tmp_path):
             cwd="/",
         )
         (end,) = await desk.run("ls -A .. ../..")
+        digest = hashlib.sha256(b"x").hexdigest()
+        desk.inputs = {digest: b"x"}
+        await desk.say(
+            give=[[2, 0, 0, "cp a b", {"a": digest}, ["b"]]]
+        )  # modules that load late load still
+        await desk.until(lambda: (2, 0, 0) in desk.ended)
+        assert desk.ended[2, 0, 0][3] == 0 and desk.outputs == {"/outputs/2/0/0/b": b"x"}
         assert ".pyz" not in end[7] and list(tmp_path.iterdir())
         await desk.say(drain=True)
         assert await process.wait() == 0 and not list(tmp_path.iterdir())
