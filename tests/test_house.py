@@ -21,6 +21,7 @@ PACKAGES = (
     "planner",
     "bags",
     "execmgr",
+    "dispatch",
     "desk",
     "portal",
     "studies",
