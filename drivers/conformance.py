@@ -12,7 +12,7 @@ AssertionError with what was seen.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from drivers.api import Driver, Held, SlotSpec, SlotState, SlotStatus, mark
@@ -49,10 +49,12 @@ class Bench:
         fields |= {"id": f"run-{name}.a", "name": name, "duration_s": duration_s}
         return SlotSpec(**{**fields, **changes})
 
-    def wide(self, pilot: str, **changes: object) -> SlotSpec:
+    def wide(self, pilot: str, environment: Mapping[str, str] | None = None) -> SlotSpec:
         """A slot over all nodes, with its pilot on each."""
-        procs = self.nodes * self.slot.procs
-        return self.spec(pilot=pilot, every_node=True, nodes=self.nodes, procs=procs, **changes)
+        return self.spec(
+            pilot=pilot, environment=environment or {}, every_node=True, nodes=self.nodes,
+            procs=self.nodes * self.slot.procs,
+        )  # fmt: skip
 
     def until(
         self, driver: Driver, slots: Sequence[str], done: Callable[[SlotState], bool]
@@ -119,7 +121,7 @@ def runs_on_every_node(bench: Bench) -> None:
     if bench.read:
         told = '"$VGRADS_NODES $VGRADS_PROCS $GREETING"'
         pilot = f'printf %s {told} > {bench.folder}/"$VGRADS_SLOT.$VGRADS_NODE"; exec sleep 500'
-    spec = bench.wide(pilot, environment={"GREETING": value})
+    spec = bench.wide(pilot, {"GREETING": value})
     driver.submit(spec)
     (status,) = bench.until(driver, [spec.id], is_ready)
     assert status.state == SlotState.READY, status
