@@ -160,7 +160,7 @@ def open_site(site: Site, clock: Clock | None = None) -> BatchDriver | CloudDriv
 
 
 def _cluster(site: Site, around: Surrounding) -> BatchCluster:
-    cluster = BatchCluster(site.procs)
+    cluster = BatchCluster(site.procs, cycle_s=site.cycle_s, cycle_phase_s=site.cycle_phase_s)
     until_s = around.until_s + HORIZON_S
     for outage in draw_outages(_nodes(site), until_s, stream(around.seed, "outages", site.name)):
         cluster.break_down(outage)

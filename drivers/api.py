@@ -49,6 +49,8 @@ class SlotSpec:
     ``end_by_s`` (seconds of the run's clock) keep the site from starting the slot too early, or at all
     where it could not end in time. ``pilot`` is a shell command that runs in the slot, on its first
     node, with ``environment``; without one the slot is only held. When the pilot ends, so does the slot.
+    With ``every_node`` the pilot runs once on each node, told by ``VGRADS_NODE`` (from 0) which of
+    ``VGRADS_NODES`` it is; the slot ends when the last of them has, and fails if one of them has.
     """
 
     id: str
@@ -63,6 +65,7 @@ class SlotSpec:
     end_by_s: float | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     pilot: str = ""
+    every_node: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

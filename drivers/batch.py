@@ -13,16 +13,17 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from drivers.api import Access, Held, QueuedJob, SlotSpec, SlotState, SlotStatus, Survey, mark
+from drivers.every_node import Launch, only_node
 from drivers.ledger import LedgerDriver
 from drivers.pilot import (
     MARKS,
     Mark,
-    here_document,
+    environment_exports,
     marks_command,
     parse_marks,
     slot_script,
 )
-from drivers.shell import Output, Shell
+from drivers.shell import Output, Shell, here_document
 from kernel.clock import Clock
 from kernel.errors import SiteError
 
@@ -60,6 +61,7 @@ class Order:
     procs: int
     nodes: int
     duration_s: float
+    every_node: bool = False
     begin_in_s: float = 0.0
     end_in_s: float | None = None
 
@@ -72,6 +74,9 @@ class Dialect(Protocol):
 
     def job_id(self, printed: str) -> str:
         """The id within what that command printed."""
+
+    def launch(self, spec: SlotSpec, exports: str) -> Launch:
+        """How the script of a job of several nodes starts its pilot on each; ``exports``: the environment."""
 
     def listing(self) -> str:
         """Commands that list all jobs of this user, ended ones as far as they are known."""
@@ -144,7 +149,12 @@ class BatchDriver(LedgerDriver):
             return
         self._ledger.move(spec.id, SlotState.REQUESTED, self._clock.now())
         command = self.dialect.submit(self._order(spec), self.access)
-        script = here_document(command, slot_script(spec, self.access.folder))
+        launch = self._launch(spec)
+        if launch and launch.tidy and not self.access.shared_home:
+            said = "a pilot on every node needs a home that all nodes share (access.shared_home)"
+            self._ledger.move(spec.id, SlotState.FAILED, self._clock.now(), said, True)
+            return
+        script = here_document(command, slot_script(spec, self.access.folder, launch))
         self._unsure = True
         answer = self._call(script)
         self._unsure = False
@@ -245,11 +255,19 @@ class BatchDriver(LedgerDriver):
         """True where there is nothing to ask for: the slot has its job, or has ended."""
         return slot in self._jobs or self._ended(slot)
 
+    def _launch(self, spec: SlotSpec) -> Launch | None:
+        """How the pilot starts; None: once, as ever."""
+        if not spec.every_node or not spec.pilot:
+            return None
+        if spec.nodes == 1:
+            return only_node(spec.pilot)
+        return self.dialect.launch(spec, environment_exports(spec))
+
     def _order(self, spec: SlotSpec) -> Order:
         now = self._clock.now()
         return Order(
             name=mark(spec.id), slot=spec.id, queue=spec.queue, procs=spec.procs, nodes=spec.nodes,
-            duration_s=spec.duration_s, begin_in_s=max(0.0, (spec.begin_s or 0.0) - now),
+            duration_s=spec.duration_s, every_node=spec.every_node, begin_in_s=max(0.0, (spec.begin_s or 0.0) - now),
             end_in_s=None if spec.end_by_s is None else spec.end_by_s - now,
         )  # fmt: skip
 

@@ -33,6 +33,13 @@ _USER_DATA = """\
 cd "${{HOME:-/}}" || cd /
 {pilot}
 """
+_WHICH_NODE = """
+M="${AWS_EC2_METADATA_SERVICE_ENDPOINT:-http://169.254.169.254}/latest"
+T=$(curl -sf -m 5 -X PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 60' "$M/api/token")
+VGRADS_NODE=$(curl -sf -m 5 ${T:+-H "X-aws-ec2-metadata-token: $T"} "$M/meta-data/ami-launch-index")
+[ -n "$VGRADS_NODE" ] || { echo 'the cloud does not tell which node this is'; exit 69; }
+export VGRADS_NODE"""
+"""All instances of a purchase get one script; the cloud itself tells each its number."""
 
 
 class CapacityError(Exception):
@@ -280,9 +287,13 @@ class CloudDriver(LedgerDriver):
 
 def user_data(spec: SlotSpec) -> str:
     """The script that an instance runs when it has booted; SiteError where it is too long for EC2."""
+    exports = environment_exports(spec)
+    if spec.every_node:
+        exports += f"\nexport VGRADS_NODE=0 VGRADS_NODES={spec.nodes}"
+        exports += _WHICH_NODE if spec.nodes > 1 else ""
     text = _USER_DATA.format(
         guard=round(spec.duration_s) + _GUARD_S,
-        exports=environment_exports(spec),
+        exports=exports,
         pilot=spec.pilot or "true",
     )
     if len(text.encode()) > _LARGEST_USER_DATA:

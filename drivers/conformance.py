@@ -12,7 +12,7 @@ AssertionError with what was seen.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from drivers.api import Driver, Held, SlotSpec, SlotState, SlotStatus, mark
@@ -24,7 +24,8 @@ class Bench:
     """A site under test.
 
     ``open`` makes a new driver that knows nothing of earlier ones; ``elapse`` lets seconds pass (or a little
-    less, where something has happened). ``slot`` are the site's fields of a spec. ``read`` returns what a
+    less, where something has happened). ``slot`` are the site's fields of a spec, ``nodes`` how many a slot
+    can have. ``read`` returns what a
     pilot has written to a file that it was told by name, None where pilots do not run. ``patience_s``: how
     long the site may take for anything.
     """
@@ -33,6 +34,7 @@ class Bench:
     elapse: Callable[[float], None]
     slot: SlotSpec
     procs: int
+    nodes: int = 1
     read: Callable[[str], str] | None = None
     folder: str = ""
     patience_s: float = 60.0
@@ -46,6 +48,13 @@ class Bench:
         name = f"t{uuid.uuid4().hex[:10]}"
         fields |= {"id": f"run-{name}.a", "name": name, "duration_s": duration_s}
         return SlotSpec(**{**fields, **changes})
+
+    def wide(self, pilot: str, environment: Mapping[str, str] | None = None) -> SlotSpec:
+        """A slot over all nodes, with its pilot on each."""
+        return self.spec(
+            pilot=pilot, environment=environment or {}, every_node=True, nodes=self.nodes,
+            procs=self.nodes * self.slot.procs,
+        )  # fmt: skip
 
     def until(
         self, driver: Driver, slots: Sequence[str], done: Callable[[SlotState], bool]
@@ -105,6 +114,25 @@ def _await_text(bench: Bench, name: str, expected: str) -> None:
         waited_s += bench.step_s
 
 
+def runs_on_every_node(bench: Bench) -> None:
+    """With ``every_node`` each node has a pilot, which knows its index, how many there are, and the environment."""
+    driver = bench.open()
+    pilot, value = "", "spaces, 'quotes', \"more\", $(false) `x` \\ and\na second line"
+    if bench.read:
+        told = '"$VGRADS_NODES $VGRADS_PROCS $GREETING"'
+        pilot = f'printf %s {told} > {bench.folder}/"$VGRADS_SLOT.$VGRADS_NODE"; exec sleep 500'
+    spec = bench.wide(pilot, {"GREETING": value})
+    driver.submit(spec)
+    (status,) = bench.until(driver, [spec.id], is_ready)
+    assert status.state == SlotState.READY, status
+    if bench.read:
+        for node in range(bench.nodes):
+            _await_text(bench, f"{spec.id}.{node}", f"{spec.nodes} {spec.procs} {value}")
+    driver.cancel(spec.id)
+    (status,) = bench.until(driver, [spec.id], has_ended)
+    assert status.state == SlotState.RELEASED, status
+
+
 def expires_at_its_end(bench: Bench) -> None:
     """A slot of a few seconds reaches its end by itself, and stays there."""
     driver = bench.open()
@@ -140,6 +168,26 @@ def tells_of_a_failing_pilot(bench: Bench) -> None:
     assert failed.state == SlotState.FAILED, failed
     assert "3" in failed.reason and "disk is full" in failed.reason, failed
     assert released.state == SlotState.RELEASED, released
+
+
+def ends_with_its_last_pilot(bench: Bench) -> None:
+    """A slot with a pilot on every node lasts until the last of them has ended, and fails if one failed."""
+    assert bench.read is not None
+    driver = bench.open()
+    last = bench.nodes - 1
+    wait = (
+        f'[ "$VGRADS_NODE" = {last} ] || exit 0; sleep 2; echo over > {bench.folder}/"$VGRADS_SLOT"'
+    )
+    good = bench.wide(wait)
+    driver.submit(good)
+    (status,) = bench.until(driver, [good.id], has_ended)
+    assert status.state == SlotState.RELEASED, status
+    _await_text(bench, good.id, "over\n")
+    bad = bench.wide(f'[ "$VGRADS_NODE" = {last} ] || exit 0; echo the disk is full >&2; exit 3')
+    driver.submit(bad)
+    (status,) = bench.until(driver, [bad.id], has_ended)
+    assert status.state == SlotState.FAILED, status
+    assert "3" in status.reason and "disk is full" in status.reason, status
 
 
 def submits_once(bench: Bench) -> None:
@@ -222,9 +270,11 @@ def knows_no_strangers(bench: Bench) -> None:
 
 
 CHECKS: tuple[Callable[[Bench], None], ...] = (
-    opens_and_is_given_back, expires_at_its_end, cancels_in_every_state, submits_once,
+    opens_and_is_given_back, runs_on_every_node, expires_at_its_end, cancels_in_every_state, submits_once,
     survives_a_lost_answer, holds_many, knows_no_strangers,
 )  # fmt: skip
 """For every driver."""
-REAL_CHECKS = (*CHECKS, tells_of_a_failing_pilot, finds_its_slots_again)
-"""For drivers of sites that outlive the manager and run pilots; clouds do without the failing pilot."""
+PILOT_CHECKS = (tells_of_a_failing_pilot, ends_with_its_last_pilot)
+"""For drivers whose slots end with their pilots, which clouds' do not."""
+REAL_CHECKS = (*CHECKS, *PILOT_CHECKS, finds_its_slots_again)
+"""For drivers of sites that outlive the manager and run pilots; clouds do without PILOT_CHECKS."""

@@ -10,8 +10,9 @@ import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from datetime import datetime
 
-from drivers.api import Access, QueuedJob, QueueLimits, SlotState, Survey
+from drivers.api import Access, QueuedJob, QueueLimits, SlotSpec, SlotState, Survey, mark
 from drivers.batch import JobReport, Order
+from drivers.every_node import QRSH, Launch, by_file
 from drivers.shell import quote
 from kernel.errors import SiteError
 
@@ -44,6 +45,9 @@ class GridEngine:
     def job_id(self, printed: str) -> str:
         """The last line is the number; warnings may stand before it."""
         return printed.strip().splitlines()[-1]
+
+    def launch(self, spec: SlotSpec, exports: str) -> Launch:
+        return by_file(QRSH, exports, spec.pilot, mark(spec.id))
 
     def listing(self) -> str:
         return 'qstat -xml -u "$(id -un)"'

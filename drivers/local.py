@@ -23,19 +23,25 @@ from kernel.clock import Clock
 
 @dataclass(slots=True)
 class _Hold:
-    """Cores in use until ``end_s``, and the pilot that runs on them."""
+    """Cores in use until ``end_s``, and the pilots that run on them."""
 
     procs: int
     end_s: float
-    pilot: subprocess.Popen[bytes] | None = None
+    pilots: tuple[subprocess.Popen[bytes], ...] = ()
     output: IO[bytes] | None = None
 
+    def code(self) -> int | None:
+        """The worst exit status of the pilots; None while one runs, or where there is none."""
+        codes = [pilot.poll() for pilot in self.pilots]
+        ended = [abs(code) for code in codes if code is not None]
+        return max(ended) if ended and len(ended) == len(codes) else None
+
     def stop(self) -> None:
-        """End the pilot with all its children."""
-        if self.pilot is not None:
+        """End the pilots with all their children."""
+        for pilot in self.pilots:
             with suppress(ProcessLookupError):
-                os.killpg(self.pilot.pid, signal.SIGKILL)
-            self.pilot.wait()
+                os.killpg(pilot.pid, signal.SIGKILL)
+            pilot.wait()
         if self.output is not None:
             self.output.close()
 
@@ -69,7 +75,7 @@ class LocalDriver:
         hold = _Hold(spec.procs, now + spec.duration_s)
         if spec.pilot:
             hold.output = tempfile.TemporaryFile()  # noqa: SIM115 closed with the slot
-            hold.pilot = _start(spec, hold.output)
+            hold.pilots = _start(spec, hold.output)
         self._held[spec.id] = hold
         self._ledger.move(spec.id, SlotState.READY, now)
 
@@ -92,11 +98,11 @@ class LocalDriver:
         """End what has reached its end, and what its pilot has ended."""
         now = self._clock.now()
         for slot, hold in list(self._held.items()):
-            code = hold.pilot.poll() if hold.pilot is not None else None
+            code = hold.code()
             if hold.end_s <= now:
                 self._end(slot, SlotState.EXPIRED, "reached its end")
             elif code is not None:
-                outcome = Mark(ready=True, code=abs(code), said=hold.last_words()).outcome
+                outcome = Mark(ready=True, code=code, said=hold.last_words()).outcome
                 if outcome is not None:
                     self._end(slot, *outcome)
 
@@ -105,14 +111,25 @@ class LocalDriver:
         self._ledger.move(slot, state, self._clock.now(), reason)
 
 
-def _start(spec: SlotSpec, output: IO[bytes]) -> subprocess.Popen[bytes]:
-    environment = {
+def _start(spec: SlotSpec, output: IO[bytes]) -> tuple[subprocess.Popen[bytes], ...]:
+    """The pilot, or one for every node: processes here, so that several can be had on one machine."""
+    common = {
         **os.environ,
         **spec.environment,
         "VGRADS_SLOT": spec.id,
         "VGRADS_PROCS": str(spec.procs),
     }
-    return subprocess.Popen(
-        ["/bin/sh", "-c", spec.pilot], env=environment, start_new_session=True, stdin=subprocess.DEVNULL,
-        stdout=output, stderr=output,
+    nodes = spec.nodes if spec.every_node else 1
+    environments = [
+        common | {"VGRADS_NODE": str(node), "VGRADS_NODES": str(nodes)}
+        if spec.every_node
+        else common
+        for node in range(nodes)
+    ]
+    return tuple(
+        subprocess.Popen(
+            ["/bin/sh", "-c", spec.pilot], env=environment, start_new_session=True, stdin=subprocess.DEVNULL,
+            stdout=output, stderr=output,
+        )
+        for environment in environments
     )  # fmt: skip

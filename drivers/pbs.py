@@ -11,8 +11,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from drivers.api import Access, QueuedJob, QueueLimits, SlotState, Survey
+from drivers.api import Access, QueuedJob, QueueLimits, SlotSpec, SlotState, Survey, mark
 from drivers.batch import JobReport, Order
+from drivers.every_node import PBSDSH, Launch, by_file
 from drivers.gridengine import forgiving, local_time
 from drivers.shell import quote
 from kernel.errors import SiteError
@@ -55,6 +56,9 @@ class Pbs:
 
     def job_id(self, printed: str) -> str:
         return printed.strip().splitlines()[-1]
+
+    def launch(self, spec: SlotSpec, exports: str) -> Launch:
+        return by_file(PBSDSH, exports, spec.pilot, mark(spec.id))
 
     def listing(self) -> str:
         """OpenPBS keeps ended jobs in its history, Torque for ``keep_completed`` seconds."""

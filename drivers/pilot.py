@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from drivers.api import SlotSpec, SlotState, mark
+from drivers.every_node import Launch, alone
 from drivers.shell import quote
 
 TIMED_OUT = 124
@@ -30,9 +31,9 @@ cd "$D" || exit 1
 ( set -C; : >{name}.state ) 2>/dev/null || exit 0  # this slot has run: a repeated job has nothing to do
 find . -name 'vg-*' -mtime +{kept_days} -exec rm -f {{}} + 2>/dev/null
 echo ready >>{name}.state
-( cd "$HOME" && exec timeout -k 10 {seconds} /bin/sh -c {pilot} ) >{name}.out 2>&1 </dev/null
+{prepare}( cd "$HOME" && exec timeout -k 10 {seconds} {words} ) >{name}.out 2>&1 </dev/null
 code=$?
-echo "end $code $(tail -n 1 {name}.out | tr -d '\\000' | cut -c 1-300)" >>{name}.state
+{tidy}echo "end $code $(tail -n 1 {name}.out | tr -d '\\000' | cut -c 1-300)" >>{name}.state
 exit $code
 """
 
@@ -67,13 +68,14 @@ class Mark:
         )
 
 
-def slot_script(spec: SlotSpec, folder: str) -> str:
-    """The script of a slot, as it is handed to the batch system."""
+def slot_script(spec: SlotSpec, folder: str, launch: Launch | None = None) -> str:
+    """The script of a slot, as it is handed to the batch system; ``launch``: how its pilot starts there."""
     exports = environment_exports(spec)
     seconds = max(1, round(spec.duration_s))
+    launch = launch or alone(spec.pilot or f"exec sleep {seconds + 60}")
     return _TEMPLATE.format(
         exports=exports, folder=folder_word(folder), name=mark(spec.id), seconds=seconds, kept_days=_KEPT_DAYS,
-        pilot=quote(spec.pilot or f"exec sleep {seconds + 60}"),
+        prepare=launch.prepare, words=launch.words, tidy=launch.tidy,
     )  # fmt: skip
 
 
@@ -89,14 +91,6 @@ def environment_exports(spec: SlotSpec) -> str:
 def folder_word(folder: str) -> str:
     """The folder of the marks as a word of a script."""
     return quote(folder) if folder else '"$HOME/.vgrads/slots"'
-
-
-def here_document(command: str, body: str) -> str:
-    """A command that reads ``body`` from its standard input."""
-    end = "VGRADS-END"
-    while end in body:
-        end += "-"
-    return f"{command} <<'{end}'\n{body.rstrip(chr(10))}\n{end}\n"
 
 
 def marks_command(folder: str, names: Sequence[str]) -> str:

@@ -108,6 +108,14 @@ def quote(value: str) -> str:
     return shlex.quote(value)
 
 
+def here_document(command: str, body: str) -> str:
+    """A command that reads ``body`` from its standard input."""
+    end = "VGRADS-END"
+    while end in body:
+        end += "-"
+    return f"{command} <<'{end}'\n{body.rstrip(chr(10))}\n{end}\n"
+
+
 def _text(raw: bytes) -> str:
     return raw.decode(errors="replace")
 

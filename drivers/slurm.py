@@ -11,8 +11,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from drivers.api import Access, QueuedJob, QueueLimits, SlotState, Survey
+from drivers.api import Access, QueuedJob, QueueLimits, SlotSpec, SlotState, Survey
 from drivers.batch import JobReport, Order
+from drivers.every_node import SRUN, Launch, by_environment
 from drivers.shell import quote
 
 STATES = {
@@ -55,6 +56,8 @@ class Slurm:
             f"--ntasks={order.procs}", f"--nodes={order.nodes}", f"--time={_minutes(order.duration_s)}",
             "--output=/dev/null", "--error=/dev/null",
         ]  # fmt: skip
+        if order.every_node and order.procs % order.nodes == 0:
+            options.append(f"--ntasks-per-node={order.procs // order.nodes}")
         options += [f"--partition={order.queue}"] if order.queue else []
         options += [f"--begin=now+{round(order.begin_in_s)}"] if order.begin_in_s >= 1 else []
         if order.end_in_s is not None:
@@ -66,6 +69,9 @@ class Slurm:
     def job_id(self, printed: str) -> str:
         """``id`` or ``id;cluster``."""
         return printed.strip().splitlines()[-1].partition(";")[0]
+
+    def launch(self, spec: SlotSpec, exports: str) -> Launch:  # noqa: ARG002 srun hands them on
+        return by_environment(SRUN, "SLURM_NODEID", spec.pilot, spec.nodes)
 
     def listing(self) -> str:
         """The controller's jobs; ended ones stay there for MinJobAge."""

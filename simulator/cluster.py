@@ -48,11 +48,16 @@ class _Run:
 class BatchCluster:
     """Jobs arrive, wait, run and end; :meth:`advance` tells what happened meanwhile.
 
-    Waiting jobs are looked at when something arrives or ends; a step costs O(waiting + running).
+    Waiting jobs are looked at when something arrives or ends; a step costs O(waiting + running). Where
+    ``cycle_s`` is above 0, jobs start only at ``cycle_phase_s`` and whole cycles before and after it.
     """
 
-    def __init__(self, procs: int, policy: str = "easy") -> None:
+    def __init__(
+        self, procs: int, policy: str = "easy", cycle_s: float = 0.0, cycle_phase_s: float = 0.0
+    ) -> None:
         self.procs = procs
+        self.cycle_s, self.cycle_phase_s = cycle_s, cycle_phase_s
+        self._cycle_told_s = -math.inf  # the latest cycle that stands among the events
         self.now_s = -math.inf
         self._choose = make_policy(policy)
         self._events: EventQueue[Job | Outage | None] = EventQueue()
@@ -144,7 +149,7 @@ class BatchCluster:
         return killed
 
     def _schedule(self, now_s: float) -> list[Happening]:
-        if not self._queue or self._used >= self.procs:
+        if not self._queue or self._used >= self.procs or self._between_cycles(now_s):
             return []
         chosen = self._choose(self._queue, self.procs - self._used, self._ends, now_s)
         if chosen:
@@ -153,6 +158,19 @@ class BatchCluster:
         for job in chosen:
             self._start(job, now_s)
         return [Happening(now_s, "started", job.id) for job in chosen]
+
+    def _between_cycles(self, now_s: float) -> bool:
+        """True where nothing may start now; the queue is then looked at in the next cycle."""
+        if self.cycle_s <= 0:
+            return False
+        cycles = math.ceil((now_s - self.cycle_phase_s) / self.cycle_s - 1e-9)
+        next_s = self.cycle_phase_s + cycles * self.cycle_s
+        if next_s <= now_s:
+            return False
+        if self._cycle_told_s < next_s:
+            self._cycle_told_s = next_s
+            self._events.push(next_s, None, priority=_LOOK)
+        return True
 
     def _start(self, job: Job, at_s: float) -> None:
         ticket = self._events.push(at_s + job.run_s, job, priority=_END)

@@ -9,7 +9,7 @@ import pytest
 from drivers.api import Access, SlotSpec, SlotState, mark
 from drivers.batch import BatchDriver
 from drivers.cloud import CloudDriver, Price
-from drivers.conformance import CHECKS, REAL_CHECKS, Bench, is_ready, tells_of_a_failing_pilot
+from drivers.conformance import CHECKS, PILOT_CHECKS, REAL_CHECKS, Bench, is_ready
 from drivers.credentials import Credentials, find_credentials
 from drivers.ec2 import open_ec2, open_eucalyptus
 from drivers.local import LocalDriver
@@ -67,11 +67,11 @@ def test_simulated_cloud(check):
     check(simulated(lambda clock: SimulatedCloud(CloudRegion(8), clock, SiteBehaviour(boot_s=1.0))))
 
 
-@pytest.mark.parametrize("check", pytest_names((*CHECKS, tells_of_a_failing_pilot)))
+@pytest.mark.parametrize("check", pytest_names((*CHECKS, *PILOT_CHECKS)))
 def test_local(check, tmp_path):
     driver = LocalDriver(8, WallClock())
     bench = Bench(
-        open=lambda: driver, elapse=time.sleep, slot=slot(), procs=8, read=reader(tmp_path), folder=str(tmp_path),
+        open=lambda: driver, elapse=time.sleep, slot=slot(), procs=8, nodes=3, read=reader(tmp_path), folder=str(tmp_path),
     )  # fmt: skip
     try:
         check(bench)
@@ -100,15 +100,13 @@ def cloud_bench(cloud, kind):
         return CloudDriver(kind, api, clock, access, {"m1.small": Price(usd_per_hour=0.1)})
 
     return Bench(
-        open=fresh, elapse=time.sleep, slot=slot(node_type="m1.small"), procs=30, read=reader(cloud.folder),
+        open=fresh, elapse=time.sleep, slot=slot(node_type="m1.small"), procs=30, nodes=3, read=reader(cloud.folder),
         folder=str(cloud.folder), many=40, lose_answer=lambda: cloud.control("lose=1"),
     )  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", ["ec2", "eucalyptus"])
-@pytest.mark.parametrize(
-    "check", pytest_names(c for c in REAL_CHECKS if c is not tells_of_a_failing_pilot)
-)
+@pytest.mark.parametrize("check", pytest_names(c for c in REAL_CHECKS if c not in PILOT_CHECKS))
 def test_cloud(check, kind, cloud):
     check(cloud_bench(cloud, kind))
 
@@ -126,7 +124,7 @@ def pbs_bench(request, tmp_path, monkeypatch):
 
     yield Bench(
         open=fresh, elapse=time.sleep, slot=slot(queue="batch"), procs=8, read=reader(tmp_path), folder=str(tmp_path),
-        many=12,
+        many=12, nodes=3,
     )  # fmt: skip
     (tmp_path / "slow").unlink(missing_ok=True)
     driver = fresh()

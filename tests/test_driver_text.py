@@ -1,6 +1,7 @@
 """What drivers say to a shell, to the letter; and that nothing from outside can break out of it."""
 
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,8 @@ from drivers.batch import Order
 from drivers.cloud import Price, user_data
 from drivers.gridengine import GridEngine
 from drivers.pbs import Pbs
-from drivers.pilot import here_document, parse_marks, slot_script
-from drivers.shell import Shell, quote
+from drivers.pilot import environment_exports, parse_marks, slot_script
+from drivers.shell import Shell, here_document, quote
 from drivers.slurm import Slurm
 from kernel.errors import InputError, SiteError
 from vgrid.catalog import load_catalog
@@ -53,6 +54,39 @@ def test_the_script_of_a_slot_reads_like_this():
         pilot="start_workers --all",
     )  # fmt: skip
     assert slot_script(spec, "") == Path(__file__).with_name("golden_slot.sh").read_text()
+
+
+@pytest.mark.parametrize(
+    ("dialect", "golden"),
+    [(Slurm(), "golden_nodes_slurm.sh"), (Pbs(), "golden_nodes_pbs.sh"), (GridEngine(), "golden_nodes_gridengine.sh")],
+)  # fmt: skip
+def test_the_script_of_a_slot_with_a_pilot_on_every_node_reads_like_this(dialect, golden):
+    spec = SlotSpec(
+        id="run-1.a", name="a", site="s", queue="q", procs=8, nodes=4, duration_s=60.0, environment={"KEY": "it's"},
+        pilot="start_agent --all", every_node=True,
+    )  # fmt: skip
+    script = slot_script(spec, "/marks", dialect.launch(spec, environment_exports(spec)))
+    assert script == Path(__file__).with_name(golden).read_text()
+    subprocess.run(["/bin/sh", "-n"], input=script.encode(), check=True)
+
+
+def test_pbsdsh_is_given_the_first_processor_of_each_host(tmp_path):
+    """A host has as many lines as processors, and its place among them is its number."""
+    (tmp_path / "hosts").write_text("a\na\nb\nb\nb\nc\n")
+    stand_in = tmp_path / "pbsdsh"
+    stand_in.write_text(f'#!/bin/sh\necho "$2 $6 $7" >>{tmp_path}/asked\n')
+    stand_in.chmod(0o755)
+    spec = SlotSpec(id="run-1.a", name="a", site="s", queue="q", procs=6, nodes=3, duration_s=60.0, pilot="true", every_node=True)  # fmt: skip
+    script = slot_script(spec, str(tmp_path / "m"), Pbs().launch(spec, environment_exports(spec)))
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "HOME": str(tmp_path), "PBS_NODEFILE": str(tmp_path / "hosts")}  # fmt: skip
+    subprocess.run(["/bin/sh", "-s"], input=script.encode(), env=environment, check=True)
+    assert sorted((tmp_path / "asked").read_text().splitlines()) == ["0 0 3", "2 1 3", "5 2 3"]
+
+
+def test_slurm_spreads_the_processors_evenly_where_every_node_has_a_pilot():
+    asked = Slurm().submit(replace(ORDER, every_node=True), Access())
+    assert "--ntasks=16 --nodes=2" in asked
+    assert "--ntasks-per-node=8" in asked
 
 
 NASTY = st.text(

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from desk.wiring import Surrounding, make_drivers
 from drivers.api import SlotSpec, SlotState
 from drivers.ledger import SlotLedger
 from drivers.local import LocalDriver
@@ -12,6 +13,7 @@ from kernel.clock import SimClock
 from simulator.backfill import Job
 from simulator.cloud import CloudRegion
 from simulator.cluster import BatchCluster, Outage
+from vgrid.catalog import load_catalog
 
 PROCS = 8
 
@@ -83,6 +85,22 @@ def test_what_does_not_fit_is_refused(make):
     driver.submit(spec("b", procs=6))
     (status,) = driver.status(["b"])
     assert (status.state, bool(status.reason)) == (SlotState.FAILED, True)
+
+
+def test_a_site_with_a_scheduling_cycle_starts_slots_only_then(write):
+    path = write(
+        "sites.toml",
+        '[[site]]\nname = "s"\nkind = "batch"\nprocs = 8\ncycle = "1m"\ncycle_phase = "10s"\n[[site.queue]]\nname = "q"\n',
+    )
+    clock = SimClock()
+    around = Surrounding(seed=0, until_s=1000.0, logs={}, instants={})
+    driver = make_drivers(load_catalog(path), ["s"], clock, around)["s"]
+    clock.advance_to(20.0)
+    driver.submit(spec("a"))
+    assert (states(driver, "a"), driver.wake_at()) == ([SlotState.QUEUED], 70.0)
+    clock.advance_to(75.0)
+    (status,) = driver.status(["a"])
+    assert (status.state, status.since_s) == (SlotState.READY, 70.0)
 
 
 def test_a_batch_slot_waits_its_turn_and_late_expiry_counts_from_its_start():

@@ -16,6 +16,7 @@ from drivers.api import Access, SlotSpec, SlotState
 from drivers.batch import BatchDriver
 from drivers.conformance import REAL_CHECKS, Bench, is_ready, opens_and_is_given_back
 from drivers.gridengine import GridEngine
+from drivers.pilot import environment_exports, slot_script
 from drivers.shell import Shell
 from drivers.slurm import Slurm
 from kernel.clock import WallClock
@@ -53,7 +54,8 @@ def bench(kind, folder, lose_answer=None, **access):
     queue = driver(kind, folder)[1]
     slot = SlotSpec(id="x", name="x", site=kind, queue=queue, procs=1, duration_s=1.0)
     return Bench(
-        open=lambda: driver(kind, folder, **access)[0], elapse=time.sleep, slot=slot, procs=8, patience_s=60.0 if kind == "slurm" else 240.0, read=read,
+        open=lambda: driver(kind, folder, **access)[0], elapse=time.sleep, slot=slot, procs=8, nodes=4 if kind == "slurm" else 1,
+        patience_s=60.0 if kind == "slurm" else 240.0, read=read,
         folder=str(folder), lose_answer=lose_answer,
     )  # fmt: skip
 
@@ -81,6 +83,56 @@ def test_slurm(check, slurm_site, tmp_path):
 @pytest.mark.parametrize("check", names(REAL_CHECKS))
 def test_grid_engine(check, gridengine_site, tmp_path):
     check(bench("gridengine", tmp_path))
+
+
+def test_four_pilots_on_four_nodes(slurm_site, tmp_path):
+    """One slot over all of Slurm's nodes; each pilot has all that the job has on its node."""
+    site, queue = driver("slurm", tmp_path)
+    pilot = f'echo "$SLURMD_NODENAME $VGRADS_NODES" >{tmp_path}/told.$VGRADS_NODE'
+    spec = SlotSpec(
+        id=fresh_id(), name="a", site="slurm", queue=queue, procs=32, nodes=4, duration_s=120.0, pilot=pilot,
+        every_node=True,
+    )  # fmt: skip
+    site.submit(spec)
+    (status,) = bench("slurm", tmp_path).until(site, [spec.id], lambda state: state.ended)
+    assert status.state == SlotState.RELEASED, status
+    told = [(tmp_path / f"told.{node}").read_text() for node in range(4)]
+    assert told == [f"n{node + 1} 4\n" for node in range(4)]
+
+
+def test_grid_engine_reaches_the_other_hosts(gridengine_site, tmp_path):
+    """``qrsh`` for real: the one host there is stands in the job's list of hosts under two names, small and capital letters."""
+    pilot = f'echo "$VGRADS_NODES $GREETING" >"{tmp_path}"/told.$VGRADS_NODE'
+    spec = SlotSpec(
+        id=fresh_id(), name="a", site="gridengine", queue="batch.q", procs=4, nodes=2, duration_s=120.0, pilot=pilot,
+        every_node=True, environment={"GREETING": "it's $me"},
+    )  # fmt: skip
+    script = slot_script(
+        spec, str(tmp_path / "marks"), GridEngine().launch(spec, environment_exports(spec))
+    )
+    two = 'awk \'{print; $1 = toupper($1); print}\' "$PE_HOSTFILE" >"$TMPDIR/hosts"; PE_HOSTFILE="$TMPDIR/hosts"'
+    job = tmp_path / "job.sh"
+    job.write_text(f"{two}\nexport PE_HOSTFILE\n{script}")
+    said = tmp_path / "said"
+    run(
+        "qsub",
+        "-terse",
+        "-sync",
+        "y",
+        "-S",
+        "/bin/sh",
+        "-o",
+        str(said),
+        "-j",
+        "y",
+        "-pe",
+        "smp",
+        "4",
+        str(job),
+    )
+    told = [path.read_text() for path in sorted(tmp_path.glob("told.*"))]
+    assert told == ["2 it's $me\n"] * 2, (said.read_text(), list((tmp_path / "marks").iterdir()))
+    assert not list((tmp_path / "marks").glob("*.node"))
 
 
 def test_slurm_over_ssh(slurm_site, tmp_path):

@@ -192,6 +192,34 @@ def test_withdrawn_jobs_leave_waiting_or_running():
     assert not cluster.withdraw("b")
 
 
+cycled = st.floats(0.5, 90.0), st.floats(0.0, 100.0)
+
+
+@given(jobs, *cycled)
+def test_jobs_start_only_in_cycles_and_all_of_them_do(rows, cycle_s, phase_s):
+    cluster = BatchCluster(10, cycle_s=cycle_s, cycle_phase_s=phase_s)
+    for number, (submit, width, request, run) in enumerate(rows):
+        cluster.submit(Job(str(number), width, float(request), float(run)), float(submit))
+    started = {}
+    while cluster.next_time() < math.inf:
+        happened = cluster.advance(cluster.next_time())
+        started |= {h.job: h.time_s for h in happened if h.kind == "started"}
+        cluster.check()
+    assert sorted(started, key=int) == [str(n) for n in range(len(rows))]
+    for at in started.values():
+        cycles = (at - phase_s) / cycle_s
+        assert cycles == pytest.approx(round(cycles), abs=1e-6)
+
+
+def test_a_job_waits_for_the_next_cycle_and_no_longer():
+    cluster = BatchCluster(4, cycle_s=60.0, cycle_phase_s=10.0)
+    for name, at in (("a", 5.0), ("b", 10.0), ("c", 11.0)):
+        cluster.submit(Job(name, 1, 100.0, 100.0), at)
+    starts = {h.job: h.time_s for h in cluster.advance(1000.0) if h.kind == "started"}
+    assert starts == {"a": 10.0, "b": 10.0, "c": 70.0}
+    assert cluster.next_time() == math.inf
+
+
 def test_the_queue_moves_up_when_its_head_is_withdrawn():
     cluster = BatchCluster(4)
     for name, procs, time_s in (("a", 2, 100.0), ("head", 4, 100.0), ("next", 2, 200.0)):

@@ -61,6 +61,7 @@ SITE = '[[site]]\nname = "a"\nkind = "{kind}"\nprocs = {procs}\n{more}\n'
         ),
         ("cloud", 4, 'speed = 2.0\n[[site.node]]\ntype = "m"', "not both"),
         ("cloud", 4, 'billing = "0s"', "billing must be above 0"),
+        ("cloud", 4, 'cycle = "1m"', "cycle is for simulated batch sites"),
         ("cloud", 4, 'node_mtbf = "0s"', "node_mtbf: must be above 0"),
         (
             "cloud",

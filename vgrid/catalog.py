@@ -65,7 +65,8 @@ class Site:
 
     ``slot_acquire``, ``slot_up`` and ``task_failure`` are probabilities of a slot or a task,
     ``node_mtbf_s`` the mean time between failures of one node, ``node_hours`` the allocation that
-    is left there (None: unlimited).
+    is left there (None: unlimited). ``cycle_s``: a simulated batch site starts jobs only so often
+    (0: at any time), at ``cycle_phase_s`` and whole cycles from there.
     """
 
     name: str
@@ -83,6 +84,8 @@ class Site:
     billing_s: float = 3600.0
     boot_s: float = 0.0
     boot_spread: float = 0.2
+    cycle_s: float = 0.0
+    cycle_phase_s: float = 0.0
     access: Access = field(default_factory=Access)
 
     @property
@@ -153,7 +156,8 @@ def _site(entry: SiteDocument, folder: Path, where: str) -> Site:
     _refuse_repeats([node.name for node in nodes], "node type", place)
     return Site(
         **plain, driver=driver, queues=queues, nodes=nodes or (_node(entry, entry.node_type, entry.cores_per_node),),
-        billing_s=float(entry.billing), boot_s=float(entry.boot), node_mtbf_s=float(entry.node_mtbf),
+        billing_s=float(entry.billing), boot_s=float(entry.boot),
+        cycle_s=float(entry.cycle), cycle_phase_s=float(entry.cycle_phase), node_mtbf_s=float(entry.node_mtbf),
         node_repair_s=float(entry.node_repair), access=_access(entry.access),
     )  # fmt: skip
 

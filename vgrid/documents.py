@@ -134,8 +134,10 @@ class SiteDocument(Document):
     billing: float | str = 3600.0
     boot: float | str = 0.0
     boot_spread: NotNegative = 0.2
+    cycle: float | str = 0.0
+    cycle_phase: float | str = 0.0
 
-    _times = field_validator("billing", "boot", "node_repair")(_seconds)
+    _times = field_validator("billing", "boot", "node_repair", "cycle", "cycle_phase")(_seconds)
     _mtbf = field_validator("node_mtbf")(lambda v: v if v == float("inf") else _positive_seconds(v))
     _units = model_validator(mode="before")(_refuse_prices_without_unit)
 
@@ -160,6 +162,9 @@ class SiteDocument(Document):
             raise ValueError(
                 "a batch site has one type of node; describe others as sites of their own"
             )
+        simulated = self.kind == "batch" and self.driver in (None, "simulated")
+        if float(self.cycle) > 0 and not simulated:
+            raise ValueError("cycle is for simulated batch sites: a real one has its own")
         if float(self.billing) == 0:
             raise ValueError("billing must be above 0, for example 1s or 1h")
         spot = [self.spot_price_usd_per_hour, *(n.spot_price_usd_per_hour for n in self.node)]

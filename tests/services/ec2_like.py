@@ -39,11 +39,14 @@ AUTHORIZATION = f"AWS4-HMAC-SHA256 Credential={KEY}/20260101/us-east-1/ec2/aws4_
 class Machine:
     """One instance: placed, booted, running its user data, ended."""
 
-    def __init__(self, folder: Path, user_data: bytes, boot_s: float) -> None:
+    def __init__(self, folder: Path, user_data: bytes, boot_s: float, index: int) -> None:
         self.began_s, self.boot_s, self.ended = time.monotonic(), boot_s, False
         self.folder, self._process = folder, None
         folder.mkdir(parents=True)
         (folder / "user-data").write_bytes(user_data)
+        told = folder / "latest" / "meta-data"
+        told.mkdir(parents=True)
+        (told / "ami-launch-index").write_text(str(index))
         self._timer = threading.Timer(boot_s, self._run)
         self._timer.daemon = True
         self._timer.start()
@@ -55,6 +58,7 @@ class Machine:
         stub.chmod(0o755)
         environment = os.environ | {
             "HOME": str(self.folder), "PATH": f"{stub.parent}:{os.environ['PATH']}",
+            "AWS_EC2_METADATA_SERVICE_ENDPOINT": f"file://{self.folder}",
         }  # fmt: skip
         with (self.folder / "console").open("wb") as console:
             self._process = subprocess.Popen(
@@ -151,8 +155,10 @@ class Cloud:
             return status, body
         user_data = base64.b64decode(query.get("UserData", ""))
         self.purchases += 1
-        for item in _find(ET.fromstring(body), "instanceId"):
-            self.machines[item.text] = Machine(self.folder / item.text, user_data, self.boot_s)
+        for index, item in enumerate(_find(ET.fromstring(body), "instanceId")):
+            self.machines[item.text] = Machine(
+                self.folder / item.text, user_data, self.boot_s, index
+            )
         self.tokens[token] = body
         if self.lose:
             self.lose -= 1

@@ -35,7 +35,7 @@ _QUEUE = {
 }  # fmt: skip
 _PARALLEL = {
     "pe_name": "smp", "slots": "999", "user_lists": "NONE", "xuser_lists": "NONE", "start_proc_args": "NONE",
-    "stop_proc_args": "NONE", "allocation_rule": "$pe_slots", "control_slaves": "FALSE", "job_is_first_task": "TRUE",
+    "stop_proc_args": "NONE", "allocation_rule": "$pe_slots", "control_slaves": "TRUE", "job_is_first_task": "TRUE",
     "urgency_slots": "min", "accounting_summary": "FALSE", "qsort_args": "NONE",
 }  # fmt: skip
 _EXEC_HOST = {

@@ -25,7 +25,7 @@ QUEUES = {"batch": "24:00:00", "short": "00:30:00"}
 def install(folder: Path) -> None:
     """Put the commands into ``folder``/bin."""
     (folder / "bin").mkdir()
-    for name in ("qsub", "qstat", "qselect", "qdel"):
+    for name in ("qsub", "qstat", "qselect", "qdel", "pbsdsh"):
         path = folder / "bin" / name
         path.write_text(f'#!/bin/sh\nexec {sys.executable} {__file__} {name} "$@"\n')
         path.chmod(0o755)
@@ -56,6 +56,8 @@ def qsub(arguments: list[str]) -> int:
         "due": time.mktime(time.strptime(options["-a"], "%Y%m%d%H%M.%S")) if "-a" in options else 0.0,
     }  # fmt: skip
     (FOLDER / f"{number}.sh").write_text(sys.stdin.read())
+    hosts = [f"node{node}\n" for node in range(int(nodes)) for _ in range(int(each))]
+    (FOLDER / f"{number}.nodes").write_text("".join(hosts))
     save(job)
     schedule()
     print(job["id"])
@@ -81,7 +83,7 @@ def start(job) -> None:
     runner = f"/bin/sh {FOLDER}/{number}.sh; echo $? >{FOLDER}/{number}.code"
     process = subprocess.Popen(
         ["/bin/sh", "-c", runner], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        start_new_session=True,
+        start_new_session=True, env=os.environ | {"PBS_NODEFILE": str(FOLDER / f"{number}.nodes")},
     )  # fmt: skip
     save(job | {"state": "R", "pid": process.pid, "began": time.time()})
 
@@ -89,6 +91,22 @@ def start(job) -> None:
 def ended(job) -> int | None:
     code = FOLDER / f"{job['id'].partition('.')[0]}.code"
     return int(code.read_text()) if code.exists() and code.read_text().strip() else None
+
+
+def pbsdsh(arguments: list[str]) -> int:
+    """One program on the host of one processor; it starts in a bare environment, and how it ended is not told."""
+    if arguments[0] != "-n" or arguments[2] != "--":
+        return fail("usage: pbsdsh [-c copies][-o][-s][-v] [-n node] program [args]...", 2)
+    hosts = Path(os.environ["PBS_NODEFILE"]).read_text().split()
+    if int(arguments[1]) >= len(hosts):
+        return fail("pbsdsh: node number out of range", 1)
+    bare = {
+        "HOME": os.environ["HOME"],
+        "PATH": "/usr/bin:/bin",
+        "PBS_LIKE_HOST": hosts[int(arguments[1])],
+    }
+    subprocess.run(arguments[3:], env=bare, check=False)
+    return 0
 
 
 def qdel(arguments: list[str]) -> int:
@@ -218,6 +236,8 @@ def main() -> int:
         return fail(
             f"Connection refused\n{sys.argv[1]}: cannot connect to server server (errno=15010)", 255
         )
+    if sys.argv[1] == "pbsdsh":
+        return pbsdsh(sys.argv[2:])
     schedule()
     return {"qsub": qsub, "qstat": qstat, "qselect": qselect, "qdel": qdel}[sys.argv[1]](
         sys.argv[2:]

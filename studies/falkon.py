@@ -1,0 +1,164 @@
+"""Eighteen stages on up to 32 machines: Falkon's Tables 3 and 4 (Raicu et al., SC 2007), and what looking ahead adds.
+
+The paper prints the stages' totals and draws their counts; the counts of stages 1 to 10 follow from what is
+printed, those of 11 to 18 only in their sum and change no total. Hosts come from a batch site that starts jobs
+once in a cycle, plus their boot. The paper is one run at an unknown phase of that cycle, so each setting is
+played at many, and means stand beside the range from 5 to 95 %. Waits and run times are told to the pool only
+as they were seen so far.
+"""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from pool.acquire import Pace, acquire
+from pool.lookahead import Seen, learn, look_ahead
+from pool.release import distributed
+from pool.view import NOTHING, PoolDecision, PoolView, together
+from studies.falkon_stage import Ran, Site, play
+
+STAGES: tuple[tuple[int, float], ...] = (
+    (1, 60.0), (2, 60.0), (4, 60.0), (8, 60.0), (16, 60.0), (32, 60.0), (64, 60.0), (1, 120.0), (640, 6.0),
+    (160, 12.0), (3, 60.0), (20, 60.0), (18, 60.0), (16, 60.0), (8, 60.0), (4, 60.0), (2, 60.0), (1, 60.0),
+)  # fmt: skip
+"""Tasks of each stage, and seconds of each."""
+MACHINES = 32
+IDEAL_S = 1260.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """A row of Tables 3 and 4 (§4.6); shares in per cent."""
+
+    queue_s: float
+    execution_s: float
+    execution_share: float
+    complete_s: float
+    utilisation: float
+    efficiency: float
+    allocations: float
+    wasted_s: float
+
+
+PAPER = {
+    "Falkon-15": Figures(queue_s=87.3, execution_s=17.9, execution_share=17.0, complete_s=1754, utilisation=89, efficiency=72, allocations=11, wasted_s=2032),
+    "Falkon-60": Figures(queue_s=83.9, execution_s=17.9, execution_share=17.6, complete_s=1680, utilisation=75, efficiency=75, allocations=9, wasted_s=5940),
+    "Falkon-120": Figures(queue_s=74.7, execution_s=17.9, execution_share=19.3, complete_s=1507, utilisation=65, efficiency=84, allocations=7, wasted_s=9595),
+    "Falkon-180": Figures(queue_s=44.4, execution_s=17.9, execution_share=28.7, complete_s=1484, utilisation=59, efficiency=85, allocations=6, wasted_s=12383),
+    "Falkon-inf": Figures(queue_s=43.5, execution_s=17.9, execution_share=29.2, complete_s=1276, utilisation=44, efficiency=99, allocations=0, wasted_s=22940),
+}  # fmt: skip
+"""As printed; the wasted seconds of -60 to -180 follow from the utilisation."""
+
+
+def figures(ran: Ran) -> Figures:
+    """The metrics of §4.4 and 4.6: what was used against what was registered and idle, ideal against actual time."""
+    queue_s = float(np.mean([begin - submitted for submitted, begin, _ in ran.tasks]))
+    execution_s = float(np.mean([end - begin for _, begin, end in ran.tasks]))
+    used_s = sum(end - begin for _, begin, end in ran.tasks)
+    held_s = sum(left - joined for joined, left in ran.hosts)
+    return Figures(
+        queue_s=queue_s, execution_s=execution_s, execution_share=100 * execution_s / (execution_s + queue_s),
+        complete_s=ran.end_s, utilisation=100 * used_s / held_s, efficiency=100 * IDEAL_S / ran.end_s,
+        allocations=ran.allocations, wasted_s=held_s - used_s,
+    )  # fmt: skip
+
+
+Decider = Callable[[PoolView], PoolDecision]
+
+
+def falkon(idle_s: float, acquisition: str = "all-at-once", pace: Pace = "at_once") -> Decider:
+    """Falkon's provisioner: ask for what is queued, leave after idling so long."""
+    return lambda view: together((acquire(view, acquisition, pace), distributed(view, idle_s)))
+
+
+def ours(patience: float, acquisition: str = "all-at-once") -> Decider:
+    """Look-ahead, with what it learns in the course of one play."""
+    seen = Seen()
+
+    def decide(view: PoolView) -> PoolDecision:
+        nonlocal seen
+        seen = learn(seen, view)
+        return look_ahead(seen, view, patience, acquisition)
+
+    return decide
+
+
+def settings(patiences: Sequence[float]) -> dict[str, Callable[[], Decider]]:
+    """The paper's rows, then ours; each play has a decider of its own."""
+    found: dict[str, Callable[[], Decider]] = {
+        f"Falkon-{idle_s}": lambda idle_s=idle_s: falkon(float(idle_s))  # type: ignore[misc]
+        for idle_s in (15, 60, 120, 180)
+    }
+    found["Falkon-inf"] = lambda: lambda _view: NOTHING
+    for patience in patiences:
+        found[f"look-ahead {patience:g}"] = lambda patience=patience: ours(patience)  # type: ignore[misc]
+    return found
+
+
+def phases(decider: Callable[[], Decider], cycle_s: float, count: int, held: int = 0,
+           turn_s: float = 0.0) -> list[Figures]:  # fmt: skip
+    """One play for each of ``count`` phases of the cycle, spread evenly."""
+    sites = (
+        Site(cycle_s=cycle_s, phase_s=(n + 0.5) * cycle_s / count, turn_s=turn_s)
+        for n in range(count)
+    )
+    return [figures(play(STAGES, decider(), site, MACHINES, held)) for site in sites]  # fmt: skip
+
+
+def spread(rows: Iterable[Figures]) -> dict[str, tuple[float, float, float]]:
+    """Mean, 5 % and 95 % of each figure."""
+    table = np.array([list(asdict(row).values()) for row in rows])
+    low, high = np.quantile(table, (0.05, 0.95), axis=0)
+    names = [field.name for field in fields(Figures)]
+    return {
+        name: (float(mean), float(a), float(b))
+        for name, mean, a, b in zip(names, table.mean(axis=0), low, high, strict=True)
+    }
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Play, print, and write down what was asked for."""
+    parser = ArgumentParser("vgrads study falkon", description=__doc__, formatter_class=RawDescriptionHelpFormatter)  # fmt: skip
+    parser.add_argument("--cycles", type=float, nargs="+", default=[55.0, 60.0])
+    parser.add_argument("--phases", type=int, default=60)
+    parser.add_argument("--patience", type=float, nargs="+", default=[0.5, 1.0, 2.0, 4.0])
+    parser.add_argument(
+        "--turn", type=float, default=0.9, help="seconds from a stage's end to the next submission"
+    )
+    parser.add_argument("--out", type=Path)
+    chosen = parser.parse_args(arguments)
+    found = {}
+    for cycle_s in chosen.cycles:
+        rows = {
+            name: spread(phases(decider, cycle_s, chosen.phases, MACHINES if name == "Falkon-inf" else 0, chosen.turn))
+            for name, decider in settings(chosen.patience).items()
+        }  # fmt: skip
+        found[f"{cycle_s:g}"] = rows
+        Console(width=200).print(_table(rows, cycle_s))
+    if chosen.out:
+        chosen.out.write_text(json.dumps(found, indent=1) + "\n")
+
+
+def _table(rows: dict[str, dict[str, tuple[float, float, float]]], cycle_s: float) -> Table:
+    table = Table(
+        title=f"18 stages, a cycle of {cycle_s:g} s: mean (5–95 % over phases), paper below"
+    )
+    table.add_column("setting")
+    names = ("queue s", "execution s", "share %", "complete s", "utilisation %", "efficiency %", "allocations", "wasted CPU s")  # fmt: skip
+    for name in names:
+        table.add_column(name, justify="right")
+    for name, row in rows.items():
+        table.add_row(
+            name, *(f"{mean:.1f} ({low:.0f}–{high:.0f})" for mean, low, high in row.values())
+        )
+        if name in PAPER:
+            table.add_row("  paper", *(f"{value:g}" for value in asdict(PAPER[name]).values()))
+    return table
