@@ -23,7 +23,7 @@ from dispatch.core import Rules
 from dispatch.dispatcher import Dispatcher
 from dispatch.document import BagDocument, HostsDocument
 from dispatch.fleet import Fleet, Place
-from dispatch.kept import Keys, KeptBag, keep_bag, keys_of, kept_bags, open_bag, write_status
+from dispatch.kept import KeptBag, Keys, keep_bag, kept_bags, keys_of, open_bag, write_status
 from dispatch.keys import key_of
 from dispatch.manager import Manager, Setting
 from dispatch.standing import Rates, status_json
@@ -64,13 +64,18 @@ def check_places(catalog: Catalog, document: BagDocument) -> None:
     all_simulated(sites)
     widest = max((_procs(s, document.hosts) for s in sites), default=0)
     if document.procs > widest:
-        raise InputError(f"needs {document.procs} processors of one host; the largest has {widest}", where="procs")
+        raise InputError(
+            f"needs {document.procs} processors of one host; the largest has {widest}",
+            where="procs",
+        )
     _decide(document.hosts)
 
 
 def _procs(site: Site, hosts: HostsDocument) -> int:
     """Processors of one host of a site."""
-    node = site.procs if site.driver == "local" else min(site.procs, max(n.cores for n in site.nodes))
+    node = (
+        site.procs if site.driver == "local" else min(site.procs, max(n.cores for n in site.nodes))
+    )
     return min(node, hosts.procs or node)
 
 
@@ -112,9 +117,15 @@ def _decide(hosts: HostsDocument) -> Callable[[PoolView], PoolDecision]:
     def give_back(view: PoolView) -> PoolDecision:
         if hosts.release == "central":
             return central_all(view)
-        return coordinated(view, idle_s) if hosts.release == "coordinated" else distributed(view, idle_s)
+        return (
+            coordinated(view, idle_s)
+            if hosts.release == "coordinated"
+            else distributed(view, idle_s)
+        )
 
-    return lambda view: together([acquire(view, hosts.acquire), give_back(view), before_the_end(view)])
+    return lambda view: together(
+        [acquire(view, hosts.acquire), give_back(view), before_the_end(view)]
+    )
 
 
 @dataclass
@@ -141,7 +152,9 @@ class BagWork:
     async def _carry_out(self) -> Dispatcher:
         keys = keys_of(self.folder)
         clock = WallClock(time.time() - self._began_s())
-        manager = Manager(Setting(folder=self.folder, secret=keys.secret, rules=self.rules, run=self.run), clock)
+        manager = Manager(
+            Setting(folder=self.folder, secret=keys.secret, rules=self.rules, run=self.run), clock
+        )
         bags = [open_bag(self.folder, number) for number in kept_bags(self.folder)]
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self.folder / "cert.pem", keys.key)
@@ -188,12 +201,17 @@ class BagWork:
     ) -> Fleet:  # fmt: skip
         sites = [s for s in self.catalog.sites if s.driver != "simulated"]
         nothing = Surrounding(logs={}, instants={}, until_s=0.0, seed=0)
-        drivers = make_drivers(replace(self.catalog, sites=tuple(sites)), [s.name for s in sites], clock, nothing)
+        drivers = make_drivers(
+            replace(self.catalog, sites=tuple(sites)), [s.name for s in sites], clock, nothing
+        )
         by_name = {site.name: site for site in sites}
 
         def pilot(site: Site) -> Pilot:
             contact = contact_host(site) if is_real(site) else "127.0.0.1"
-            environment = {"VGRADS_CONTACT": f"tls://{contact}:{port}", "VGRADS_CERT": keys.certificate}
+            environment = {
+                "VGRADS_CONTACT": f"tls://{contact}:{port}",
+                "VGRADS_CERT": keys.certificate,
+            }
             return Pilot(command=pilot_command(python_of(site)), environment=environment)
 
         reach = {
@@ -250,7 +268,9 @@ class BagWork:
         self.watch(status)
 
 
-def hand_over(folder: Path, number: int, document: BagDocument, source: Path, catalog: Catalog) -> KeptBag:
+def hand_over(
+    folder: Path, number: int, document: BagDocument, source: Path, catalog: Catalog
+) -> KeptBag:
     """Put a bag into a dispatcher's folder, after everything about it was checked."""
     check_places(catalog, document)
     return keep_bag(folder, number, document, source)

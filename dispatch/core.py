@@ -165,7 +165,7 @@ class Core:
             self.gone(host, at_s, lost=False)
         return True
 
-    def _known(self, id: str) -> Host | None:  # noqa: A002
+    def _known(self, id: str) -> Host | None:
         number = self.state.by_id.get(id)
         return None if number is None else self.state.hosts[number]
 

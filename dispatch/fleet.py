@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import Any
 
-from pool.view import HostView, PoolDecision, PoolLimits, PoolView, RequestView
-
 from dispatch.core import Core
 from dispatch.hosts import Host
 from dispatch.records import Word
@@ -20,6 +18,7 @@ from execmgr.book import spec_id
 from execmgr.engine import Pilot
 from execmgr.sites import Sites
 from execmgr.states import Event, SiteSilent, SlotNews
+from pool.view import HostView, PoolDecision, PoolLimits, PoolView, RequestView
 
 Decide = Callable[[PoolView], PoolDecision]
 """When how many hosts are asked for, and which go."""

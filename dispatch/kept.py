@@ -46,7 +46,9 @@ def keep_bag(folder: Path, number: int, document: BagDocument, source: Path) -> 
         try:
             shutil.copyfile(source / name, target)
         except OSError as error:
-            raise InputError(f"'{name}' cannot be read: {error.strerror}", where=str(source)) from error
+            raise InputError(
+                f"'{name}' cannot be read: {error.strerror}", where=str(source)
+            ) from error
     kept = {"document": document.model_dump(mode="json"), "source": str(source)}
     write_whole(place / "document.json", json.dumps(kept).encode())
     return open_bag(folder, number)
@@ -89,7 +91,11 @@ def keys_of(folder: Path) -> Keys:
     certificate, key, secret = (folder / name for name in ("cert.pem", "key.pem", "secret"))
     if not secret.exists():
         pem, private = make_keys()
-        for path, body in ((certificate, pem.encode()), (key, private.encode()), (secret, secrets.token_bytes(32))):
+        for path, body in (
+            (certificate, pem.encode()),
+            (key, private.encode()),
+            (secret, secrets.token_bytes(32)),
+        ):
             _write_secret(path, body)
     return Keys(certificate.read_text(), key, secret.read_bytes())
 

@@ -21,7 +21,7 @@ def state_word(bag: BagState) -> str:
     return "running" if bag.first_s is not None else "waiting"
 
 
-def bag_json(bag: BagState, now_s: float, rate: float) -> dict[str, Any]:
+def bag_json(bag: BagState, rate: float) -> dict[str, Any]:
     """A bag. Times in seconds since the dispatcher began; ``rate``: ends a second lately."""
     counts = bag.tasks.counts
     left = counts[PENDING] + counts[GIVEN]
@@ -57,7 +57,9 @@ class Rates:
 
     def look(self, state: State, now_s: float) -> None:
         """Take a sample."""
-        ended = {b.number: b.tasks.counts[DONE] + b.tasks.counts[FAILED] for b in state.bags.values()}
+        ended = {
+            b.number: b.tasks.counts[DONE] + b.tasks.counts[FAILED] for b in state.bags.values()
+        }
         hosts = sum(host.here for host in state.hosts.values())
         self.samples.append((now_s, ended, hosts))
 
@@ -90,7 +92,7 @@ def status_json(state: State, rates: Rates, now_s: float, more: dict[str, Any]) 
     """All of it."""
     return {
         "now_s": now_s,
-        "bags": [bag_json(bag, now_s, rates.of(bag.number)) for bag in state.bags.values()],
+        "bags": [bag_json(bag, rates.of(bag.number)) for bag in state.bags.values()],
         "hosts": hosts_json(state)[:1000],
         "host_count": sum(host.here for host in state.hosts.values()),
         "rates": rates.history(),

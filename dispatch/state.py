@@ -129,9 +129,13 @@ class State:
             return Effect(counts=True, elsewhere=at if at is not None and at != end.host else None)
         if status != GIVEN or at != end.host or tasks.attempts[end.task] != end.attempt:
             return Effect(counts=False)  # another attempt is under way, or to be: this one is past
-        if end.code == COULD_NOT:  # no such input, a full disk, the host goes: not what the task did
+        if (
+            end.code == COULD_NOT
+        ):  # no such input, a full disk, the host goes: not what the task did
             self._lose(bag, end.task, end.at_s, lost=True)
-            return Effect(counts=tasks.status[end.task] == FAILED, again=tasks.status[end.task] == PENDING)
+            return Effect(
+                counts=tasks.status[end.task] == FAILED, again=tasks.status[end.task] == PENDING
+            )
         host.failed += 1
         tries = tasks.failures[end.task] = tasks.failures.get(end.task, 0) + 1
         self._charge(bag, end.ran_s)

@@ -203,9 +203,7 @@ class Sites:
         """When asking can bring news in virtual time."""
         due = []
         for site, driver in self._drivers.items():
-            pending = any(
-                book.place(slot) == site for slot in (*self._to_open, *self._to_close)
-            )
+            pending = any(book.place(slot) == site for slot in (*self._to_open, *self._to_close))
             if not pending and not self._open_slots(book, site):
                 continue
             if not self._may_ask(site):

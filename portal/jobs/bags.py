@@ -126,7 +126,9 @@ class _Signals:
 def cancel(store: Store, row: BagRow, why: str) -> str:
     """Have a bag cancelled by its dispatcher, or here where none is at work; what was done, in words."""
     if row.state in ENDED:
-        raise InputError(f"bag '{row.id}' is over: {row.state}", fix="vgrads bags status lists them")
+        raise InputError(
+            f"bag '{row.id}' is over: {row.state}", fix="vgrads bags status lists them"
+        )
     Bags(store.engine).ask_to_stop(row.id, why)
     if is_worked_on(dispatcher_folder(row.dispatcher)):
         return "its dispatcher was asked to stop it"
@@ -137,7 +139,9 @@ def resumable(store: Store, bag_id: str) -> Sequence[BagRow]:
     """The bags of the dispatcher of a bag that have not ended; InputError where there is nothing to go on with."""
     row = Bags(store.engine).get(bag_id)
     if row.state in ENDED:
-        raise InputError(f"bag '{bag_id}' is over: {row.state}", fix="vgrads bags status lists them")
+        raise InputError(
+            f"bag '{bag_id}' is over: {row.state}", fix="vgrads bags status lists them"
+        )
     if is_worked_on(dispatcher_folder(row.dispatcher)):
         raise InputError("its dispatcher is at work", where=bag_id)
     return Bags(store.engine).open_of(row.dispatcher)

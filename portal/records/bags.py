@@ -38,9 +38,13 @@ class Bags:
                 raise InputError(f"no bag '{bag_id}'", fix="vgrads bags status lists them")
             return row.model_copy()
 
-    def list(self, owner: str | None = None, most: int = 200) -> list[BagRow]:
+    def newest(self, owner: str | None = None, most: int = 200) -> list[BagRow]:
         """The newest ones first; of one owner, or of all."""
-        query = select(BagRow).order_by(col(BagRow.created).desc(), col(BagRow.number).desc()).limit(most)
+        query = (
+            select(BagRow)
+            .order_by(col(BagRow.created).desc(), col(BagRow.number).desc())
+            .limit(most)
+        )
         if owner is not None:
             query = query.where(BagRow.owner == owner)
         with Session(self._engine) as session:
@@ -76,8 +80,15 @@ class Bags:
         by_number = {row.number: row for row in self.of(dispatcher)}
         for standing in standings:
             row = by_number.get(standing["number"])
-            if row is not None and (row.state != standing["state"] or standing["state"] == "running"):
-                self._set([row.id], state=standing["state"], tasks=standing["tasks"], summary=json.dumps(standing))
+            if row is not None and (
+                row.state != standing["state"] or standing["state"] == "running"
+            ):
+                self._set(
+                    [row.id],
+                    state=standing["state"],
+                    tasks=standing["tasks"],
+                    summary=json.dumps(standing),
+                )
 
     def set_state(self, dispatcher: str, state: str) -> None:
         """All bags of a dispatcher that have not ended."""

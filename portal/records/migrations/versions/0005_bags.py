@@ -6,7 +6,14 @@ from alembic import op
 revision = "0005"
 down_revision = "0004"
 
-_TEXTS = {"dispatcher": None, "name": None, "owner": "local", "state": "waiting", "stop": "", "summary": "{}"}
+_TEXTS = {
+    "dispatcher": None,
+    "name": None,
+    "owner": "local",
+    "state": "waiting",
+    "stop": "",
+    "summary": "{}",
+}
 _FOUND = ("dispatcher", "owner", "state")
 
 
@@ -14,7 +21,10 @@ def upgrade() -> None:
     op.create_table(
         "bag",
         sa.Column("id", sa.String(), primary_key=True),
-        *(sa.Column(name, sa.String(), nullable=False, server_default=text) for name, text in _TEXTS.items()),
+        *(
+            sa.Column(name, sa.String(), nullable=False, server_default=text)
+            for name, text in _TEXTS.items()
+        ),
         sa.Column("number", sa.Integer(), nullable=False),
         sa.Column("created", sa.DateTime(), nullable=False),
         sa.Column("tasks", sa.Integer(), nullable=False),
