@@ -40,6 +40,7 @@ from vgrid.catalog import Catalog, Site
 RELEASES = ("distributed", "central", "coordinated")
 _LOOK_S = 1.0
 _LONG = 200
+_LOCAL_S = 30 * 86400.0
 Watch = Callable[[dict[str, Any]], None]
 
 
@@ -93,6 +94,8 @@ def _place(site: Site, wanting: Sequence[HostsDocument]) -> Place:
     first = wanting[0]
     procs = max(_procs(site, hosts) for hosts in wanting)
     longest_s = max(float(hosts.longest) for hosts in wanting)
+    if site.driver == "local":  # our own: nobody waits for it
+        longest_s = max(longest_s, _LOCAL_S)
     queue = next((q for q in site.queues if q.max_procs >= procs), None)
     if queue is not None:
         longest_s = min(longest_s, queue.max_walltime_s)

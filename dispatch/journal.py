@@ -132,7 +132,12 @@ def write_whole(path: Path, body: bytes) -> None:
     _sync_folder(path.parent)
 
 
-def read_state(folder: Path) -> State:
+def look(folder: Path) -> State:
+    """What a journal has come to so far, while somebody else may be writing it: nothing is changed."""
+    return read_state(folder, mend=False)
+
+
+def read_state(folder: Path, mend: bool = True) -> State:
     """What a journal has come to; a group that was being written when its manager died is cut off."""
     images = _numbers(folder, "image")
     first = images[-1] if images else 0
@@ -142,7 +147,7 @@ def read_state(folder: Path) -> State:
     segments = [number for number in _numbers(folder, "seg") if number >= first]
     for number in segments:
         path = folder / f"seg-{number:06d}.log"
-        for record in read_segment(path, last=number == segments[-1]):
+        for record in read_segment(path, last=number == segments[-1], mend=mend):
             try:
                 state.apply(record)
             except (LookupError, TypeError, ValueError, AttributeError) as error:
@@ -152,8 +157,8 @@ def read_state(folder: Path) -> State:
     return state
 
 
-def read_segment(path: Path, last: bool) -> Iterator[Record]:
-    """The records of a segment; ``last``: its end may be torn, and is cut off then."""
+def read_segment(path: Path, last: bool, mend: bool = True) -> Iterator[Record]:
+    """The records of a segment; ``last``: its end may be torn, and with ``mend`` is cut off then."""
     body = path.read_bytes()
     at = 0
     while at < len(body):
@@ -162,7 +167,8 @@ def read_segment(path: Path, last: bool) -> Iterator[Record]:
         group = body[end : end + length]
         if magic != _MAGIC or len(group) < length or zlib.crc32(group) != check:
             if last and (end + length >= len(body) or _blank(body[at:])):
-                os.truncate(path, at)
+                if mend:
+                    os.truncate(path, at)
                 return
             raise InputError(
                 f"is damaged at byte {at}", where=str(path), fix="restore it from a copy"

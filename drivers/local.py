@@ -7,18 +7,49 @@ as a process group that ends with the slot.
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import IO
+from pathlib import Path
+from typing import IO, Protocol
 
 from drivers.api import SlotSpec, SlotState, SlotStatus
 from drivers.ledger import SlotLedger
 from drivers.pilot import Mark
 from kernel.clock import Clock
+
+_DEATH_S = 10.0
+
+
+class _Pilot(Protocol):
+    """A pilot that was started here, by this process or by one before it."""
+
+    pid: int
+
+    def poll(self) -> int | None: ...
+
+    def wait(self) -> int: ...
+
+
+class _Adopted:
+    """A pilot that an earlier manager started: whether it goes on is told by the system, how it ended by nobody."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+
+    def poll(self) -> int | None:
+        return None if Path(f"/proc/{self.pid}").exists() else 0
+
+    def wait(self) -> int:
+        with suppress(OSError):  # gone already
+            descriptor = os.pidfd_open(self.pid)
+            select.select([descriptor], [], [], _DEATH_S)
+            os.close(descriptor)
+        return 0
 
 
 @dataclass(slots=True)
@@ -27,7 +58,7 @@ class _Hold:
 
     procs: int
     end_s: float
-    pilots: tuple[subprocess.Popen[bytes], ...] = ()
+    pilots: tuple[_Pilot, ...] = ()
     output: IO[bytes] | None = None
 
     def code(self) -> int | None:
@@ -75,7 +106,7 @@ class LocalDriver:
         hold = _Hold(spec.procs, now + spec.duration_s)
         if spec.pilot:
             hold.output = tempfile.TemporaryFile()  # noqa: SIM115 closed with the slot
-            hold.pilots = _start(spec, hold.output)
+            hold.pilots = _running(spec.id) or _start(spec, hold.output)
         self._held[spec.id] = hold
         self._ledger.move(spec.id, SlotState.READY, now)
 
@@ -111,7 +142,19 @@ class LocalDriver:
         self._ledger.move(slot, state, self._clock.now(), reason)
 
 
-def _start(spec: SlotSpec, output: IO[bytes]) -> tuple[subprocess.Popen[bytes], ...]:
+def _running(slot: str) -> tuple[_Pilot, ...]:
+    """The pilots of a slot that an earlier manager left running: the processes that lead its sessions."""
+    wanted = f"VGRADS_SLOT={slot}".encode()
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            pid = int(folder.name)
+            if wanted in (folder / "environ").read_bytes().split(b"\0") and os.getsid(pid) == pid:
+                found.append(_Adopted(pid))
+    return tuple(found)
+
+
+def _start(spec: SlotSpec, output: IO[bytes]) -> tuple[_Pilot, ...]:
     """The pilot, or one for every node: processes here, so that several can be had on one machine."""
     common = {
         **os.environ,
