@@ -7,7 +7,7 @@ buys speed with idle hosts. The same rule says which hosts to keep and which to 
 
 - *When does the next work come?* Where work came when all before it had ended (stages with barriers), once
   all there is has ended, and as long afterwards as it was so far; else after the mean time between arrivals.
-  A task that has run longer than tasks did so far is believed to run as long again.
+  What is late by so much is believed to be late by as much again.
 - *How many hosts will it need?* As many as one of the latest arrivals, or as the very latest, grown or shrunk
   as arrivals did from one to the next: each as likely as the others.
 - For work that is there only as many are asked for as will still find some when they have come.
@@ -25,7 +25,6 @@ from pool.release import before_the_end
 from pool.view import HostView, PoolDecision, PoolView, together
 
 _KEPT = 9  # arrivals that are remembered: work changes its ways
-_OVERDUE = 1.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,9 +114,9 @@ def look_ahead(seen: Seen, view: PoolView, patience: float = 1.0, policy: str = 
 
 def _useful(view: PoolView) -> int:
     """Hosts that the work there is keeps busy, of new ones only those that will still find some when they come."""
-    waves = math.floor(view.wait_s / view.task_s) if view.task_s > 0 else 0
     hosts = len(view.staying)
     over = view.queued + view.running - hosts  # what the hosts there are have not begun
+    waves = math.floor(min(view.wait_s / view.task_s, max(over, 0))) if view.task_s > 0 else 0
     return hosts + max(0, over - waves * hosts) if over > 0 else view.running
 
 
@@ -132,9 +131,9 @@ def _until_done_s(view: PoolView) -> float:
 
 def _left_s(host: HostView, view: PoolView) -> float:
     ran_s = view.now_s - (host.busy_since_s or 0.0)
-    return max(0.0, view.task_s - ran_s) if ran_s <= _OVERDUE * view.task_s else ran_s
+    return _going_on(ran_s, view.task_s)
 
 
 def _going_on(passed_s: float, expected_s: float) -> float:
-    """What is left of something; what lasts longer than expected is believed to last as long again."""
-    return expected_s - passed_s if passed_s <= max(expected_s, 1.0) else passed_s
+    """What is left of something; what is late is believed to be late by as much again."""
+    return abs(expected_s - passed_s)

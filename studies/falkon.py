@@ -10,6 +10,7 @@ as they were seen so far.
 from __future__ import annotations
 
 import json
+import math
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -19,13 +20,15 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from kernel.streams import stream
 from pool.acquire import Pace, acquire
 from pool.lookahead import Seen, learn, look_ahead
 from pool.release import distributed
 from pool.view import NOTHING, PoolDecision, PoolView, together
 from studies.falkon_stage import Ran, Site, play
 
-STAGES: tuple[tuple[int, float], ...] = (
+Stages = tuple[tuple[int, float], ...]
+STAGES: Stages = (
     (1, 60.0), (2, 60.0), (4, 60.0), (8, 60.0), (16, 60.0), (32, 60.0), (64, 60.0), (1, 120.0), (640, 6.0),
     (160, 12.0), (3, 60.0), (20, 60.0), (18, 60.0), (16, 60.0), (8, 60.0), (4, 60.0), (2, 60.0), (1, 60.0),
 )  # fmt: skip
@@ -58,7 +61,23 @@ PAPER = {
 """As printed; the wasted seconds of -60 to -180 follow from the utilisation."""
 
 
-def figures(ran: Ran) -> Figures:
+def ideal_s(stages: Stages) -> float:
+    """Time to complete with all machines there from the beginning and no delay anywhere."""
+    return sum(math.ceil(tasks / MACHINES) * seconds for tasks, seconds in stages)
+
+
+def drawn_stages(seed: int) -> Stages:
+    """Eighteen others: from 1 to 256 tasks, each as likely on a logarithmic scale, of one of five run times.
+
+    No stage tells anything of the next, and none of the pool's rules was chosen on these."""
+    draws = stream(seed, "stages")
+    return tuple(
+        (round(2 ** draws.uniform(0, 8)), float(draws.choice((6.0, 12.0, 30.0, 60.0, 120.0))))
+        for _ in STAGES
+    )
+
+
+def figures(ran: Ran, ideal: float = IDEAL_S) -> Figures:
     """The metrics of §4.4 and 4.6: what was used against what was registered and idle, ideal against actual time."""
     queue_s = float(np.mean([begin - submitted for submitted, begin, _ in ran.tasks]))
     execution_s = float(np.mean([end - begin for _, begin, end in ran.tasks]))
@@ -66,7 +85,7 @@ def figures(ran: Ran) -> Figures:
     held_s = sum(left - joined for joined, left in ran.hosts)
     return Figures(
         queue_s=queue_s, execution_s=execution_s, execution_share=100 * execution_s / (execution_s + queue_s),
-        complete_s=ran.end_s, utilisation=100 * used_s / held_s, efficiency=100 * IDEAL_S / ran.end_s,
+        complete_s=ran.end_s, utilisation=100 * used_s / held_s, efficiency=100 * ideal / ran.end_s,
         allocations=ran.allocations, wasted_s=held_s - used_s,
     )  # fmt: skip
 
@@ -104,13 +123,13 @@ def settings(patiences: Sequence[float]) -> dict[str, Callable[[], Decider]]:
 
 
 def phases(decider: Callable[[], Decider], cycle_s: float, count: int, held: int = 0,
-           turn_s: float = 0.0) -> list[Figures]:  # fmt: skip
+           turn_s: float = 0.0, stages: Stages = STAGES) -> list[Figures]:  # fmt: skip
     """One play for each of ``count`` phases of the cycle, spread evenly."""
     sites = (
         Site(cycle_s=cycle_s, phase_s=(n + 0.5) * cycle_s / count, turn_s=turn_s)
         for n in range(count)
     )
-    return [figures(play(STAGES, decider(), site, MACHINES, held)) for site in sites]  # fmt: skip
+    return [figures(play(stages, decider(), site, MACHINES, held), ideal_s(stages)) for site in sites]  # fmt: skip
 
 
 def spread(rows: Iterable[Figures]) -> dict[str, tuple[float, float, float]]:
@@ -129,25 +148,36 @@ def main(arguments: Sequence[str]) -> None:
     parser = ArgumentParser("vgrads study falkon", description=__doc__, formatter_class=RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("--cycles", type=float, nargs="+", default=[55.0, 60.0])
     parser.add_argument("--phases", type=int, default=60)
-    parser.add_argument("--patience", type=float, nargs="+", default=[0.5, 1.0, 2.0, 4.0])
+    parser.add_argument("--patience", type=float, nargs="+", default=[1.5, 3.0, 5.0, 7.0])
     parser.add_argument(
         "--turn", type=float, default=0.9, help="seconds from a stage's end to the next submission"
+    )
+    parser.add_argument(
+        "--drawn",
+        type=int,
+        default=0,
+        help="so many other sequences of stages, instead of the paper's",
     )
     parser.add_argument("--out", type=Path)
     chosen = parser.parse_args(arguments)
     found = {}
+    kinds = [drawn_stages(seed) for seed in range(chosen.drawn)] or [STAGES]
     for cycle_s in chosen.cycles:
         rows = {
-            name: spread(phases(decider, cycle_s, chosen.phases, MACHINES if name == "Falkon-inf" else 0, chosen.turn))
+            name: spread(
+                row for stages in kinds
+                for row in phases(decider, cycle_s, chosen.phases, MACHINES if name == "Falkon-inf" else 0, chosen.turn, stages)
+            )
             for name, decider in settings(chosen.patience).items()
         }  # fmt: skip
         found[f"{cycle_s:g}"] = rows
-        Console(width=200).print(_table(rows, cycle_s))
+        Console(width=200).print(_table(rows, cycle_s, {} if chosen.drawn else PAPER))
     if chosen.out:
         chosen.out.write_text(json.dumps(found, indent=1) + "\n")
 
 
-def _table(rows: dict[str, dict[str, tuple[float, float, float]]], cycle_s: float) -> Table:
+def _table(rows: dict[str, dict[str, tuple[float, float, float]]], cycle_s: float,
+           paper: dict[str, Figures]) -> Table:  # fmt: skip
     table = Table(
         title=f"18 stages, a cycle of {cycle_s:g} s: mean (5–95 % over phases), paper below"
     )
@@ -159,6 +189,6 @@ def _table(rows: dict[str, dict[str, tuple[float, float, float]]], cycle_s: floa
         table.add_row(
             name, *(f"{mean:.1f} ({low:.0f}–{high:.0f})" for mean, low, high in row.values())
         )
-        if name in PAPER:
-            table.add_row("  paper", *(f"{value:g}" for value in asdict(PAPER[name]).values()))
+        if name in paper:
+            table.add_row("  paper", *(f"{value:g}" for value in asdict(paper[name]).values()))
     return table

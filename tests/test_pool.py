@@ -1,6 +1,7 @@
 """The pool: hosts are asked for and given back within bounds, and each decision says why."""
 
 import itertools
+import json
 import math
 
 import pytest
@@ -11,7 +12,7 @@ from pool.acquire import ACQUISITIONS, acquire, requests, toward
 from pool.lookahead import Seen, chances, learn, look_ahead, next_work_s
 from pool.release import before_the_end, central_all, central_one, coordinated, distributed
 from pool.view import HostView, PoolLimits, PoolView, RequestView, together
-from studies.falkon import MACHINES, STAGES, falkon, figures, ours, phases
+from studies.falkon import MACHINES, STAGES, falkon, figures, main, ours, phases
 from studies.falkon_stage import Site, play
 
 POLICIES = sorted(ACQUISITIONS)
@@ -237,7 +238,7 @@ def test_every_task_runs_once_whatever_the_acquisition(acquisition, pace):
 
 
 @pytest.mark.parametrize("cycle_s", [55.0, 60.0])
-@pytest.mark.parametrize(("idle_s", "patience"), [(15, 2.0), (60, 3.0), (120, 4.0), (180, 8.0)])
+@pytest.mark.parametrize(("idle_s", "patience"), [(15, 1.5), (60, 3.0), (120, 5.0), (180, 6.0)])
 def test_looking_ahead_is_faster_and_wastes_no_more(cycle_s, idle_s, patience):
     """Against each of Falkon's settings: no less utilisation, at least five points more efficiency."""
     count = 3
@@ -245,3 +246,13 @@ def test_looking_ahead_is_faster_and_wastes_no_more(cycle_s, idle_s, patience):
     mine = phases(lambda: ours(patience), cycle_s, count, turn_s=0.9)
     assert sum(row.utilisation for row in mine) >= sum(row.utilisation for row in theirs)
     assert sum(row.efficiency for row in mine) >= sum(row.efficiency for row in theirs) + 5 * count
+
+
+def test_the_study_writes_down_what_it_prints(tmp_path, capsys):
+    out = tmp_path / "falkon.json"
+    main(["--phases", "2", "--cycles", "60", "--patience", "3", "--drawn", "1", "--out", str(out)])
+    rows = json.loads(out.read_text())["60"]
+    assert list(rows) == ["Falkon-15", "Falkon-60", "Falkon-120", "Falkon-180", "Falkon-inf", "look-ahead 3"]  # fmt: skip
+    assert "look-ahead 3" in capsys.readouterr().out
+    mean, low, high = rows["Falkon-inf"]["efficiency"]
+    assert 90.0 < low <= mean <= high <= 100.0
