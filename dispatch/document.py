@@ -44,8 +44,8 @@ class HostsDocument(Document):
     most: Annotated[int, Field(ge=1, le=100_000)] = 32
     least: Annotated[int, Field(ge=0, le=100_000)] = 0
     procs: Annotated[int, Field(ge=1, le=100_000)] | None = None
-    longest: str | float = "1h"
-    idle: str | float = "60s"
+    longest: str | float = 3600.0
+    idle: str | float = 60.0
     acquire: str = "all-at-once"
     release: str = "distributed"
 

@@ -13,10 +13,25 @@ import typer
 
 from kernel.errors import SiteError, VgradsError
 from portal import serve
-from portal.cli import admin_commands, bag_commands, commands, queue_commands, site_commands
+from portal.cli import (
+    admin_commands,
+    bag_commands,
+    bag_work_commands,
+    commands,
+    queue_commands,
+    site_commands,
+)
 from portal.cli.options import app
 
-COMMANDS = (commands, queue_commands, site_commands, bag_commands, admin_commands, serve)
+COMMANDS = (
+    commands,
+    queue_commands,
+    site_commands,
+    bag_commands,
+    bag_work_commands,
+    admin_commands,
+    serve,
+)
 """Importing them adds their commands to the application."""
 _INTERRUPTED, _OWN_FAULT = 130, 70
 _GARBAGE = 100_000

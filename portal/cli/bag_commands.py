@@ -11,7 +11,7 @@ import typer
 from portal.cli.options import AsJson, History, Seed, answer_with, app
 
 bags_app = typer.Typer(
-    name="bags", help="Bags of tasks: the workload model, its fitter, scheduling policies.", no_args_is_help=True
+    name="bags", help="Bags of tasks: run them, and study how they are scheduled.", no_args_is_help=True
 )  # fmt: skip
 app.add_typer(bags_app)
 

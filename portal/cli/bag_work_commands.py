@@ -1,0 +1,135 @@
+"""Commands that carry bags out: ``vgrads bags run``, ``status``, ``resume``, ``cancel``, ``logs``, ``explain``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from portal.cli.bag_commands import bags_app
+from portal.cli.options import AsJson, Sites, answer_with, make_console
+
+BagId = Annotated[
+    str, typer.Argument(metavar="BAG", help="Id of a bag, as `bags status` lists it.")
+]
+Order = Annotated[
+    str,
+    typer.Option(
+        "--policy", help="Whose tasks are next: fair-share (between owners), or next-available."
+    ),
+]
+
+
+@bags_app.command(
+    "run",
+    epilog="Examples: `vgrads bags run data/bag.yaml` · `vgrads bags run A.yaml B.yaml --sites sites.toml`",
+)
+def run(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE.yaml…", help="Bags: a command template and its parameters each."
+        ),
+    ],
+    sites: Sites = None,
+    policy: Order = "fair-share",
+    as_json: AsJson = False,
+) -> None:
+    """Run bags of independent tasks: hosts come, tasks stream out, results come in, hosts go. Default: on this machine."""
+    from portal.cli.bag_run import HowToWork, run_bags
+
+    raise typer.Exit(
+        run_bags(files, HowToWork(sites=sites, policy=_known(policy), as_json=as_json))
+    )
+
+
+@bags_app.command("resume", epilog="Example: `vgrads bags resume BAG`")
+def resume(
+    bag: BagId, sites: Sites = None, policy: Order = "fair-share", as_json: AsJson = False
+) -> None:
+    """Go on with a bag whose dispatcher was interrupted or killed; hosts that worked on meanwhile are believed."""
+    from portal.cli.bag_run import HowToWork, resume_bags
+
+    raise typer.Exit(
+        resume_bags(bag, HowToWork(sites=sites, policy=_known(policy), as_json=as_json))
+    )
+
+
+@bags_app.command("cancel", epilog="Example: `vgrads bags cancel BAG`")
+def cancel(bag: BagId, sites: Sites = None) -> None:
+    """Drop what has not ended of a bag, and give its hosts back."""
+    from portal.cli.bag_run import HowToWork, cancel_bag
+
+    make_console().print(cancel_bag(bag, HowToWork(sites=sites)))
+
+
+@bags_app.command(
+    "status", epilog="Examples: `vgrads bags status` · `vgrads bags status BAG --json`"
+)
+def status(
+    bag: Annotated[
+        str | None,
+        typer.Argument(metavar="BAG", help="One bag; all of them without.", show_default=False),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """How bags stand."""
+    from portal.cli.bag_run import bags_table, status_json
+    from portal.records.bags import Bags
+    from portal.records.store import Store
+
+    with Store() as store:
+        bags = Bags(store.engine)
+        rows = bags.newest() if bag is None else [bags.get(bag)]
+    answer_with(as_json, {"bags": [status_json(row) for row in rows]}, lambda: bags_table(rows))
+
+
+@bags_app.command(
+    "logs", epilog="Examples: `vgrads bags logs BAG --failed` · `vgrads bags logs BAG --task 7`"
+)
+def logs(
+    bag: BagId,
+    task: Annotated[
+        list[int] | None, typer.Option("--task", min=0, help="Only this task; may be given again.")
+    ] = None,
+    failed: Annotated[bool, typer.Option("--failed", help="Only what went wrong.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document a line.")] = False,
+) -> None:
+    """What tasks printed, and how each attempt ended."""
+    from portal.cli.bag_run import show_logs
+
+    show_logs(bag, task or (), failed, as_json)
+
+
+@bags_app.command("explain", epilog="Example: `vgrads bags explain BAG 7`")
+def explain(
+    bag: BagId,
+    task: Annotated[int, typer.Argument(metavar="N", min=0, help="Number of the task.")],
+    as_json: AsJson = False,
+) -> None:
+    """Why a task of a bag stands where it stands."""
+    from rich.text import Text
+
+    from portal.cli.bag_run import explain_task
+
+    told = explain_task(bag, task)
+    lines = [
+        f"task {told['task']}: {told.get('state', 'waits')}",
+        f"$ {told['command']}",
+        *told["reasons"],
+    ]
+    answer_with(as_json, told, lambda: Text("\n".join(lines)))
+
+
+def _known(policy: str) -> str:
+    from bags.choice import POLICIES
+    from kernel.errors import InputError
+
+    if policy not in POLICIES:
+        raise InputError(
+            f"'{policy}' is no dispatch policy",
+            where="--policy",
+            fix=f"one of {', '.join(POLICIES)}",
+        )
+    return policy
