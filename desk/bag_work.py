@@ -264,7 +264,7 @@ class BagWork:
                 "state": state, "began_unix_s": self._began_s(), "problem": manager.problem or fleet.hopeless,
                 "refused": manager.refused, "exchanges": manager.exchanges,
                 "reasons": [{"at_s": at, "site": site, "reason": r} for at, site, r in fleet.reasons[-_LONG:]],
-                "coming": sum(s["hosts"] for s in manager.state.slots.values() if "site" in s and not s.get("joined") and not s.get("ended")),
+                "coming": fleet.coming,
             },
         )  # fmt: skip
         write_status(self.folder, status)

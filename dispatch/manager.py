@@ -69,7 +69,7 @@ class Manager:
         self._awaited: list[asyncio.Future[None]] = []
         self._lines: dict[int, Line] = {}
         self._said: dict[int, list[Said]] = {}
-        self._committed: list[tuple[int, int, int]] = []
+        self._arrived: list[tuple[int, int, int, bool]] = []  # outputs of attempts that have ended
         self._news = asyncio.Event()
         self._writer = ThreadPoolExecutor(1, "journal")
         self._level_s = self._tick_s = 0.0
@@ -337,14 +337,14 @@ class Manager:
                 self.files[bag].printed.append(texts)
         if group:
             self.journal.write(group)
-        committed, self._committed = self._committed, []
-        for bag, task, attempt in committed:
-            self.files[bag].commit(task, attempt)
+        arrived, self._arrived = self._arrived, []
+        for bag, task, attempt, counts in arrived:
+            (self.files[bag].commit if counts else self.files[bag].discard)(task, attempt)
 
     def _told(self, bag: int, end: End, effect: Effect) -> None:
         files = self.files.get(bag)
-        if files is not None and files.bag.outputs and effect.counts and end.code == 0:
-            self._committed.append((bag, end.task, end.attempt))
+        if files is not None and files.bag.outputs:
+            self._arrived.append((bag, end.task, end.attempt, effect.counts and end.code == 0))
         self._told_more(bag, end, effect)
 
     def _send(self, line: Line, seq: int, answer: Answer | None) -> None:
