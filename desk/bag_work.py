@@ -23,7 +23,16 @@ from dispatch.core import Rules
 from dispatch.dispatcher import Dispatcher
 from dispatch.document import BagDocument, HostsDocument
 from dispatch.fleet import Fleet, Place
-from dispatch.kept import KeptBag, Keys, keep_bag, kept_bags, keys_of, open_bag, write_status
+from dispatch.kept import (
+    KeptBag,
+    Keys,
+    is_closed,
+    keep_bag,
+    kept_bags,
+    keys_of,
+    open_bag,
+    write_status,
+)
 from dispatch.keys import key_of
 from dispatch.manager import Manager, Setting
 from dispatch.standing import Rates, status_json
@@ -147,6 +156,7 @@ class BagWork:
     _rates: Rates = field(default_factory=Rates)
     _looked_s: float = -1e9
     _known: set[int] = field(default_factory=set)
+    _open: dict[int, KeptBag] = field(default_factory=dict)
 
     def carry_out(self) -> Dispatcher:
         """Work until there is nothing to do; the dispatcher as it ended."""
@@ -164,7 +174,9 @@ class BagWork:
         away = any(is_real(site) for site in self.catalog.sites)
         port = await self._listen(manager, "0.0.0.0" if away else "127.0.0.1", context)
         fleet = self._fleet(manager, keys, port, clock, [b.document for b in bags])
-        self._dispatcher = Dispatcher(manager, fleet, lambda: self._control(manager, fleet))
+        self._dispatcher = Dispatcher(
+            manager, fleet, lambda: self._control(manager, fleet), lambda: self._grow(manager)
+        )
         for bag in bags:
             self._take(manager, bag)
         await self._dispatcher.run()
@@ -238,7 +250,22 @@ class BagWork:
 
     def _take(self, manager: Manager, kept: KeptBag) -> None:
         self._known.add(kept.number)
-        manager.add(kept.number, kept.bag, kept.files)
+        manager.add(kept.number, kept.bag, kept.files, kept.document.open)
+        if kept.document.open:
+            state = manager.state.bags[kept.number]
+            manager.core.grow(kept.number, len(kept.bag.commands) - len(state.tasks))
+            self._open[kept.number] = kept
+
+    def _grow(self, manager: Manager) -> None:
+        """More tasks of open bags, and the end of those to which none comes any more."""
+        for number, kept in list(self._open.items()):
+            closed = is_closed(self.folder, number)  # looked at first: what came before it counts
+            if grown := kept.grown():
+                manager.core.grow(number, grown)
+                manager.poke()
+            if closed:
+                manager.core.close(number, manager.clock.now())
+                del self._open[number]
 
     def _control(self, manager: Manager, fleet: Fleet) -> bool:
         wishes = self.wishes()

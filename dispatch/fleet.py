@@ -144,7 +144,9 @@ class Fleet:
     @property
     def coming(self) -> int:
         """Hosts that were asked for and have not come."""
-        return sum(self._missing(n, s, 0.0) for n, s in self.core.state.slots.items() if "site" in s)
+        return sum(
+            self._missing(n, s, 0.0) for n, s in self.core.state.slots.items() if "site" in s
+        )
 
     def _note(self, where: Place, decision: PoolDecision, now_s: float) -> None:
         for reason in decision.reasons:
@@ -179,7 +181,11 @@ class Fleet:
                     self._joined(name, slot, now_s)
             elif slot.get("joined") and not self._missing(name, slot, now_s):
                 self.close(name, "its hosts have left")
-            elif not slot.get("joined") and "ready_s" in slot and now_s - slot["ready_s"] > self._of(slot["site"]).boot_s:
+            elif (
+                not slot.get("joined")
+                and "ready_s" in slot
+                and now_s - slot["ready_s"] > self._of(slot["site"]).boot_s
+            ):
                 self._luck[slot["site"]].words = (
                     f"its nodes did not report within {self._of(slot['site']).boot_s:.0f} s: can they reach this machine? "
                     "access.contact names the address under which they find it"
