@@ -31,6 +31,7 @@ from dispatch.kept import (
     kept_bags,
     keys_of,
     open_bag,
+    write_host_names,
     write_status,
 )
 from dispatch.keys import key_of
@@ -155,6 +156,7 @@ class BagWork:
     rules: Rules = field(default_factory=Rules)
     _rates: Rates = field(default_factory=Rates)
     _looked_s: float = -1e9
+    _named: int = 0
     _known: set[int] = field(default_factory=set)
     _open: dict[int, KeptBag] = field(default_factory=dict)
 
@@ -295,6 +297,9 @@ class BagWork:
             },
         )  # fmt: skip
         write_status(self.folder, status)
+        if len(manager.state.hosts) != self._named:
+            self._named = len(manager.state.hosts)
+            write_host_names(self.folder, [h.name or h.id for h in manager.state.hosts.values()])
         self.watch(status)
 
 

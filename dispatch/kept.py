@@ -11,7 +11,7 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -181,3 +181,18 @@ def read_status(folder: Path) -> dict[str, Any]:
         return dict(json.loads((folder / "status.json").read_text()))
     except (OSError, ValueError):
         return {}
+
+
+def write_host_names(folder: Path, names: Sequence[str]) -> None:
+    """The names of all hosts that ever came, by number."""
+    draft = folder / "hosts.draft"
+    draft.write_text(json.dumps(names))
+    draft.replace(folder / "hosts.json")
+
+
+def host_names(folder: Path) -> list[str]:
+    """The names of hosts by number, as far as they are known."""
+    try:
+        return list(json.loads((folder / "hosts.json").read_text()))
+    except (OSError, ValueError):
+        return []
