@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ class Results:
         self._ends = EndReader(folder / "journal", number)
         self._printed = OutputReader(folder / "bags" / f"{number:04d}" / "printed.bin")
         self._texts: dict[tuple[int, int], Said] = {}
+        self._wrong: Counter[tuple[int, bool]] = Counter()
 
     def more(self) -> Iterator[dict[str, Any]]:
         """Those that have come since, in the order in which they ended."""
@@ -44,8 +46,16 @@ class Results:
             "command": self.kept.bag.commands.command(task), "host": names[host] if host < len(names) else "?",
             "at_s": end["at_cs"] / 100.0, "ran_s": end["ran_s"], "peak_mib": round(end["peak_gib"] * 1024.0, 1),
             **{name: end[name] for name in ("waited_s", "fetched_s", "sent_s", "cpu_s")},
-            "out": said.out if said else "", "err": said.err if said else "",
+            "out": said.out if said else "", "err": said.err if said else "", "final": self._is_final(task, code),
         }  # fmt: skip
+
+    def _is_final(self, task: int, code: int) -> bool:
+        """True for the end that decides a task, by the rules of :mod:`dispatch.state`."""
+        if code == 0:
+            return True
+        self._wrong[task, code == COULD_NOT] += 1
+        most = MOST_LOSSES if code == COULD_NOT else self.kept.bag.retries + 1
+        return self._wrong[task, code == COULD_NOT] >= most
 
 
 def results(
