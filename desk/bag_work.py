@@ -32,11 +32,12 @@ from dispatch.kept import (
     keys_of,
     open_bag,
     write_host_names,
+    write_latest,
     write_status,
 )
 from dispatch.keys import key_of
 from dispatch.manager import Manager, Setting
-from dispatch.standing import Rates, status_json
+from dispatch.standing import Latest, Rates, status_json
 from execmgr.book import spec_id
 from execmgr.engine import Pilot, Reach
 from execmgr.sites import Sites
@@ -155,6 +156,7 @@ class BagWork:
     watch: Watch = lambda _: None
     rules: Rules = field(default_factory=Rules)
     _rates: Rates = field(default_factory=Rates)
+    _latest: Latest = field(default_factory=Latest)
     _looked_s: float = -1e9
     _named: int = 0
     _known: set[int] = field(default_factory=set)
@@ -168,7 +170,9 @@ class BagWork:
         keys = keys_of(self.folder)
         clock = WallClock(time.time() - self._began_s())
         manager = Manager(
-            Setting(folder=self.folder, secret=keys.secret, rules=self.rules, run=self.run), clock
+            Setting(folder=self.folder, secret=keys.secret, rules=self.rules, run=self.run),
+            clock,
+            self._latest.add,
         )
         bags = [open_bag(self.folder, number) for number in kept_bags(self.folder)]
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -296,6 +300,9 @@ class BagWork:
                 "coming": fleet.coming,
             },
         )  # fmt: skip
+        for number in self._latest.changed:
+            write_latest(self.folder, number, self._latest.of(number))
+        self._latest.changed.clear()
         write_status(self.folder, status)
         if len(manager.state.hosts) != self._named:
             self._named = len(manager.state.hosts)

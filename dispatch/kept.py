@@ -169,30 +169,45 @@ def is_worked_on(folder: Path) -> bool:
 
 
 def write_status(folder: Path, status: dict[str, Any]) -> None:
-    """How it stands, for whoever looks; whole or as before."""
-    draft = folder / "status.draft"
-    draft.write_text(json.dumps(status))
-    draft.replace(folder / "status.json")
+    """How it stands, for whoever looks."""
+    _replace(folder / "status.json", status)
 
 
 def read_status(folder: Path) -> dict[str, Any]:
     """How it stood last; empty where nothing was written yet."""
-    try:
-        return dict(json.loads((folder / "status.json").read_text()))
-    except (OSError, ValueError):
-        return {}
+    return dict(_read(folder / "status.json", {}))
 
 
 def write_host_names(folder: Path, names: Sequence[str]) -> None:
     """The names of all hosts that ever came, by number."""
-    draft = folder / "hosts.draft"
-    draft.write_text(json.dumps(names))
-    draft.replace(folder / "hosts.json")
+    _replace(folder / "hosts.json", names)
 
 
 def host_names(folder: Path) -> list[str]:
     """The names of hosts by number, as far as they are known."""
+    return list(_read(folder / "hosts.json", []))
+
+
+def write_latest(folder: Path, number: int, ends: dict[str, Any]) -> None:
+    """The latest ends of a bag."""
+    _replace(folder / "bags" / f"{number:04d}" / "latest.json", ends)
+
+
+def read_latest(folder: Path, number: int) -> dict[str, Any]:
+    """The latest ends of a bag: ``last`` and ``wrong``, the newest first."""
+    found = _read(folder / "bags" / f"{number:04d}" / "latest.json", {})
+    return {"last": [], "wrong": []} | dict(found)
+
+
+def _replace(path: Path, value: Any) -> None:
+    """Whole or as before."""
+    draft = path.with_suffix(".draft")
+    draft.write_text(json.dumps(value))
+    draft.replace(path)
+
+
+def _read(path: Path, nothing: Any) -> Any:
     try:
-        return list(json.loads((folder / "hosts.json").read_text()))
+        return json.loads(path.read_text())
     except (OSError, ValueError):
-        return []
+        return nothing

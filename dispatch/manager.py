@@ -36,7 +36,7 @@ _FULL_DISK_S = 2.0
 _CHUNK = 256 * 2**10
 _AGAIN = b'{"again_s": 0.0, "hello": true}'
 
-Told = Callable[[int, End, Effect], None]
+Told = Callable[[int, End, str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -275,8 +275,12 @@ class Manager:
             self._unparked(before)
         line.host = host.number
         self._lines[host.number] = line
+        texts = {}
         for said in heard.said:
             self._said.setdefault(said.bag, []).append(said)
+            texts[said.bag, said.task] = said.out + said.err
+        for bag, end in message.ends:
+            self._told_more(bag, end, texts.get((bag, end.task), ""))
         answer = self.core.answer(host, now)
         if answer or message.ends or message.returned or heard.wait_s <= 0 or not line.open:
             self.core.waiting.pop(host.number, None)
@@ -345,7 +349,6 @@ class Manager:
         files = self.files.get(bag)
         if files is not None and files.bag.outputs:
             self._arrived.append((bag, end.task, end.attempt, effect.counts and end.code == 0))
-        self._told_more(bag, end, effect)
 
     def _send(self, line: Line, seq: int, answer: Answer | None) -> None:
         if answer is None:

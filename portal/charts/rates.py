@@ -25,7 +25,7 @@ def rate_chart(samples: Sequence[Sequence[float]]) -> Markup:
 
     rates = " ".join(f"{x(at):.1f},{y(rate / most):.1f}" for at, rate, _ in samples)
     counts = " ".join(f"{x(at):.1f},{y(count / hosts):.1f}" for at, _, count in samples)
-    told = f"ends a second, up to {most:,.0f}, and hosts, up to {hosts:,.0f}, over {last - first:,.0f} seconds"
+    told = f"Solid: tasks ended a second, up to {most:,.3g}. Dashed: hosts, up to {hosts:,.0f}. Over {last - first:,.0f} seconds."
     lines = "".join(f'<line class="axis" x1="{_L}" x2="{_W - _R}" y1="{y(v):.1f}" y2="{y(v):.1f}"/>' for v in (0, 0.5, 1))  # fmt: skip
     left = "".join(f'<text class="label" x="{_L - 6}" y="{y(v) + 4:.1f}" text-anchor="end">{v * most:,.3g}</text>' for v in (0, 0.5, 1))  # fmt: skip
     right = "".join(f'<text class="label" x="{_W - _R + 6}" y="{y(v) + 4:.1f}">{v * hosts:,.0f}</text>' for v in (0, 1))  # fmt: skip

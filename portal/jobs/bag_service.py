@@ -56,7 +56,7 @@ def hand_over(
         raise InputError(
             "no site is open to you",
             where="sites",
-            fix="vgrads sites grant, by the operator, opens one to a user",
+            fix="vgrads sites open SITE USER, by the operator, does it",
         )
     names = tuple(site.name for site in allowed.sites)
     unknown = [name for name in document.sites if name not in names]

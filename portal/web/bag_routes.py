@@ -14,8 +14,15 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
-from desk.bag_answers import Results, why
-from dispatch.kept import close_bag, more_commands, read_status
+from desk.bag_answers import Results, how_it_ended, why
+from dispatch.kept import (
+    close_bag,
+    host_names,
+    more_commands,
+    open_bag,
+    read_latest,
+    read_status,
+)
 from kernel.documents import parse_mapping
 from kernel.errors import InputError
 from portal.charts.rates import rate_chart
@@ -48,7 +55,6 @@ _TASKS = {
 _LOOK_S = 0.3
 _MOST_LINE = 1 << 20
 _BUNDLE = 10_000
-_KEPT_OUTPUT = 50
 
 
 def add_bag_routes(app: FastAPI, service: Service) -> None:
@@ -276,9 +282,14 @@ def _add_pages(app: FastAPI, service: Service) -> None:
 
 def _last(row: BagRow) -> list[Json]:
     """The latest ends that went wrong, and failing those the latest ones."""
-    try:
-        found = list(Results(dispatcher_folder(row.dispatcher), row.number).more())
-    except InputError:
-        return []
-    wrong = [result for result in found if result["code"] != 0]
-    return (wrong or found)[-_KEPT_OUTPUT:][::-1]
+    folder = dispatcher_folder(row.dispatcher)
+    found, names = read_latest(folder, row.number), host_names(folder)
+    ends = found["wrong"] or found["last"]
+    commands = open_bag(folder, row.number).bag.commands if ends else ()
+    return [
+        end | {
+            "how": how_it_ended(end["code"]), "host": names[end["host"]] if end["host"] < len(names) else "?",
+            "command": commands.command(end["task"]) if end["task"] < len(commands) else "",  # type: ignore[union-attr]
+        }
+        for end in ends
+    ]  # fmt: skip
