@@ -177,6 +177,8 @@ class Core:
     def _hello(
         self, host: Host | None, message: Message, hello: Hello, at_s: float, site: str
     ) -> Host:
+        if host is not None and host.life and host.life != message.life:
+            host.past_lives.add(host.life)
         if host is None or not host.here or host.life != message.life:
             if (
                 host is not None
@@ -185,9 +187,7 @@ class Core:
                 and host.life
                 and host.life != message.life
             ):
-                self.gone(
-                    host, at_s, lost=True
-                )  # another process of the same host: the first one is dead
+                self.gone(host, at_s, lost=True)  # another process in its place: the first is dead
             number = host.number if host else len(self.state.hosts)
             ends_s = at_s + hello.left_s if hello.left_s is not None else float("inf")
             self.note(

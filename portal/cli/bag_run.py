@@ -181,8 +181,8 @@ def _hosts_line(status: Mapping[str, Any]) -> str:
 def status_json(row: BagRow) -> dict[str, Any]:
     """A bag for programs."""
     return {
-        "id": row.id, "name": row.name, "owner": row.owner, "state": row.state, "tasks": row.tasks,
-        "created": row.created.isoformat(), "dispatcher": row.dispatcher, **_numbers(row),
+        "id": row.id, "name": row.name, "owner": row.owner, "tasks": row.tasks, "created": row.created.isoformat(),
+        "dispatcher": row.dispatcher, **_numbers(row),
     }  # fmt: skip
 
 
@@ -190,6 +190,7 @@ def _numbers(row: BagRow) -> dict[str, Any]:
     standing = json.loads(row.summary)
     status = read_status(dispatcher_folder(row.dispatcher))
     fresh = next((b for b in status.get("bags", ()) if b["number"] == row.number), standing)
+    state = fresh["state"] if fresh and row.state in ("waiting", "running") else row.state
     names = (
         "waiting",
         "running",
@@ -201,7 +202,7 @@ def _numbers(row: BagRow) -> dict[str, Any]:
         "rate",
         "left_s",
     )
-    return {name: fresh.get(name) for name in names} if fresh else {}
+    return {"state": state} | ({name: fresh.get(name) for name in names} if fresh else {})
 
 
 def bags_table(rows: Sequence[BagRow]) -> Table:
@@ -211,7 +212,7 @@ def bags_table(rows: Sequence[BagRow]) -> Table:
         table.add_column(name, justify="right" if name in ("tasks", "done", "failed") else "left")
     for row in rows:
         numbers = _numbers(row)
-        state = row.state
+        state = numbers["state"]
         if state in ("waiting", "running") and not is_worked_on(dispatcher_folder(row.dispatcher)):
             state = f"{state}, nobody at work: vgrads bags resume {row.id}"
         table.add_row(
