@@ -315,8 +315,6 @@ class Core:
                 passed.add(bag.number)
                 continue
             self.note(Given(host.number, bag.number, tasks))
-            if bag.first_s is None:
-                bag.first_s = at_s
             attempts = bag.tasks.attempts
             found.give += [(bag.number, task, attempts[task]) for task in tasks]
             if bag.number not in host.known_bags:

@@ -107,6 +107,8 @@ class State:
     def _given(self, record: Given) -> None:
         host, bag = self.hosts[record.host], self.bags[record.bag]
         bag.tasks.give(record.tasks, record.host)
+        if bag.first_s is None:
+            bag.first_s = self.now_s
         attempts, held, number = bag.tasks.attempts, host.held, record.bag
         for task in record.tasks:
             held[number, task] = attempts[task]
