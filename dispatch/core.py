@@ -148,6 +148,8 @@ class Core:
     def hear(self, message: Message, at_s: float, site: str = "") -> bool:
         """Take in what a host says; False where it must say hello first (it is not known here)."""
         host = self._known(message.host)
+        if host is not None and host.life == message.life and message.seq <= host.seq:
+            return False  # from a connection that is gone: what it says was true once
         if message.hello is not None:
             host = self._hello(host, message, message.hello, at_s, site)
         elif host is None or not host.here or host.life != message.life:
@@ -199,7 +201,7 @@ class Core:
             )  # fmt: skip
             host = self.state.hosts[number]
             self._count_in(host)
-        host.seq, host.cached = 0, set(hello.cached)
+        host.seq, host.cached = message.seq, set(hello.cached)
         host.known_bags, host.recalled = set(), set()
         host.to_cancel, host.to_recall = [], []
         self._reconcile(host, hello.held, {(b, e.task) for b, e in message.ends})
