@@ -204,15 +204,15 @@ class Core:
         host.seq, host.cached = message.seq, set(hello.cached)
         host.known_bags, host.recalled = set(), set()
         host.to_cancel, host.to_recall = [], []
-        self._reconcile(host, hello.held, {(b, e.task) for b, e in message.ends})
+        self._reconcile(host, hello.held, {(b, e.task, e.attempt) for b, e in message.ends})
         return host
 
-    def _reconcile(self, host: Host, held: Iterable[Triple], ended: set[Key]) -> None:
+    def _reconcile(self, host: Host, held: Iterable[Triple], ended: set[Triple]) -> None:
         """The host is believed: what it has it keeps if it is still wanted, what it never got waits again."""
         said = {(bag, task): attempt for bag, task, attempt in held}
         missing: dict[int, list[int]] = {}
         for (bag, task), attempt in host.held.items():
-            if said.get((bag, task)) != attempt and (bag, task) not in ended:
+            if said.get((bag, task)) != attempt and (bag, task, attempt) not in ended:
                 missing.setdefault(bag, []).append(task)
         for bag, tasks in missing.items():
             self.note(Back(host.number, bag, tasks))
