@@ -366,11 +366,11 @@ class Core:
 
     def due(self, at_s: float) -> list[tuple[Host, Answer]]:
         """Answers for hosts that wait, as far as there is something for them now."""
-        numbers = [n for n in self._urgent if n in self.waiting]
+        numbers = {n: None for n in self._urgent if n in self.waiting}
         self._urgent.clear()
         if self._fresh:
             self._fresh = False
-            numbers += self.waiting
+            numbers.update(self.waiting)
         found = []
         for number in numbers:
             host = self.state.hosts[number]
