@@ -128,7 +128,8 @@ class State:
             tasks.end(end.task, DONE)
             host.done += 1
             self._learn(bag, end)
-            return Effect(counts=True, elsewhere=at if at is not None and at != end.host else None)
+            held = at is not None and (number, end.task) in self.hosts[at].held
+            return Effect(counts=True, elsewhere=at if held else None)
         if status != GIVEN or at != end.host or tasks.attempts[end.task] != end.attempt:
             return Effect(counts=False)  # another attempt is under way, or to be: this one is past
         if (

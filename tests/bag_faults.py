@@ -75,7 +75,8 @@ class Judge:
 
     def __init__(self, world):
         self.world = world
-        self.runs = {}  # task → {(host, life, attempt): nobody reckons with this run}
+        self.runs = {}  # task → those that run it: (host, life, triple)
+        self.trusted = set()  # of all that hosts have, what the dispatcher knows that they have
         self.owner = {}  # triple → host
         self.acks = []
         self.live, self.kept = Counter(), Counter()
@@ -83,31 +84,33 @@ class Judge:
 
     def taken(self, agent, triple):
         assert self.owner.setdefault(triple, agent.id) == agent.id, (triple, "given to two hosts")
+        self.trusted.add((agent.id, agent.life, triple))
 
     def begun(self, agent, triple):
-        bag, task, attempt = triple
-        others = self.runs.setdefault((bag, task), {})
-        assert all(others.values()), (triple, agent.id, others, "runs twice")
-        others[agent.id, agent.life, attempt] = False
+        bag, task, _ = triple
+        mine, runs = (agent.id, agent.life, triple), self.runs.setdefault((bag, task), set())
+        if mine in self.trusted:
+            assert not runs & self.trusted, (mine, runs & self.trusted, "runs twice")
+        runs.add(mine)
         host = self.world.host(agent.id)
         expected_s = self.world.bags[bag].estimate_s
-        if expected_s and host is not None and host.life == agent.life and not self.world.moved:
+        if expected_s and host is not None and host.life == agent.life and mine in self.trusted:
             late_s = self.world.now + expected_s - host.ends_s
             assert late_s < 1.0, (triple, agent.id, late_s, "begun although the host ends")
 
     def stopped(self, agent, triple):
-        self.runs.get(triple[:2], {}).pop((agent.id, agent.life, triple[2]), None)
+        mine = (agent.id, agent.life, triple)
+        self.runs.get(triple[:2], set()).discard(mine)
+        self.trusted.discard(mine)
 
     def excuse(self, id=None):
-        for runs in self.runs.values():
-            for key in runs:
-                runs[key] = runs[key] or id in (None, key[0])
+        """Nobody reckons with what this host has, or with what any has."""
+        self.trusted = {mine for mine in self.trusted if id not in (None, mine[0])}
 
-    def reckon(self, host):
-        for (bag, task), attempt in host.held.items():
-            key = (host.id, host.life, attempt)
-            if key in self.runs.get((bag, task), {}):
-                self.runs[bag, task][key] = False
+    def reckon(self, host, held):
+        for bag, task, attempt in held:
+            if host.held.get((bag, task)) == attempt:
+                self.trusted.add((host.id, host.life, (bag, task, attempt)))
 
     def acknowledged(self, bag, end):
         self.acks.append((bag, end.task, end.attempt, end.code))
@@ -234,7 +237,7 @@ class Desk:
         line.host = host.number
         self.lines[host.number] = line
         if message.hello is not None:
-            self.world.judge.reckon(host)
+            self.world.judge.reckon(host, message.hello.held)
         answer = core.answer(host, now)
         if answer or message.ends or message.returned or line.broken:
             core.waiting.pop(host.number, None)
