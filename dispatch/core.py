@@ -235,12 +235,15 @@ class Core:
 
     def _ends(self, host: Host, ends: Sequence[tuple[int, End]]) -> None:
         by_bag: dict[int, list[End]] = {}
+        done: set[Key] = set()
         for bag, end in ends:
             of = self._task(bag, end.task)
             if of is None or not 0 < end.attempt <= of.tasks.attempts[end.task]:
                 continue  # a result for a task that nobody gave
-            if of.tasks.status[end.task] in ENDED and (bag, end.task) not in host.held:
+            if (bag, end.task) in done or of.tasks.status[end.task] in ENDED:
                 continue  # told before
+            if end.code == 0:
+                done.add((bag, end.task))
             by_bag.setdefault(bag, []).append(end)
         for bag, new in by_bag.items():
             for end, effect in zip(new, self.note(Ended(bag, new)), strict=True):

@@ -269,7 +269,10 @@ class State:
         for host in self.hosts.values():
             procs = sum(self.bags[bag].procs for bag, _ in host.held)
             assert procs == host.busy_procs, (host.id, procs, host.busy_procs)
-            for key in host.held:
+            for key, attempt in host.held.items():
+                tasks = self.bags[key[0]].tasks
+                assert tasks.where.get(key[1]) == host.number, (host.id, key)
+                assert tasks.attempts[key[1]] == attempt, (host.id, key, attempt)
                 held.setdefault(key, set()).add(host.number)
         for bag in self.bags.values():
             tasks = bag.tasks

@@ -12,7 +12,7 @@ import numpy as np
 from dispatch.core import Answer, Core, Rules
 from dispatch.image import image_of, pack_image, state_of, unpack_image
 from dispatch.journal import Journal, read_ends, read_state
-from dispatch.records import Given, Kept, Word, unpack
+from dispatch.records import Given, Word, unpack
 from dispatch.state import MOST_LOSSES
 from dispatch.tasks import DONE, DROPPED, ENDED, FAILED
 from tests.bag_hosts import LOST_S, WAIT_S
@@ -84,7 +84,6 @@ class Judge:
 
     def taken(self, agent, triple):
         assert self.owner.setdefault(triple, agent.id) == agent.id, (triple, "given to two hosts")
-        self.trusted.add((agent.id, agent.life, triple))
 
     def begun(self, agent, triple):
         bag, task, _ = triple
@@ -121,6 +120,9 @@ class Judge:
             host = state.hosts[record.host]
             assert not host.leaving and host.here, (host.id, "was to leave")
             assert host.id not in self.dismissed, (host.id, "was dismissed")
+            attempts = state.bags[record.bag].tasks.attempts
+            for task in record.tasks:
+                self.trusted.add((host.id, host.life, (record.bag, task, attempts[task] + 1)))
         if isinstance(record, Word) and record.what == "left":
             self.excuse(state.hosts[record.fields["number"]].id)
         if isinstance(record, Word) and record.what == "joined":
@@ -308,4 +310,4 @@ class Desk:
         raise Killed
 
 
-__all__ = ["Desk", "FragilePath", "Judge", "Kept", "Killed", "canonical", "same"]
+__all__ = ["Desk", "FragilePath", "Judge", "Killed", "canonical", "same"]
