@@ -166,7 +166,7 @@ def read_segment(path: Path, last: bool, mend: bool = True) -> Iterator[Record]:
         magic, length, check = _FRAME.unpack_from(body, at) if end <= len(body) else (b"", 0, 0)
         group = body[end : end + length]
         if magic != _MAGIC or len(group) < length or zlib.crc32(group) != check:
-            if last and (end + length >= len(body) or _blank(body[at:])):
+            if last and (end + length >= len(body) or _blank(body[end:])):
                 if mend:
                     os.truncate(path, at)
                 return
@@ -178,7 +178,7 @@ def read_segment(path: Path, last: bool, mend: bool = True) -> Iterator[Record]:
 
 
 def _blank(rest: bytes) -> bool:
-    """Zeros at the end are a group whose place was taken and whose content never came (a lost machine)."""
+    """Zeros to the end are a group whose place was taken and of which no more than its head came (a lost machine)."""
     return not rest.strip(b"\0")
 
 

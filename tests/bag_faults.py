@@ -266,9 +266,9 @@ class Desk:
             raise Killed
         self.journal.write(group)
         self._shadow(group)
+        self.world.judge.written()
         if how == "after":
             raise Killed
-        self.world.judge.written()
         if self.journal.full:
             self.rolls.append(self.journal.roll(self.core.state))
             self.world.after(self.world.draw.uniform(0.0, 3.0), lambda: self.roll_now(self))

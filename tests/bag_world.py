@@ -57,11 +57,11 @@ class World:
         self.after(wait_s, lambda: self._arrive(line, message, True))
         if draw.random() < self.doubles:
             self.after(wait_s + draw.uniform(0.0, 0.5), lambda: self._arrive(line, message, True))
-        if not self.calm and draw.random() < self.breaks:
+        if not self.calm and not line.broken and draw.random() < self.breaks:
             self.after(draw.uniform(0.0, 0.1), lambda: self._break(line))
 
     def _break(self, line):
-        if line.agent.line is line:
+        if not line.broken and line.agent.line is line:
             line.agent.hang_up(late=self.draw.random() < 0.6)
 
     def _arrive(self, line, message, first):
@@ -277,7 +277,7 @@ class World:
 
     def settle(self):
         """No more faults; a host that does for every bag comes to stay."""
-        self.calm, self.deadly = True, 0.0
+        self.calm, self.deadly, self.fragile = True, 0.0, 0.0
         self.join("anchor", 4, lasting=True)
 
     def play(self):
