@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from threading import Lock
 
 import numpy as np
 
@@ -38,6 +39,7 @@ class Journal:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self._most = folder, segment_bytes
         self._group: list[bytes] = []
+        self._rolling = Lock()
         numbers = _numbers(folder, "seg")
         self._number = numbers[-1] if numbers else 1
         self._file = os.open(self._segment(self._number), os.O_WRONLY | os.O_CREAT, 0o600)
@@ -71,8 +73,9 @@ class Journal:
 
     @property
     def full(self) -> bool:
-        """True where the segment is to be closed."""
-        return self._size >= self._most
+        """True where the segment is to be closed. Not while records are collected: the state has them already, and
+        they would be told again behind its image."""
+        return self._size >= self._most and not self._group
 
     def roll(self, state: State) -> Roll:
         """Begin a new segment with this state; what is returned is to be carried out, in any thread, soon."""
@@ -80,7 +83,8 @@ class Journal:
         os.close(self._file)
         self._file = os.open(self._segment(self._number), os.O_WRONLY | os.O_CREAT, 0o600)
         self._size = 0
-        return Roll(self.folder, self._number, pack_image(image_of(state)))
+        _sync_folder(self.folder)  # what is written to a file without a name is lost with its machine
+        return Roll(self.folder, self._number, pack_image(image_of(state)), self._rolling)
 
     def close(self) -> None:
         """Write no more."""
@@ -93,18 +97,19 @@ class Journal:
 class Roll:
     """What is left to do after a new segment was begun: keep the state, compact the older segments."""
 
-    def __init__(self, folder: Path, number: int, image: bytes) -> None:
-        self._folder, self._number, self._image = folder, number, image
+    def __init__(self, folder: Path, number: int, image: bytes, alone: Lock) -> None:
+        self._folder, self._number, self._image, self._alone = folder, number, image, alone
 
     def carry_out(self) -> None:
         """Any part of it may be repeated after a crash."""
-        write_whole(self._folder / f"image-{self._number:06d}.bin", self._image)
-        for old in _numbers(self._folder, "seg"):
-            if old < self._number:
-                compact(self._folder, old)
-        for old in _numbers(self._folder, "image"):
-            if old < self._number:
-                (self._folder / f"image-{old:06d}.bin").unlink(missing_ok=True)
+        with self._alone:  # a slow one and the next would compact the same segment
+            write_whole(self._folder / f"image-{self._number:06d}.bin", self._image)
+            for old in _numbers(self._folder, "seg"):
+                if old < self._number:
+                    compact(self._folder, old)
+            for old in _numbers(self._folder, "image"):
+                if old < self._number:
+                    (self._folder / f"image-{old:06d}.bin").unlink(missing_ok=True)
 
 
 def compact(folder: Path, number: int) -> None:
