@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -226,6 +227,9 @@ class Desk:
     def _heard(self, line, message, now):
         core = self.core
         known = core.state.by_id.get(message.host)
+        number = len(core.state.hosts) if known is None else known
+        ends = [(bag, end._replace(host=number)) for bag, end in message.ends]
+        message = replace(message, ends=ends)
         host = None if known is None else core.state.hosts[known]
         if core.is_past(message):
             return line, message.seq, Answer(stop=True)

@@ -112,11 +112,10 @@ class Agent:
             )  # fmt: skip
         news, self.news = self.news[: self.most_ends], self.news[self.most_ends :]
         self.told += [(self.seq, one) for one in news]
-        leaving = self.leaving if self.leaving and not self.news else ""
-        if leaving and not self.left_in and not self.holds:
+        if self.leaving and not self.news and not self.left_in and not self.holds:
             self.left_in = self.seq
         message = Message(
-            host=self.id, life=self.life, seq=self.seq, hello=hello, leaving=leaving,
+            host=self.id, life=self.life, seq=self.seq, hello=hello, leaving=self.leaving,
             ends=[one for one in news if isinstance(one[1], End)],
             returned=[one for one in news if not isinstance(one[1], End)],
         )  # fmt: skip
@@ -203,9 +202,8 @@ class Agent:
             return
         ran_s = self.world.now - self.running.pop(triple)
         self.world.judge.stopped(self, triple)
-        number = self.world.number_of(self.id)
         bag, task, attempt = triple
-        self.news.append((bag, End(task, number, self.world.now, code, attempt, ran_s)))
+        self.news.append((bag, End(task, 0, self.world.now, code, attempt, ran_s)))
         self.begin()
         self.speak()
 

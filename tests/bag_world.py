@@ -197,10 +197,6 @@ class World:
         state = self.desk.core.state if self.desk else None
         return state.hosts.get(state.by_id.get(id, -1)) if state else None
 
-    def number_of(self, id):
-        host = self.host(id)
-        return host.number if host else 0
-
     def join(self, id, procs=0, lasting=False):
         draw = self.draw
         self.lives += 1
