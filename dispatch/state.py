@@ -231,6 +231,8 @@ class State:
                 memory_mib=0.0, name="",
             )  # fmt: skip
             self.hosts[number], self.by_id[id] = known, number
+        if known.life and known.life != fields["life"]:
+            known.past_lives.add(known.life)
         for name, value in fields.items():
             setattr(known, name, value)
         known.here, known.leaving, known.joined_s = True, "", at_s

@@ -246,8 +246,6 @@ class World:
             agent.hang_up(late=draw.random() < 0.7)
         elif what == "silent":  # for longer than a host may be; then it is back
             line, agent.line = agent.line, Silence(self)
-            agent.news = [one for _, one in agent.told] + agent.news
-            agent.told, agent.left_in = [], 0
             if line is not None and not isinstance(line, Silence):
                 line.broken = True
             self.after(draw.uniform(1.0, 12.0), lambda: self._speak_again(agent))
@@ -259,8 +257,7 @@ class World:
 
     def _speak_again(self, agent):
         if isinstance(agent.line, Silence):
-            agent.line = None
-            agent.connect()
+            agent.hang_up()
 
     # all of it
 
@@ -302,7 +299,7 @@ class Silence:
     """A connection over which nothing goes."""
 
     def __init__(self, world):
-        self.desk, self.broken, self.late = None, True, False
+        self.desk, self.broken, self.late = "nobody", True, False
         self.up_s = self.down_s = 0.0
 
 
