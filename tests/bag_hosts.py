@@ -129,6 +129,9 @@ class Agent:
         if answer is None:
             self.hang_up()
             return
+        if answer != 204 and answer.stop:  # no acknowledgement
+            self.die()
+            return
         for at, one in self.told:
             if at <= seq and isinstance(one[1], End):
                 self.known.discard((one[0], one[1].task, one[1].attempt))
@@ -158,9 +161,7 @@ class Agent:
         for triple in answer.cancel:
             if triple in self.running:
                 self.ended(triple, -9)
-        if answer.stop:
-            self.die()
-        elif answer.drain:
+        if answer.drain:
             self.leave("drained")
         self.begin()
 
