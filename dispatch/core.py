@@ -123,8 +123,8 @@ class Core:
         self._refresh()
 
     def grow(self, number: int, count: int) -> None:
-        """More tasks of an open bag."""
-        if count:
+        """More tasks of an open bag; one that was closed or cancelled meanwhile stays as it is."""
+        if count and self.state.bags[number].open:
             self.note(Word("grown", {"number": number, "count": count}))
 
     def close(self, number: int, at_s: float) -> None:
@@ -358,7 +358,10 @@ class Core:
         expected_s = bag.stated_s or bag.typical_s or 0.0
         if expected_s <= 0:
             return 1 << 30 if host.ends_s > at_s else 0
-        return int((host.ends_s - at_s) / expected_s) * places - busy
+        rounds = int((host.ends_s - at_s) / expected_s)
+        if any(number != bag.number for number, _ in host.held):
+            rounds = min(rounds, 1)  # behind tasks of another size or length: only what begins at once
+        return rounds * places - busy
 
     def _next(self, host: Host, bag: BagState, count: int) -> list[int]:
         needs = self._digests.get(bag.number)
