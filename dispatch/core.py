@@ -159,6 +159,7 @@ class Core:
         host.seq = max(host.seq, message.seq)
         host.cached.update(message.cached)
         self._ends(host, message.ends)
+        host.gives_back = bool(message.returned)
         self._returned(host, message.returned)
         if message.leaving and not host.leaving:
             host.leaving = message.leaving
@@ -316,8 +317,8 @@ class Core:
             if bag is None:
                 return
             tasks = self._tasks_for(host, bag, at_s)
+            passed.add(bag.number)  # its part of the last tasks is a part, not one after the other
             if not tasks:
-                passed.add(bag.number)
                 continue
             self.note(Given(host.number, bag.number, tasks))
             attempts = bag.tasks.attempts
@@ -343,6 +344,8 @@ class Core:
             return []
         places = host.procs // bag.procs
         target = wanted(places, bag.typical_s, self.rules.in_hand_s)
+        if host.gives_back:  # others wait for what it was to give back: not at once again
+            target = places
         busy = -(-host.busy_procs // bag.procs)
         room = min(target - busy, self._in_time(host, bag, places, busy, at_s))
         if room <= 0:
