@@ -83,7 +83,9 @@ class Journal:
         os.close(self._file)
         self._file = os.open(self._segment(self._number), os.O_WRONLY | os.O_CREAT, 0o600)
         self._size = 0
-        _sync_folder(self.folder)  # what is written to a file without a name is lost with its machine
+        _sync_folder(
+            self.folder
+        )  # what is written to a file without a name is lost with its machine
         return Roll(self.folder, self._number, pack_image(image_of(state)), self._rolling)
 
     def close(self) -> None:
@@ -171,7 +173,7 @@ def read_segment(path: Path, last: bool, mend: bool = True) -> Iterator[Record]:
         magic, length, check = _FRAME.unpack_from(body, at) if end <= len(body) else (b"", 0, 0)
         group = body[end : end + length]
         if magic != _MAGIC or len(group) < length or zlib.crc32(group) != check:
-            if last and (end + length >= len(body) or _blank(body[end:])):
+            if last and not _goes_on(body, at + 1):
                 if mend:
                     os.truncate(path, at)
                 return
@@ -182,9 +184,16 @@ def read_segment(path: Path, last: bool, mend: bool = True) -> Iterator[Record]:
         at = end + length
 
 
-def _blank(rest: bytes) -> bool:
-    """Zeros to the end are a group whose place was taken and of which no more than its head came (a lost machine)."""
-    return not rest.strip(b"\0")
+def _goes_on(body: bytes, at: int) -> bool:
+    """True where a whole group follows: each is on the disk before the next, so what is before it is not torn."""
+    while (at := body.find(_MAGIC, at)) >= 0:
+        if at + _FRAME.size <= len(body):
+            _, length, check = _FRAME.unpack_from(body, at)
+            group = body[at + _FRAME.size : at + _FRAME.size + length]
+            if len(group) == length and zlib.crc32(group) == check:
+                return True
+        at += 1
+    return False
 
 
 def read_ends(folder: Path, bag: int, skip: int = 0) -> Iterator[np.ndarray]:
