@@ -158,7 +158,7 @@ class Core:
         self.heard_s.move_to_end(host.number)
         host.seq = max(host.seq, message.seq)
         host.cached.update(message.cached)
-        self._ends(host, message.ends)
+        self._ends(message.ends)
         host.gives_back = bool(message.returned)
         self._returned(host, message.returned)
         if message.leaving and not host.leaving:
@@ -234,7 +234,7 @@ class Core:
         of = self.state.bags.get(bag)
         return of if of is not None and 0 <= task < len(of.tasks) else None
 
-    def _ends(self, host: Host, ends: Sequence[tuple[int, End]]) -> None:
+    def _ends(self, ends: Sequence[tuple[int, End]]) -> None:
         by_bag: dict[int, list[End]] = {}
         done: set[Key] = set()
         for bag, end in ends:
@@ -318,6 +318,8 @@ class Core:
                 return
             tasks = self._tasks_for(host, bag, at_s)
             passed.add(bag.number)  # its part of the last tasks is a part, not one after the other
+            if tasks is None:
+                return  # it is to have the next place: nothing is given ahead of it
             if not tasks:
                 continue
             self.note(Given(host.number, bag.number, tasks))
@@ -335,11 +337,14 @@ class Core:
         ]  # fmt: skip
         if len(fit) < 2:
             return fit[0] if fit else None
-        views = [self.state.view(b) for b in fit]
+        views = self.state.views(fit, self.serving)
         return self.state.bags[min(views, key=self._key).number]
 
-    def _tasks_for(self, host: Host, bag: BagState, at_s: float) -> list[int]:
-        """The tasks of a bag that a host gets in this round: at most what fits, and its part of the last ones."""
+    def _tasks_for(self, host: Host, bag: BagState, at_s: float) -> list[int] | None:
+        """The tasks of a bag that a host gets in this round: at most what fits, and its part of the last ones.
+
+        None: it has as many as it should for now.
+        """
         if bag.procs > host.procs:
             return []
         places = host.procs // bag.procs
@@ -347,6 +352,8 @@ class Core:
         if host.gives_back:  # others wait for what it was to give back: not at once again
             target = places
         busy = -(-host.busy_procs // bag.procs)
+        if target <= busy:
+            return None
         room = min(target - busy, self._in_time(host, bag, places, busy, at_s))
         if room <= 0:
             return []
@@ -363,7 +370,9 @@ class Core:
             return 1 << 30 if host.ends_s > at_s else 0
         rounds = int((host.ends_s - at_s) / expected_s)
         if any(number != bag.number for number, _ in host.held):
-            rounds = min(rounds, 1)  # behind tasks of another size or length: only what begins at once
+            rounds = min(
+                rounds, 1
+            )  # behind tasks of another size or length: only what begins at once
         return rounds * places - busy
 
     def _next(self, host: Host, bag: BagState, count: int) -> list[int]:

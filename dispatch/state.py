@@ -96,11 +96,15 @@ class State:
             getattr(self, f"_word_{record.what}")(**record.fields)
         return []
 
-    def view(self, bag: BagState) -> BagView:
-        """A bag as dispatch policies see it."""
-        return BagView(
-            bag.number, self.owners[bag.owner].had + bag.in_flight, bag.had + bag.in_flight
-        )
+    def views(self, bags: Iterable[BagState], serving: Iterable[BagState]) -> list[BagView]:
+        """Bags as dispatch policies see them; ``serving``: all that are not over."""
+        flight: dict[str, float] = {}
+        for bag in serving:
+            flight[bag.owner] = flight.get(bag.owner, 0.0) + bag.in_flight
+        return [
+            BagView(b.number, self.owners[b.owner].had + flight[b.owner], b.had + b.in_flight)
+            for b in bags
+        ]
 
     # tasks
 
