@@ -308,7 +308,7 @@ class Desk:
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND)
         os.write(descriptor, group[:cut] + tail)
         os.close(descriptor)
-        if cut == len(group) or not group[cut:].strip(b"\0") and len(tail):
+        if cut == len(group) or (not group[cut:].strip(b"\0") and tail):
             self._shadow(group)
             self.world.judge.written()
         raise Killed

@@ -88,11 +88,9 @@ class Agent:
     def speak(self):
         """Say what there is to say; ask where nothing is under way."""
         leave = self.leaving and not self.left_in and not self.holds
-        if self.alive and self.line is not None:
-            if self.under_way < 4 and (not self.greeted or self.news or leave):
-                self.say()
-            elif not self.under_way:
-                self.say()
+        told = self.under_way < 4 and (not self.greeted or self.news or leave)
+        if self.alive and self.line is not None and (told or not self.under_way):
+            self.say()
 
     @property
     def holds(self):

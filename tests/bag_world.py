@@ -28,7 +28,7 @@ class World:
         self.segment_bytes = draw.choice((300, 1500, 6000, 1 << 20))
         self.in_hand_s = draw.choice((0.1, 1.0, 5.0))
         self.compare, self.fragile = 0.2, draw.choice((0.0, 0.3))
-        self.deadly = draw.choice((0.0, 0.005, 0.02))
+        self.deadly = draw.choice((0.0, 0.03, 0.08))
         self.breaks = draw.choice((0.0, 0.005, 0.02))
         self.doubles = draw.choice((0.0, 0.05))
         self.timed = draw.random() < 0.3
@@ -244,16 +244,18 @@ class World:
             self.join(agent.id)
         elif what == "hang":
             agent.hang_up(late=draw.random() < 0.7)
-        elif what == "silent":  # for longer than a host may be; then it is back
-            line, agent.line = agent.line, Silence(self)
-            if line is not None and not isinstance(line, Silence):
-                line.broken = True
-            self.after(draw.uniform(1.0, 12.0), lambda: self._speak_again(agent))
-        elif what == "dismiss":
-            host = self.host(agent.id)
-            if host is not None and host.here:
-                self.judge.dismissed.add(host.id)
-                self.desk.core.dismiss(host, "given back")
+        elif what == "silent":
+            self._fall_silent(agent)
+        elif self.host(agent.id) is not None and self.host(agent.id).here:
+            self.judge.dismissed.add(agent.id)
+            self.desk.core.dismiss(self.host(agent.id), "given back")
+
+    def _fall_silent(self, agent):
+        """For longer than a host may be, sometimes; then it is back."""
+        line, agent.line = agent.line, Silence(self)
+        if line is not None and not isinstance(line, Silence):
+            line.broken = True
+        self.after(self.draw.uniform(1.0, 12.0), lambda: self._speak_again(agent))
 
     def _speak_again(self, agent):
         if isinstance(agent.line, Silence):
