@@ -13,7 +13,7 @@ from dispatch.records import COULD_NOT
 from tests.bag_faults import Desk, FragilePath, Judge, Killed, canonical, same
 from tests.bag_hosts import Agent
 
-CALM_S, PATIENCE_S = 20.0, 400.0
+CALM_S, PATIENCE_S = 20.0, 900.0
 
 
 class World:
@@ -219,7 +219,7 @@ class World:
             return
         agent.die()
         self.agents.remove(agent)
-        wait_s = self.draw.choice((0.2, 2.0, 10.0))
+        wait_s = self.draw.choice((0.2, 2.0) if agent.lasting else (0.2, 2.0, 10.0))
         if agent.lasting or self.draw.random() < 0.7:
             procs = agent.procs if agent.lasting else 0
             self.after(wait_s, lambda: self.join(agent.id, procs, agent.lasting))
