@@ -5,6 +5,7 @@ What is asked for is in the journal before a site hears of it, so that a manager
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
@@ -68,6 +69,7 @@ class Fleet:
     _to_open: list[str] = field(default_factory=list)
     _to_close: list[str] = field(default_factory=list)
     _found: bool = False
+    _came: Counter[str] = field(default_factory=Counter)
     arrived: int = 0
 
     # what Sites asks
@@ -92,6 +94,7 @@ class Fleet:
 
     def decide(self, now_s: float) -> None:
         """Look at the work and the hosts; what follows is noted, and carried out next."""
+        self._came = Counter(host.slot for host in self.core.state.hosts.values())
         left = self._loads()
         for where in self.places:
             view = self._view(where, left, now_s)
@@ -117,9 +120,9 @@ class Fleet:
         hosts = self._hosts(where.site)
         running = sum(bool(host.held) for host in hosts)
         asked = tuple(
-            RequestView(id=name, hosts=slot["hosts"], asked_s=slot["asked_s"])
+            RequestView(id=name, hosts=missing, asked_s=slot["asked_s"])
             for name, slot in self.core.state.slots.items()
-            if slot.get("site") == where.site and self._coming(slot)
+            if slot.get("site") == where.site and (missing := self._missing(name, slot, now_s))
         )
         task_s = max((b.typical_s or 0.0 for b in self.core.serving), default=0.0)
         return PoolView(
@@ -131,9 +134,19 @@ class Fleet:
     def _hosts(self, site: str) -> list[Host]:
         return [h for h in self.core.state.hosts.values() if h.here and h.site == site]
 
-    def _coming(self, slot: Mapping[str, Any]) -> bool:
-        """True for a request of which no host has come yet."""
-        return not slot.get("ended") and not slot.get("closing") and not slot.get("joined")
+    def _missing(self, name: str, slot: Mapping[str, Any], now_s: float) -> int:
+        """Hosts of a request that have not come and still may."""
+        over = slot.get("ended") or slot.get("closing")
+        if over or now_s - slot.get("ready_s", now_s) > self._of(slot["site"]).boot_s:
+            return 0
+        return max(0, int(slot["hosts"]) - self._came[name])
+
+    @property
+    def coming(self) -> int:
+        """Hosts that were asked for and have not come."""
+        return sum(
+            self._missing(n, s, 0.0) for n, s in self.core.state.slots.items() if "site" in s
+        )
 
     def _note(self, where: Place, decision: PoolDecision, now_s: float) -> None:
         for reason in decision.reasons:
@@ -146,7 +159,8 @@ class Fleet:
             )
             self._to_open.append(name)
         for name in decision.withdraw:
-            self.close(name, "no more work for it")
+            if not self._came[name]:
+                self.close(name, "no more work for it")
         for number in decision.drain:
             self.core.dismiss(self.core.state.hosts[int(number)], "given back")
 
@@ -165,9 +179,13 @@ class Fleet:
             if name in here:
                 if not slot.get("joined"):
                     self._joined(name, slot, now_s)
-            elif slot.get("joined"):
+            elif slot.get("joined") and not self._missing(name, slot, now_s):
                 self.close(name, "its hosts have left")
-            elif "ready_s" in slot and now_s - slot["ready_s"] > self._of(slot["site"]).boot_s:
+            elif (
+                not slot.get("joined")
+                and "ready_s" in slot
+                and now_s - slot["ready_s"] > self._of(slot["site"]).boot_s
+            ):
                 self._luck[slot["site"]].words = (
                     f"its nodes did not report within {self._of(slot['site']).boot_s:.0f} s: can they reach this machine? "
                     "access.contact names the address under which they find it"
