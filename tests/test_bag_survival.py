@@ -185,9 +185,8 @@ def test_ends_are_read_alike_from_segments_and_from_what_is_left_of_them(quick_f
                 roll.carry_out()
     journal.close()
     assert sorted(told) == list(range(30))
-    for skip in (0, 1, 7, 29, 30):
-        read = [int(task) for part in read_ends(quick_folder, 0, skip) for task in part["task"]]
-        assert read == told[skip:]
+    read = [int(task) for part in read_ends(quick_folder, 0) for task in part["task"]]
+    assert read == told
 
 
 # single faults, as they were found
