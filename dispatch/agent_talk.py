@@ -139,9 +139,9 @@ class Talk:
                 del news[:count]
         more = any(self._news.values())
         self._news_s = now_s if more else 0.0
-        if self.leaving and not more:
+        if self.leaving:  # also with news to come: else it would be given more meanwhile
             message["leaving"] = self.leaving
-            self._left_in = self._left_in or self._seq
+            self._left_in = self._left_in or (0 if more else self._seq)
         return json.dumps(message, separators=(",", ":")).encode()
 
     def hear(self) -> list[dict[str, Any]]:

@@ -123,8 +123,8 @@ class Core:
         self._refresh()
 
     def grow(self, number: int, count: int) -> None:
-        """More tasks of an open bag."""
-        if count:
+        """More tasks of an open bag; one that was closed or cancelled meanwhile stays as it is."""
+        if count and self.state.bags[number].open:
             self.note(Word("grown", {"number": number, "count": count}))
 
     def close(self, number: int, at_s: float) -> None:
@@ -148,6 +148,8 @@ class Core:
     def hear(self, message: Message, at_s: float, site: str = "") -> bool:
         """Take in what a host says; False where it must say hello first (it is not known here)."""
         host = self._known(message.host)
+        if host is not None and host.life == message.life and message.seq <= host.seq:
+            return False  # from a connection that is gone: what it says was true once
         if message.hello is not None:
             host = self._hello(host, message, message.hello, at_s, site)
         elif host is None or not host.here or host.life != message.life:
@@ -156,7 +158,8 @@ class Core:
         self.heard_s.move_to_end(host.number)
         host.seq = max(host.seq, message.seq)
         host.cached.update(message.cached)
-        self._ends(host, message.ends)
+        self._ends(message.ends)
+        host.gives_back = bool(message.returned)
         self._returned(host, message.returned)
         if message.leaving and not host.leaving:
             host.leaving = message.leaving
@@ -199,18 +202,18 @@ class Core:
             )  # fmt: skip
             host = self.state.hosts[number]
             self._count_in(host)
-        host.seq, host.cached = 0, set(hello.cached)
+        host.seq, host.cached = message.seq, set(hello.cached)
         host.known_bags, host.recalled = set(), set()
         host.to_cancel, host.to_recall = [], []
-        self._reconcile(host, hello.held, {(b, e.task) for b, e in message.ends})
+        self._reconcile(host, hello.held, {(b, e.task, e.attempt) for b, e in message.ends})
         return host
 
-    def _reconcile(self, host: Host, held: Iterable[Triple], ended: set[Key]) -> None:
+    def _reconcile(self, host: Host, held: Iterable[Triple], ended: set[Triple]) -> None:
         """The host is believed: what it has it keeps if it is still wanted, what it never got waits again."""
         said = {(bag, task): attempt for bag, task, attempt in held}
         missing: dict[int, list[int]] = {}
         for (bag, task), attempt in host.held.items():
-            if said.get((bag, task)) != attempt and (bag, task) not in ended:
+            if said.get((bag, task)) != attempt and (bag, task, attempt) not in ended:
                 missing.setdefault(bag, []).append(task)
         for bag, tasks in missing.items():
             self.note(Back(host.number, bag, tasks))
@@ -231,14 +234,17 @@ class Core:
         of = self.state.bags.get(bag)
         return of if of is not None and 0 <= task < len(of.tasks) else None
 
-    def _ends(self, host: Host, ends: Sequence[tuple[int, End]]) -> None:
+    def _ends(self, ends: Sequence[tuple[int, End]]) -> None:
         by_bag: dict[int, list[End]] = {}
+        done: set[Key] = set()
         for bag, end in ends:
             of = self._task(bag, end.task)
             if of is None or not 0 < end.attempt <= of.tasks.attempts[end.task]:
                 continue  # a result for a task that nobody gave
-            if of.tasks.status[end.task] in ENDED and (bag, end.task) not in host.held:
+            if (bag, end.task) in done or of.tasks.status[end.task] in ENDED:
                 continue  # told before
+            if end.code == 0:
+                done.add((bag, end.task))
             by_bag.setdefault(bag, []).append(end)
         for bag, new in by_bag.items():
             for end, effect in zip(new, self.note(Ended(bag, new)), strict=True):
@@ -311,12 +317,12 @@ class Core:
             if bag is None:
                 return
             tasks = self._tasks_for(host, bag, at_s)
+            passed.add(bag.number)  # its part of the last tasks is a part, not one after the other
+            if tasks is None:
+                return  # it is to have the next place: nothing is given ahead of it
             if not tasks:
-                passed.add(bag.number)
                 continue
             self.note(Given(host.number, bag.number, tasks))
-            if bag.first_s is None:
-                bag.first_s = at_s
             attempts = bag.tasks.attempts
             found.give += [(bag.number, task, attempts[task]) for task in tasks]
             if bag.number not in host.known_bags:
@@ -331,16 +337,23 @@ class Core:
         ]  # fmt: skip
         if len(fit) < 2:
             return fit[0] if fit else None
-        views = [self.state.view(b) for b in fit]
+        views = self.state.views(fit, self.serving)
         return self.state.bags[min(views, key=self._key).number]
 
-    def _tasks_for(self, host: Host, bag: BagState, at_s: float) -> list[int]:
-        """The tasks of a bag that a host gets in this round: at most what fits, and its part of the last ones."""
+    def _tasks_for(self, host: Host, bag: BagState, at_s: float) -> list[int] | None:
+        """The tasks of a bag that a host gets in this round: at most what fits, and its part of the last ones.
+
+        None: it has as many as it should for now.
+        """
         if bag.procs > host.procs:
             return []
         places = host.procs // bag.procs
         target = wanted(places, bag.typical_s, self.rules.in_hand_s)
+        if host.gives_back:  # others wait for what it was to give back: not at once again
+            target = places
         busy = -(-host.busy_procs // bag.procs)
+        if target <= busy:
+            return None
         room = min(target - busy, self._in_time(host, bag, places, busy, at_s))
         if room <= 0:
             return []
@@ -355,7 +368,12 @@ class Core:
         expected_s = bag.stated_s or bag.typical_s or 0.0
         if expected_s <= 0:
             return 1 << 30 if host.ends_s > at_s else 0
-        return int((host.ends_s - at_s) / expected_s) * places - busy
+        rounds = int((host.ends_s - at_s) / expected_s)
+        if any(number != bag.number for number, _ in host.held):
+            rounds = min(
+                rounds, 1
+            )  # behind tasks of another size or length: only what begins at once
+        return rounds * places - busy
 
     def _next(self, host: Host, bag: BagState, count: int) -> list[int]:
         needs = self._digests.get(bag.number)
@@ -366,11 +384,11 @@ class Core:
 
     def due(self, at_s: float) -> list[tuple[Host, Answer]]:
         """Answers for hosts that wait, as far as there is something for them now."""
-        numbers = [n for n in self._urgent if n in self.waiting]
+        numbers = {n: None for n in self._urgent if n in self.waiting}
         self._urgent.clear()
         if self._fresh:
             self._fresh = False
-            numbers += self.waiting
+            numbers.update(self.waiting)
         found = []
         for number in numbers:
             host = self.state.hosts[number]

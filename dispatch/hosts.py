@@ -46,6 +46,7 @@ class Host:
     cached: set[str] = field(default_factory=set)
     past_lives: set[str] = field(default_factory=set)
     known_bags: set[int] = field(default_factory=set)
+    gives_back: bool = False
     recalled: set[Key] = field(default_factory=set)
     to_cancel: list[tuple[int, int, int]] = field(default_factory=list)
     to_recall: list[tuple[int, int, int]] = field(default_factory=list)

@@ -37,7 +37,7 @@ def image_of(state: State) -> dict[str, Any]:
         ],
         "hosts": [
             [getattr(host, name) for name in _HOST]
-            + [[[*key, attempt] for key, attempt in host.held.items()]]
+            + [[[*key, attempt] for key, attempt in host.held.items()], sorted(host.past_lives)]
             for host in state.hosts.values()
         ],
     }
@@ -69,7 +69,9 @@ def state_of(image: dict[str, Any]) -> State:
         state.bags[fields["number"]] = BagState(tasks=tasks, **fields)
     for kept in image["hosts"]:
         host = Host(**dict(zip(_HOST, kept, strict=False)))
-        host.held = {(bag, task): attempt for bag, task, attempt in kept[len(_HOST)]}
+        held, past_lives = kept[len(_HOST) :]
+        host.held = {(bag, task): attempt for bag, task, attempt in held}
+        host.past_lives = set(past_lives)
         state.hosts[host.number], state.by_id[host.id] = host, host.number
     return state
 

@@ -12,6 +12,7 @@ import struct
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Lock
 
 import numpy as np
 
@@ -37,6 +38,7 @@ class Journal:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self._most = folder, segment_bytes
         self._group: list[bytes] = []
+        self._rolling = Lock()
         numbers = _numbers(folder, "seg")
         self._number = numbers[-1] if numbers else 1
         self._file = os.open(self._segment(self._number), os.O_WRONLY | os.O_CREAT, 0o600)
@@ -70,8 +72,9 @@ class Journal:
 
     @property
     def full(self) -> bool:
-        """True where the segment is to be closed."""
-        return self._size >= self._most
+        """True where the segment is to be closed. Not while records are collected: the state has them already, and
+        they would be told again behind its image."""
+        return self._size >= self._most and not self._group
 
     def roll(self, state: State) -> Roll:
         """Begin a new segment with this state; what is returned is to be carried out, in any thread, soon."""
@@ -79,7 +82,10 @@ class Journal:
         os.close(self._file)
         self._file = os.open(self._segment(self._number), os.O_WRONLY | os.O_CREAT, 0o600)
         self._size = 0
-        return Roll(self.folder, self._number, pack_image(image_of(state)))
+        _sync_folder(
+            self.folder
+        )  # what is written to a file without a name is lost with its machine
+        return Roll(self.folder, self._number, pack_image(image_of(state)), self._rolling)
 
     def close(self) -> None:
         """Write no more."""
@@ -92,18 +98,19 @@ class Journal:
 class Roll:
     """What is left to do after a new segment was begun: keep the state, compact the older segments."""
 
-    def __init__(self, folder: Path, number: int, image: bytes) -> None:
-        self._folder, self._number, self._image = folder, number, image
+    def __init__(self, folder: Path, number: int, image: bytes, alone: Lock) -> None:
+        self._folder, self._number, self._image, self._alone = folder, number, image, alone
 
     def carry_out(self) -> None:
         """Any part of it may be repeated after a crash."""
-        write_whole(self._folder / f"image-{self._number:06d}.bin", self._image)
-        for old in _numbers(self._folder, "seg"):
-            if old < self._number:
-                compact(self._folder, old)
-        for old in _numbers(self._folder, "image"):
-            if old < self._number:
-                (self._folder / f"image-{old:06d}.bin").unlink(missing_ok=True)
+        with self._alone:  # a slow one and the next would compact the same segment
+            write_whole(self._folder / f"image-{self._number:06d}.bin", self._image)
+            for old in _numbers(self._folder, "seg"):
+                if old < self._number:
+                    compact(self._folder, old)
+            for old in _numbers(self._folder, "image"):
+                if old < self._number:
+                    (self._folder / f"image-{old:06d}.bin").unlink(missing_ok=True)
 
 
 def compact(folder: Path, number: int) -> None:
@@ -165,7 +172,7 @@ def read_segment(path: Path, last: bool, mend: bool = True) -> Iterator[Record]:
         magic, length, check = _FRAME.unpack_from(body, at) if end <= len(body) else (b"", 0, 0)
         group = body[end : end + length]
         if magic != _MAGIC or len(group) < length or zlib.crc32(group) != check:
-            if last and (end + length >= len(body) or _blank(body[at:])):
+            if last and not _goes_on(body, at + 1):
                 if mend:
                     os.truncate(path, at)
                 return
@@ -176,9 +183,16 @@ def read_segment(path: Path, last: bool, mend: bool = True) -> Iterator[Record]:
         at = end + length
 
 
-def _blank(rest: bytes) -> bool:
-    """Zeros at the end are a group whose place was taken and whose content never came (a lost machine)."""
-    return not rest.strip(b"\0")
+def _goes_on(body: bytes, at: int) -> bool:
+    """True where a whole group follows: each is on the disk before the next, so what is before it is not torn."""
+    while (at := body.find(_MAGIC, at)) >= 0:
+        if at + _FRAME.size <= len(body):
+            _, length, check = _FRAME.unpack_from(body, at)
+            group = body[at + _FRAME.size : at + _FRAME.size + length]
+            if len(group) == length and zlib.crc32(group) == check:
+                return True
+        at += 1
+    return False
 
 
 class EndReader:

@@ -96,17 +96,23 @@ class State:
             getattr(self, f"_word_{record.what}")(**record.fields)
         return []
 
-    def view(self, bag: BagState) -> BagView:
-        """A bag as dispatch policies see it."""
-        return BagView(
-            bag.number, self.owners[bag.owner].had + bag.in_flight, bag.had + bag.in_flight
-        )
+    def views(self, bags: Iterable[BagState], serving: Iterable[BagState]) -> list[BagView]:
+        """Bags as dispatch policies see them; ``serving``: all that are not over."""
+        flight: dict[str, float] = {}
+        for bag in serving:
+            flight[bag.owner] = flight.get(bag.owner, 0.0) + bag.in_flight
+        return [
+            BagView(b.number, self.owners[b.owner].had + flight[b.owner], b.had + b.in_flight)
+            for b in bags
+        ]
 
     # tasks
 
     def _given(self, record: Given) -> None:
         host, bag = self.hosts[record.host], self.bags[record.bag]
         bag.tasks.give(record.tasks, record.host)
+        if bag.first_s is None:
+            bag.first_s = self.now_s
         attempts, held, number = bag.tasks.attempts, host.held, record.bag
         for task in record.tasks:
             held[number, task] = attempts[task]
@@ -126,7 +132,8 @@ class State:
             tasks.end(end.task, DONE)
             host.done += 1
             self._learn(bag, end)
-            return Effect(counts=True, elsewhere=at if at is not None and at != end.host else None)
+            held = at is not None and (number, end.task) in self.hosts[at].held
+            return Effect(counts=True, elsewhere=at if held else None)
         if status != GIVEN or at != end.host or tasks.attempts[end.task] != end.attempt:
             return Effect(counts=False)  # another attempt is under way, or to be: this one is past
         if (
@@ -228,6 +235,8 @@ class State:
                 memory_mib=0.0, name="",
             )  # fmt: skip
             self.hosts[number], self.by_id[id] = known, number
+        if known.life and known.life != fields["life"]:
+            known.past_lives.add(known.life)
         for name, value in fields.items():
             setattr(known, name, value)
         known.here, known.leaving, known.joined_s = True, "", at_s
@@ -266,7 +275,10 @@ class State:
         for host in self.hosts.values():
             procs = sum(self.bags[bag].procs for bag, _ in host.held)
             assert procs == host.busy_procs, (host.id, procs, host.busy_procs)
-            for key in host.held:
+            for key, attempt in host.held.items():
+                tasks = self.bags[key[0]].tasks
+                assert tasks.where.get(key[1]) == host.number, (host.id, key)
+                assert tasks.attempts[key[1]] == attempt, (host.id, key, attempt)
                 held.setdefault(key, set()).add(host.number)
         for bag in self.bags.values():
             tasks = bag.tasks

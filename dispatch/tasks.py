@@ -119,7 +119,9 @@ class Tasks:
         self.attempts.frombytes(attempts)
         self.counts = [self.status.count(kind) for kind in range(5)]
         self.where = where
-        begun = np.flatnonzero(np.frombuffer(attempts, np.uint16))
+        begun = np.flatnonzero(
+            (np.frombuffer(attempts, np.uint16) > 0) | (np.frombuffer(status, np.uint8) != PENDING)
+        )
         self.cursor = int(begun[-1]) + 1 if len(begun) else 0
         early = np.flatnonzero(np.frombuffer(status, np.uint8)[: self.cursor] == PENDING)
         self.again = OrderedDict.fromkeys(map(int, early))
