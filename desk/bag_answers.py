@@ -2,64 +2,76 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from dispatch.journal import look, read_ends
-from dispatch.kept import open_bag, read_status
-from dispatch.outputs import read_outputs
-from dispatch.records import COULD_NOT
+from dispatch.journal import EndReader, look
+from dispatch.kept import host_names, open_bag, read_status
+from dispatch.messages import Said
+from dispatch.outputs import OutputReader
+from dispatch.records import COULD_NOT, END
 from dispatch.state import MOST_LOSSES
 from dispatch.tasks import DONE, FAILED, GIVEN
 from kernel.errors import InputError
 
 
+class Results:
+    """How attempts of a bag's tasks ended, with what they printed; further each time it is asked."""
+
+    def __init__(self, folder: Path, number: int) -> None:
+        self.kept = open_bag(folder, number)
+        self._folder = folder
+        self._ends = EndReader(folder / "journal", number)
+        self._printed = OutputReader(folder / "bags" / f"{number:04d}" / "printed.bin")
+        self._texts: dict[tuple[int, int], Said] = {}
+        self._wrong: Counter[tuple[int, bool]] = Counter()
+
+    def more(self) -> Iterator[dict[str, Any]]:
+        """Those that have come since, in the order in which they ended."""
+        for ends in self._ends.more():
+            self.kept.grown()
+            names = host_names(self._folder)
+            for said in self._printed.more():
+                self._texts[said.task, said.attempt] = said
+            for end in ends.tolist():
+                yield self._told(dict(zip(END.names or (), end, strict=True)), names)
+
+    def _told(self, end: dict[str, Any], names: list[str]) -> dict[str, Any]:
+        task, attempt, code, host = end["task"], end["attempt"], end["code"], end["host"]
+        said = self._texts.pop((task, attempt), None)
+        return {
+            "task": task, "attempt": attempt, "code": None if code == COULD_NOT else code, "how": how_it_ended(code),
+            "command": self.kept.bag.commands.command(task), "host": names[host] if host < len(names) else "?",
+            "at_s": end["at_cs"] / 100.0, "ran_s": end["ran_s"], "peak_mib": round(end["peak_gib"] * 1024.0, 1),
+            **{name: end[name] for name in ("waited_s", "fetched_s", "sent_s", "cpu_s")},
+            "out": said.out if said else "", "err": said.err if said else "", "final": self._is_final(task, code),
+        }  # fmt: skip
+
+    def _is_final(self, task: int, code: int) -> bool:
+        """True for the end that decides a task, by the rules of :mod:`dispatch.state`."""
+        if code == 0:
+            return True
+        self._wrong[task, code == COULD_NOT] += 1
+        most = MOST_LOSSES if code == COULD_NOT else self.kept.bag.retries + 1
+        return self._wrong[task, code == COULD_NOT] >= most
+
+
 def results(
-    folder: Path, number: int, tasks: Sequence[int] = (), failed: bool = False, skip: int = 0
-) -> Iterator[dict[str, Any]]:  # fmt: skip
-    """How attempts ended, in that order: of some tasks or of all, or only those that went wrong; the first ``skip``
-    left out."""
-    kept = open_bag(folder, number)
-    wanted = set(tasks)
-    for task in wanted:
-        if not 0 <= task < len(kept.bag.commands):
+    folder: Path, number: int, tasks: Sequence[int] = (), failed: bool = False
+) -> Iterator[dict[str, Any]]:
+    """How attempts ended so far, in that order: of some tasks or of all, or only those that went wrong."""
+    found = Results(folder, number)
+    count = len(found.kept.bag.commands)
+    for task in tasks:
+        if not 0 <= task < count:
             raise InputError(
-                f"has no task {task}: they go from 0 to {len(kept.bag.commands) - 1}",
-                where=kept.bag.name,
+                f"has no task {task}: they go from 0 to {count - 1}", where=found.kept.bag.name
             )
-    printed = {
-        (said.task, said.attempt): said for said in read_outputs(folder / "bags" / f"{number:04d}" / "printed.bin")
-        if not wanted or said.task in wanted
-    }  # fmt: skip
-    names = {host.number: host.name or host.id for host in look(folder / "journal").hosts.values()}
-    for ends in read_ends(folder / "journal", number, skip):
-        for end in _chosen(ends, wanted, failed):
-            key = (int(end["task"]), int(end["attempt"]))
-            said = printed.get(key)
-            yield {
-                "task": key[0], "attempt": key[1], "code": _code(end), "how": how_it_ended(int(end["code"])),
-                "command": kept.bag.commands.command(key[0]), "host": names.get(int(end["host"]), "?"),
-                "at_s": float(end["at_cs"]) / 100.0, "waited_s": float(end["waited_s"]),
-                "fetched_s": float(end["fetched_s"]), "ran_s": float(end["ran_s"]), "sent_s": float(end["sent_s"]),
-                "cpu_s": float(end["cpu_s"]), "peak_mib": round(float(end["peak_gib"]) * 1024.0, 1),
-                "out": said.out if said else "", "err": said.err if said else "",
-            }  # fmt: skip
-
-
-def _chosen(ends: np.ndarray, wanted: set[int], failed: bool) -> np.ndarray:
-    keep = np.ones(len(ends), bool)
-    if wanted:
-        keep &= np.isin(ends["task"], list(wanted))
-    if failed:
-        keep &= ends["code"] != 0
-    return ends[keep]
-
-
-def _code(end: Any) -> int | None:
-    return None if end["code"] == COULD_NOT else int(end["code"])
+    for result in found.more():
+        if (not tasks or result["task"] in tasks) and (not failed or result["code"] != 0):
+            yield result
 
 
 def how_it_ended(code: int) -> str:

@@ -173,7 +173,7 @@ class VirtualBagWork:
                 "state": state, "began_unix_s": self._began_unix_s, "problem": self._fleet.hopeless, "refused": 0,
                 "exchanges": 0, "virtual": True,
                 "reasons": [{"at_s": at, "site": s, "reason": r} for at, s, r in self._fleet.reasons[-_LATELY:]],
-                "coming": sum(s["hosts"] for s in self._core.state.slots.values() if "site" in s and not s.get("joined") and not s.get("ended")),
+                "coming": self._fleet.coming,
             },
         )  # fmt: skip
         write_status(self.folder, status)

@@ -23,10 +23,21 @@ from dispatch.core import Rules
 from dispatch.dispatcher import Dispatcher
 from dispatch.document import BagDocument, HostsDocument
 from dispatch.fleet import Fleet, Place
-from dispatch.kept import KeptBag, Keys, keep_bag, kept_bags, keys_of, open_bag, write_status
+from dispatch.kept import (
+    KeptBag,
+    Keys,
+    is_closed,
+    keep_bag,
+    kept_bags,
+    keys_of,
+    open_bag,
+    write_host_names,
+    write_latest,
+    write_status,
+)
 from dispatch.keys import key_of
 from dispatch.manager import Manager, Setting
-from dispatch.standing import Rates, status_json
+from dispatch.standing import Latest, Rates, status_json
 from execmgr.book import spec_id
 from execmgr.engine import Pilot, Reach
 from execmgr.sites import Sites
@@ -165,8 +176,11 @@ class BagWork:
     watch: Watch = lambda _: None
     rules: Rules = field(default_factory=Rules)
     _rates: Rates = field(default_factory=Rates)
+    _latest: Latest = field(default_factory=Latest)
     _looked_s: float = -1e9
+    _named: int = 0
     _known: set[int] = field(default_factory=set)
+    _open: dict[int, KeptBag] = field(default_factory=dict)
 
     def carry_out(self) -> Dispatcher:
         """Work until there is nothing to do; the dispatcher as it ended."""
@@ -176,7 +190,9 @@ class BagWork:
         keys = keys_of(self.folder)
         clock = WallClock(time.time() - self._began_s())
         manager = Manager(
-            Setting(folder=self.folder, secret=keys.secret, rules=self.rules, run=self.run), clock
+            Setting(folder=self.folder, secret=keys.secret, rules=self.rules, run=self.run),
+            clock,
+            self._latest.add,
         )
         bags = [open_bag(self.folder, number) for number in kept_bags(self.folder)]
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -184,7 +200,9 @@ class BagWork:
         away = any(is_real(site) for site in self.catalog.sites)
         port = await self._listen(manager, "0.0.0.0" if away else "127.0.0.1", context)
         fleet = self._fleet(manager, keys, port, clock, [b.document for b in bags])
-        self._dispatcher = Dispatcher(manager, fleet, lambda: self._control(manager, fleet))
+        self._dispatcher = Dispatcher(
+            manager, fleet, lambda: self._control(manager, fleet), lambda: self._grow(manager)
+        )
         for bag in bags:
             self._take(manager, bag)
         await self._dispatcher.run()
@@ -258,7 +276,22 @@ class BagWork:
 
     def _take(self, manager: Manager, kept: KeptBag) -> None:
         self._known.add(kept.number)
-        manager.add(kept.number, kept.bag, kept.files)
+        manager.add(kept.number, kept.bag, kept.files, kept.document.open)
+        if kept.document.open:
+            state = manager.state.bags[kept.number]
+            manager.core.grow(kept.number, len(kept.bag.commands) - len(state.tasks))
+            self._open[kept.number] = kept
+
+    def _grow(self, manager: Manager) -> None:
+        """More tasks of open bags, and the end of those to which none comes any more."""
+        for number, kept in list(self._open.items()):
+            closed = is_closed(self.folder, number)  # looked at first: what came before it counts
+            if grown := kept.grown():
+                manager.core.grow(number, grown)
+                manager.poke()
+            if closed:
+                manager.core.close(number, manager.clock.now())
+                del self._open[number]
 
     def _control(self, manager: Manager, fleet: Fleet) -> bool:
         wishes = self.wishes()
@@ -284,10 +317,16 @@ class BagWork:
                 "state": state, "began_unix_s": self._began_s(), "problem": manager.problem or fleet.hopeless,
                 "refused": manager.refused, "exchanges": manager.exchanges,
                 "reasons": [{"at_s": at, "site": site, "reason": r} for at, site, r in fleet.reasons[-_LONG:]],
-                "coming": sum(s["hosts"] for s in manager.state.slots.values() if "site" in s and not s.get("joined") and not s.get("ended")),
+                "coming": fleet.coming,
             },
         )  # fmt: skip
+        for number in self._latest.changed:
+            write_latest(self.folder, number, self._latest.of(number))
+        self._latest.changed.clear()
         write_status(self.folder, status)
+        if len(manager.state.hosts) != self._named:
+            self._named = len(manager.state.hosts)
+            write_host_names(self.folder, [h.name or h.id for h in manager.state.hosts.values()])
         self.watch(status)
 
 

@@ -96,7 +96,11 @@ class BagFiles:
             target.parent.mkdir(parents=True, exist_ok=True)
             with suppress(FileNotFoundError):
                 (place / name).replace(target)
-        shutil.rmtree(place, ignore_errors=True)
+        self.discard(task, attempt)
+
+    def discard(self, task: int, attempt: int) -> None:
+        """The outputs of an attempt are not wanted."""
+        shutil.rmtree(self.arriving(task, attempt), ignore_errors=True)
 
     def finish_commits(self, done: Sequence[int]) -> None:
         """After a crash: outputs that came in for tasks that have succeeded."""

@@ -19,6 +19,7 @@ _log = logging.getLogger("vgrads.dispatch")
 @dataclass
 class Dispatcher:
     """``control``: called twice a second in the loop, to hand over bags and wishes; True when nothing is to do.
+    ``often``: called ten times a second, to look whether an open bag has grown.
 
     It ends when there is nothing to do, giving everything back; :meth:`leave` ends it so that hosts work on.
     """
@@ -26,6 +27,7 @@ class Dispatcher:
     manager: Manager
     fleet: Fleet
     control: Callable[[], bool]
+    often: Callable[[], None] = lambda: None
     _left: bool = False
     _ended: bool = False
     _hopeless: str = ""
@@ -73,6 +75,7 @@ class Dispatcher:
         for _ in range(5):
             if not self._left and not self._ended:
                 await asyncio.sleep(_PERIOD_S / 5)
+                self.often()
 
     async def _look_after(self, thread: ThreadPoolExecutor) -> None:
         """Decide, write it down, ask the sites, hear what they say."""

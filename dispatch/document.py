@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
 from array import array
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,9 @@ from kernel.documents import Document, as_value_error, load_mapping, validate
 from kernel.errors import InputError
 from kernel.units import parse_duration
 
+OPEN = "commands.ndjson"
+"""In the folder of an open bag: the commands that have come so far, each as a JSON string on a line."""
+_CHUNK = 16 * 2**20
 MOST_TASKS = 100_000_000
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LONGEST_S = 1e9
@@ -83,6 +87,7 @@ class BagDocument(Document):
     hosts: HostsDocument = HostsDocument()
     env: Mapping[str, str] = {}
     output_bytes: Annotated[int, Field(ge=0, le=2**20)] = 4096
+    open: bool = False
 
     @field_validator("env")
     @classmethod
@@ -108,7 +113,9 @@ class BagDocument(Document):
     @model_validator(mode="after")
     def _one_source(self) -> BagDocument:
         given = [self.command, self.commands, self.commands_file]
-        if sum(source is not None for source in given) != 1:
+        if self.open and given != [None, None, None]:
+            raise ValueError("the commands of an open bag are handed over later, one by one")
+        if not self.open and sum(source is not None for source in given) != 1:
             raise ValueError("give one of 'command', 'commands' and 'commands_file'")
         if self.command is None and (self.parameters or self.table):
             raise ValueError("'parameters' and 'table' belong to a 'command'")
@@ -154,6 +161,40 @@ class FileLines:
         return self._body[begin:end].decode().rstrip("\r\n")
 
 
+class Growing:
+    """Commands of an open bag: a file to which lines are added, each a command as a JSON string."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._starts, self._end = array("Q"), 0
+        self._file = path.open("rb")
+        self.look()
+
+    def look(self) -> int:
+        """How many whole lines have come since the last look."""
+        self._file.seek(self._end)
+        before = len(self._starts)
+        while part := self._file.read(_CHUNK):
+            begin, at = self._end, 0
+            while (newline := part.find(b"\n", at)) >= 0:
+                self._starts.append(begin + at)
+                at = newline + 1
+            self._end += at
+            if not at or len(part) < _CHUNK:
+                break
+            self._file.seek(self._end)
+        return len(self._starts) - before
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def __getitem__(self, index: int) -> str:
+        begin = self._starts[index]
+        end = self._starts[index + 1] if index + 1 < len(self._starts) else self._end
+        self._file.seek(begin)
+        return str(json.loads(self._file.read(end - begin)))
+
+
 @dataclass(frozen=True)
 class _Rows(Sequence[tuple[str, ...]]):
     """The lines of a file as the rows of an axis."""
@@ -196,7 +237,7 @@ def load_bag(path: Path) -> tuple[BagDocument, Bag]:
 def build_bag(document: BagDocument, folder: Path) -> Bag:
     """The bag behind a document; its files are looked for in ``folder``."""
     commands = _commands(document, folder)
-    if not len(commands):
+    if not len(commands) and not document.open:
         raise InputError(
             "has no tasks", fix="give parameters, commands, or a file that is not empty"
         )
@@ -213,6 +254,8 @@ def build_bag(document: BagDocument, folder: Path) -> Bag:
 
 
 def _commands(document: BagDocument, folder: Path) -> Commands:
+    if document.open:
+        return Listed(Growing(folder / OPEN))
     if document.commands is not None:
         return Listed(document.commands)
     if document.commands_file is not None:

@@ -142,7 +142,7 @@ class Fleet:
         asked = tuple(
             RequestView(id=name, hosts=missing, asked_s=slot["asked_s"])
             for name, slot in self._open_slots()
-            if slot["site"] == where.site and (missing := self._missing(name, slot, now_s)) > 0
+            if slot["site"] == where.site and (missing := self._missing(name, slot, now_s))
         )
         task_s = max((b.typical_s or 0.0 for b in self.core.serving), default=0.0)
         return PoolView(
@@ -171,7 +171,12 @@ class Fleet:
     def _missing(self, name: str, slot: Mapping[str, Any], now_s: float) -> int:
         """Hosts of a request that are still to come; some nodes begin later than others, and some never."""
         late = "ready_s" in slot and now_s - slot["ready_s"] > self._of(slot["site"]).boot_s
-        return 0 if late else slot["hosts"] - self._came.get(name, 0)
+        return 0 if late else max(0, int(slot["hosts"]) - self._came[name])
+
+    @property
+    def coming(self) -> int:
+        """Hosts that were asked for and have not come."""
+        return sum(self._missing(name, slot, 0.0) for name, slot in self._open_slots())
 
     def _note(self, where: Place, decision: PoolDecision, now_s: float) -> None:
         for reason in decision.reasons:
@@ -184,7 +189,7 @@ class Fleet:
             )
             self._to_open.append(name)
         for name in decision.withdraw:
-            if not self.core.state.slots[name].get("joined"):
+            if not self._came[name]:
                 self.close(name, "no more work for it")
         for number in decision.drain:
             self.core.dismiss(self.core.state.hosts[int(number)], "given back")
@@ -208,9 +213,13 @@ class Fleet:
         for name, slot in self._open_slots():
             if name in here:
                 continue
-            if slot.get("joined"):
+            if slot.get("joined") and not self._missing(name, slot, now_s):
                 self.close(name, "its hosts have left")
-            elif "ready_s" in slot and now_s - slot["ready_s"] > self._of(slot["site"]).boot_s:
+            elif (
+                not slot.get("joined")
+                and "ready_s" in slot
+                and now_s - slot["ready_s"] > self._of(slot["site"]).boot_s
+            ):
                 self._luck[slot["site"]].words = (
                     f"its nodes did not report within {self._of(slot['site']).boot_s:.0f} s: can they reach this machine? "
                     "access.contact names the address under which they find it"

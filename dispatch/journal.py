@@ -11,7 +11,6 @@ import os
 import struct
 import zlib
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -182,46 +181,65 @@ def _blank(rest: bytes) -> bool:
     return not rest.strip(b"\0")
 
 
-def read_ends(folder: Path, bag: int, skip: int = 0) -> Iterator[np.ndarray]:
-    """How attempts of a bag ended, in that order, in arrays of :data:`dispatch.records.END`; the first ``skip`` left out."""
-    for number in sorted({*_numbers(folder, "ends"), *_numbers(folder, "seg")}):
-        for found in _ends_of(folder, number, bag):
-            if skip >= len(found):
-                skip -= len(found)
-                continue
-            yield found[skip:]
-            skip = 0
+class EndReader:
+    """Reads how attempts of a bag ended, in that order, further each time it is asked, while the journal grows, is
+    cut into segments and is compacted."""
+
+    def __init__(self, folder: Path, bag: int) -> None:
+        self._folder, self._bag = folder, bag
+        self._number = self._at = self._seen = 0
+
+    def more(self) -> Iterator[np.ndarray]:
+        """Those that have come since, in arrays of :data:`dispatch.records.END`."""
+        while True:
+            later = sorted({*_numbers(self._folder, "ends"), *_numbers(self._folder, "seg")})
+            number = next((n for n in later if n >= self._number), None)
+            if number is None:
+                return
+            if number != self._number:
+                self._number, self._at, self._seen = number, 0, 0
+            whole = (self._folder / f"ends-{number:06d}.bin").exists() or number < later[-1]
+            try:
+                yield from self._of_segment()
+            except FileNotFoundError:
+                yield from self._of_compacted()
+                whole = True
+            if not whole:
+                return
+            self._number, self._at, self._seen = number + 1, 0, 0
+
+    def _of_segment(self) -> Iterator[np.ndarray]:
+        """As far as whole groups go."""
+        found = []
+        with (self._folder / f"seg-{self._number:06d}.log").open("rb") as file:
+            file.seek(self._at)
+            while len(head := file.read(_FRAME.size)) == _FRAME.size:
+                _, length, check = _FRAME.unpack(head)
+                group = file.read(length)
+                if len(group) < length or zlib.crc32(group) != check:
+                    break
+                self._at += _FRAME.size + length
+                found += [
+                    e.pack() for r in unpack(group) if isinstance(r, Ended) and r.bag == self._bag for e in r.ends
+                ]  # fmt: skip
+        if found:
+            self._seen += len(found)
+            yield np.frombuffer(b"".join(found), END)
+
+    def _of_compacted(self) -> Iterator[np.ndarray]:
+        body = zlib.decompress((self._folder / f"ends-{self._number:06d}.bin").read_bytes())
+        at = 0
+        while at < len(body):
+            of, count = _BLOCK.unpack_from(body, at)
+            at += _BLOCK.size
+            if of == self._bag and count > self._seen:
+                yield np.frombuffer(body, END, count, at)[self._seen :]
+            at += count * END.itemsize
 
 
-def _ends_of(folder: Path, number: int, bag: int) -> Iterator[np.ndarray]:
-    compacted, segment = folder / f"ends-{number:06d}.bin", folder / f"seg-{number:06d}.log"
-    with suppress(FileNotFoundError):
-        if not compacted.exists():
-            yield from _ends_of_segment(segment.read_bytes(), bag)
-            return
-    body, at = zlib.decompress(compacted.read_bytes()), 0
-    while at < len(body):
-        of, count = _BLOCK.unpack_from(body, at)
-        at += _BLOCK.size
-        if of == bag and count:
-            yield np.frombuffer(body, END, count, at)
-        at += count * END.itemsize
-
-
-def _ends_of_segment(body: bytes, bag: int) -> Iterator[np.ndarray]:
-    """Of a segment that may grow meanwhile: as far as whole groups go."""
-    at, found = 0, []
-    while at + _FRAME.size <= len(body):
-        _, length, check = _FRAME.unpack_from(body, at)
-        group = body[at + _FRAME.size : at + _FRAME.size + length]
-        if len(group) < length or zlib.crc32(group) != check:
-            break
-        found += [
-            e.pack() for r in unpack(group) if isinstance(r, Ended) and r.bag == bag for e in r.ends
-        ]
-        at += _FRAME.size + length
-    if found:
-        yield np.frombuffer(b"".join(found), END)
+def read_ends(folder: Path, bag: int) -> Iterator[np.ndarray]:
+    """How attempts of a bag ended, in that order, in arrays of :data:`dispatch.records.END`."""
+    return EndReader(folder, bag).more()
 
 
 def _numbers(folder: Path, kind: str) -> list[int]:

@@ -11,19 +11,22 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bags.bag import Bag
+from bags.bag import Bag, Listed
 from dispatch.bag_files import BagFiles
-from dispatch.document import BagDocument, LinesDocument, build_bag
+from dispatch.document import OPEN, BagDocument, Growing, LinesDocument, build_bag
 from dispatch.journal import write_whole
 from execmgr.run_keys import make_keys
 from kernel.documents import validate
 from kernel.errors import InputError
+
+CLOSED = "closed"
+"""Beside the commands of an open bag: no more will come."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,11 @@ class KeptBag:
     document: BagDocument
     bag: Bag
     files: BagFiles
+
+    def grown(self) -> int:
+        """Commands of an open bag that have come since the last look."""
+        lines = self.bag.commands.lines if isinstance(self.bag.commands, Listed) else None
+        return lines.look() if isinstance(lines, Growing) else 0
 
 
 def keep_bag(folder: Path, number: int, document: BagDocument, source: Path) -> KeptBag:
@@ -49,6 +57,8 @@ def keep_bag(folder: Path, number: int, document: BagDocument, source: Path) -> 
             raise InputError(
                 f"'{name}' cannot be read: {error.strerror}", where=str(source)
             ) from error
+    if document.open:
+        (place / "given" / OPEN).touch()
     kept = {"document": document.model_dump(mode="json"), "source": str(source)}
     write_whole(place / "document.json", json.dumps(kept).encode())
     return open_bag(folder, number)
@@ -69,6 +79,35 @@ def open_bag(folder: Path, number: int) -> KeptBag:
     document = validate(BagDocument, kept["document"], str(place / "document.json"))
     bag = build_bag(document, place / "given")
     return KeptBag(number, document, bag, BagFiles(bag, place, Path(kept["source"])))
+
+
+def more_commands(folder: Path, number: int, commands: Iterable[str]) -> int:
+    """Put commands to an open bag; how many. They are on the disk, in one piece, when this returns."""
+    place = folder / "bags" / f"{number:04d}" / "given"
+    lines = [json.dumps(command) + "\n" for command in commands]
+    if (place / CLOSED).exists():
+        raise InputError("is closed: no more tasks can come", where=f"bag {number}")
+    with (place / OPEN).open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        size = file.seek(0, os.SEEK_END)
+        try:
+            file.write("".join(lines).encode())
+            file.flush()
+            os.fsync(file.fileno())
+        except OSError:
+            os.ftruncate(file.fileno(), size)
+            raise
+    return len(lines)
+
+
+def close_bag(folder: Path, number: int) -> None:
+    """No more commands come."""
+    (folder / "bags" / f"{number:04d}" / "given" / CLOSED).touch()
+
+
+def is_closed(folder: Path, number: int) -> bool:
+    """True where no more commands come."""
+    return (folder / "bags" / f"{number:04d}" / "given" / CLOSED).exists()
 
 
 def kept_bags(folder: Path) -> list[int]:
@@ -130,15 +169,45 @@ def is_worked_on(folder: Path) -> bool:
 
 
 def write_status(folder: Path, status: dict[str, Any]) -> None:
-    """How it stands, for whoever looks; whole or as before."""
-    draft = folder / "status.draft"
-    draft.write_text(json.dumps(status))
-    draft.replace(folder / "status.json")
+    """How it stands, for whoever looks."""
+    _replace(folder / "status.json", status)
 
 
 def read_status(folder: Path) -> dict[str, Any]:
     """How it stood last; empty where nothing was written yet."""
+    return dict(_read(folder / "status.json", {}))
+
+
+def write_host_names(folder: Path, names: Sequence[str]) -> None:
+    """The names of all hosts that ever came, by number."""
+    _replace(folder / "hosts.json", names)
+
+
+def host_names(folder: Path) -> list[str]:
+    """The names of hosts by number, as far as they are known."""
+    return list(_read(folder / "hosts.json", []))
+
+
+def write_latest(folder: Path, number: int, ends: dict[str, Any]) -> None:
+    """The latest ends of a bag."""
+    _replace(folder / "bags" / f"{number:04d}" / "latest.json", ends)
+
+
+def read_latest(folder: Path, number: int) -> dict[str, Any]:
+    """The latest ends of a bag: ``last`` and ``wrong``, the newest first."""
+    found = _read(folder / "bags" / f"{number:04d}" / "latest.json", {})
+    return {"last": [], "wrong": []} | dict(found)
+
+
+def _replace(path: Path, value: Any) -> None:
+    """Whole or as before."""
+    draft = path.with_suffix(".draft")
+    draft.write_text(json.dumps(value))
+    draft.replace(path)
+
+
+def _read(path: Path, nothing: Any) -> Any:
     try:
-        return dict(json.loads((folder / "status.json").read_text()))
+        return json.loads(path.read_text())
     except (OSError, ValueError):
-        return {}
+        return nothing

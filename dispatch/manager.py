@@ -36,7 +36,7 @@ _FULL_DISK_S = 2.0
 _CHUNK = 256 * 2**10
 _AGAIN = b'{"again_s": 0.0, "hello": true}'
 
-Told = Callable[[int, End, Effect], None]
+Told = Callable[[int, End, str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +69,7 @@ class Manager:
         self._awaited: list[asyncio.Future[None]] = []
         self._lines: dict[int, Line] = {}
         self._said: dict[int, list[Said]] = {}
-        self._committed: list[tuple[int, int, int]] = []
+        self._arrived: list[tuple[int, int, int, bool]] = []  # outputs of attempts that have ended
         self._news = asyncio.Event()
         self._writer = ThreadPoolExecutor(1, "journal")
         self._level_s = self._tick_s = 0.0
@@ -275,8 +275,12 @@ class Manager:
             self._unparked(before)
         line.host = host.number
         self._lines[host.number] = line
+        texts = {}
         for said in heard.said:
             self._said.setdefault(said.bag, []).append(said)
+            texts[said.bag, said.task] = said.out + said.err
+        for bag, end in message.ends:
+            self._told_more(bag, end, texts.get((bag, end.task), ""))
         answer = self.core.answer(host, now)
         if answer or message.ends or message.returned or heard.wait_s <= 0 or not line.open:
             self.core.waiting.pop(host.number, None)
@@ -337,15 +341,14 @@ class Manager:
                 self.files[bag].printed.append(texts)
         if group:
             self.journal.write(group)
-        committed, self._committed = self._committed, []
-        for bag, task, attempt in committed:
-            self.files[bag].commit(task, attempt)
+        arrived, self._arrived = self._arrived, []
+        for bag, task, attempt, counts in arrived:
+            (self.files[bag].commit if counts else self.files[bag].discard)(task, attempt)
 
     def _told(self, bag: int, end: End, effect: Effect) -> None:
         files = self.files.get(bag)
-        if files is not None and files.bag.outputs and effect.counts and end.code == 0:
-            self._committed.append((bag, end.task, end.attempt))
-        self._told_more(bag, end, effect)
+        if files is not None and files.bag.outputs:
+            self._arrived.append((bag, end.task, end.attempt, effect.counts and end.code == 0))
 
     def _send(self, line: Line, seq: int, answer: Answer | None) -> None:
         if answer is None:

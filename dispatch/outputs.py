@@ -62,14 +62,22 @@ def whole_length(path: Path) -> int:
     return at
 
 
-def read_outputs(path: Path, bag: int = 0) -> Iterator[Said]:
-    """What tasks printed, in the order in which they ended."""
-    if not path.exists():
-        return
-    with path.open("rb") as file:
-        while len(head := file.read(_HEAD.size)) == _HEAD.size:
-            magic, task, attempt, out, err, check = _HEAD.unpack(head)
-            body = file.read(out + err)
-            if magic != _MAGIC or len(body) < out + err or zlib.crc32(body) != check:
-                return
-            yield Said(bag, task, attempt, body[:out].decode(), body[out:].decode())
+class OutputReader:
+    """Reads what tasks printed, further each time it is asked."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._at = path, 0
+
+    def more(self) -> Iterator[Said]:
+        """What has come since, in that order."""
+        if not self._path.exists():
+            return
+        with self._path.open("rb") as file:
+            file.seek(self._at)
+            while len(head := file.read(_HEAD.size)) == _HEAD.size:
+                magic, task, attempt, out, err, check = _HEAD.unpack(head)
+                body = file.read(out + err)
+                if magic != _MAGIC or len(body) < out + err or zlib.crc32(body) != check:
+                    return
+                self._at += _HEAD.size + out + err
+                yield Said(0, task, attempt, body[:out].decode(), body[out:].decode())

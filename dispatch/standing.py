@@ -6,10 +6,13 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
+from dispatch.records import End
 from dispatch.state import BagState, State
 from dispatch.tasks import DONE, DROPPED, FAILED, GIVEN, PENDING
 
 _KEPT = 600
+_LATEST = 25
+_MOST_TEXT = 2000
 
 
 def state_word(bag: BagState) -> str:
@@ -45,6 +48,31 @@ def hosts_json(state: State) -> list[dict[str, Any]]:
         }
         for host in state.hosts.values() if host.here
     ]  # fmt: skip
+
+
+@dataclass
+class Latest:
+    """The latest ends of each bag, and the latest that went wrong, with what was printed."""
+
+    ends: dict[tuple[int, bool], deque[dict[str, Any]]] = field(default_factory=dict)
+    changed: set[int] = field(default_factory=set)
+
+    def add(self, bag: int, end: End, text: str) -> None:
+        """One more."""
+        told = {
+            "task": end.task, "attempt": end.attempt, "code": end.code, "ran_s": round(end.ran_s, 3), "host": end.host,
+            "text": text[-_MOST_TEXT:],
+        }  # fmt: skip
+        self.changed.add(bag)
+        for wrong in {False, end.code != 0}:
+            self.ends.setdefault((bag, wrong), deque(maxlen=_LATEST)).append(told)
+
+    def of(self, bag: int) -> dict[str, list[dict[str, Any]]]:
+        """The newest first."""
+        return {
+            name: list(self.ends.get((bag, wrong), ()))[::-1]
+            for name, wrong in (("last", False), ("wrong", True))
+        }
 
 
 @dataclass

@@ -18,11 +18,12 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from kernel.errors import InputError, SiteError
+from portal.client_bags import BagCalls
 
 _LONG_POLL_S = 20.0
 _NOTHING: Mapping[str, str] = {}
@@ -36,12 +37,18 @@ class RunHandle:
     run_id: str
 
 
-class Client:
-    """One service. Errors are InputError (what was sent is wrong) and SiteError (it does not answer)."""
+class Client(BagCalls):
+    """One service, its bags as in :mod:`portal.client_bags`. Errors are InputError (what was sent is wrong) and SiteError (it does not answer)."""
 
     def __init__(self, url: str, timeout_s: float = 60.0, token: str = "") -> None:
         self._url, self._timeout_s = url.rstrip("/"), timeout_s
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing is held between calls."""
 
     def submit(self, document: Mapping[str, Any], key: str = "") -> str:
         """Hand over a workflow set; its id. With one ``key``, it is handed over once, however often this is called."""
@@ -145,10 +152,17 @@ class Client:
                     fields = {}
 
     def _ask(
-        self, method: str, path: str, body: Mapping[str, Any] | None = None, more: Mapping[str, str] = _NOTHING
+        self, method: str, path: str, body: Mapping[str, Any] | str | Iterable[bytes] | None = None,
+        more: Mapping[str, str] = _NOTHING,
     ) -> dict[str, Any]:  # fmt: skip
-        data = None if body is None else json.dumps(body).encode()
-        headers = {"Content-Type": "application/json", **self._headers, **more}
+        """``body``: a document, or lines of JSON: as a text, or streamed."""
+        data: bytes | Iterable[bytes] | None
+        kind = "application/x-ndjson"
+        if body is None or isinstance(body, Mapping):
+            kind, data = "application/json", None if body is None else json.dumps(body).encode()
+        else:
+            data = body.encode() if isinstance(body, str) else body
+        headers = {"Content-Type": kind, **self._headers, **more}
         request = urllib.request.Request(
             self._url + path, data=data, method=method, headers=headers
         )
@@ -163,6 +177,11 @@ class Client:
             raise InputError(str(detail), where=f"{method} {path}") from error
         except OSError as error:
             raise SiteError(f"no answer: {error}", site=self._url, transient=True) from error
+
+    def _open(self, path: str) -> Any:
+        """An answer that is read as it comes."""
+        request = urllib.request.Request(self._url + path, headers=self._headers)
+        return urllib.request.urlopen(request, timeout=self._timeout_s)
 
 
 def _with_key(key: str) -> Mapping[str, str]:

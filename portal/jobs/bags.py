@@ -17,7 +17,7 @@ from dispatch.core import Rules
 from dispatch.document import BagDocument
 from dispatch.kept import is_worked_on, only_one
 from kernel.errors import InputError
-from portal.records.bags import ENDED, Bags, new_bag
+from portal.records.bags import ENDED, HERE, Bags, new_bag
 from portal.records.store import Store, new_id
 from portal.records.tables import BagRow
 from vgrid.catalog import Catalog
@@ -31,7 +31,7 @@ def dispatcher_folder(dispatcher: str) -> Path:
 
 
 def submit(
-    store: Store, dispatcher: str, document: BagDocument, source: Path, catalog: Catalog, owner: str = "local"
+    store: Store, dispatcher: str, document: BagDocument, source: Path, catalog: Catalog, owner: str = HERE
 ) -> BagRow:  # fmt: skip
     """Hand a bag over to a dispatcher, checked; its row."""
     bags = Bags(store.engine)

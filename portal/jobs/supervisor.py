@@ -19,6 +19,7 @@ from execmgr.outside_engine import OutsideEngine
 from kernel.clock import WallClock
 from kernel.errors import SiteError
 from portal.jobs import beside, worker
+from portal.jobs.bag_service import Dispatchers
 from portal.records.lease import RENEW_S, new_owner
 from portal.records.sets import Sets
 from portal.records.store import Store
@@ -106,15 +107,19 @@ def _run_in_thread(url: str, catalog: Catalog, run_id: str) -> None:
 
 
 class Supervisor:
-    """Looks after the queue of work as long as the service lives. ``catalog``: the sites for a set's id."""
+    """Looks after the queue of work as long as the service lives. ``catalog``: the sites for a set's id; ``all_sites``:
+    those of everybody."""
 
-    def __init__(self, store: Store, catalog: Callable[[str], Catalog], places: Places) -> None:
+    def __init__(
+        self, store: Store, catalog: Callable[[str], Catalog], places: Places, all_sites: Callable[[], Catalog]
+    ) -> None:  # fmt: skip
         self._store, self._catalog, self._places = store, catalog, places
         self.works, self.sets = Works(store.engine), Sets(store.engine)
         self._owner, self._crew = new_owner(), _Crew(store.url, places)
         self._busy: dict[int, tuple[Work, Future[None]]] = {}
         self._news, self._stopped = threading.Event(), threading.Event()
         self._outside: dict[str, OutsideEngine] = {}
+        self._dispatchers = Dispatchers(store, all_sites, bool(places.planners))
         self._thread = threading.Thread(target=self._look_after, daemon=True, name="supervisor")
 
     def start(self, catalog: Catalog) -> None:
@@ -150,6 +155,7 @@ class Supervisor:
         self.poke()
         self._thread.join(5)
         self._crew.stop()
+        self._dispatchers.stop()
         for engine in list(self._outside.values()):
             engine.abandon()
         self.works.release(self._owner)
@@ -160,6 +166,7 @@ class Supervisor:
             try:
                 while work := self.works.claim(self._owner, self._free()):
                     self._hand_out(work)
+                self._dispatchers.look()
                 if time.monotonic() - renewed_s > RENEW_S:
                     self.works.renew(self._owner)
                     renewed_s = time.monotonic()

@@ -14,6 +14,8 @@ from sqlmodel import Session, col, select
 from kernel.errors import InputError
 from portal.records.tables import BagRow
 
+HERE = ""
+"""The owner of bags of the command line: these are looked after by whoever runs the command."""
 ENDED = ("done", "failed", "cancelled")
 """States of a bag of which nothing more will come."""
 
@@ -61,6 +63,12 @@ class Bags:
         query = select(BagRow).where(
             BagRow.dispatcher == dispatcher, col(BagRow.state).not_in(ENDED)
         )
+        with Session(self._engine) as session:
+            return [row.model_copy() for row in session.exec(query).all()]
+
+    def all_open(self) -> Sequence[BagRow]:
+        """The bags that have not ended and are not those of a command that was interrupted."""
+        query = select(BagRow).where(col(BagRow.state).not_in(ENDED), BagRow.owner != HERE)
         with Session(self._engine) as session:
             return [row.model_copy() for row in session.exec(query).all()]
 

@@ -13,6 +13,7 @@ from importlib.metadata import version
 from fastapi import FastAPI
 
 from portal.records.store import Store
+from portal.web.bag_routes import add_bag_routes
 from portal.web.description import describe
 from portal.web.grid_routes import add_grid_routes
 from portal.web.guard import Guard, Limits
@@ -59,6 +60,7 @@ def make_app(
     add_history_routes(app, service)
     add_live_routes(app, service)
     add_run_routes(app, service)
+    add_bag_routes(app, service)
     add_page_routes(app, service)
     app.openapi = describe(app)  # type: ignore[method-assign]
     return app

@@ -8,6 +8,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from dispatch.document import BagDocument
 from workflows.sets import SetDocument
 
 Json = dict[str, Any]
@@ -48,10 +49,12 @@ def describe(app: FastAPI) -> Callable[[], Json]:
 
 
 def _set_schemas() -> Json:
-    """What a set looks like: read apart from the framework, for it may be large."""
-    whole = SetDocument.model_json_schema(ref_template="#/components/schemas/{model}")
-    parts: Json = whole.pop("$defs", {})
-    return parts | {"SetDocument": whole}
+    """What sets and bags look like: read apart from the framework, for they may be large."""
+    found: Json = {}
+    for model in (SetDocument, BagDocument):
+        whole = model.model_json_schema(ref_template="#/components/schemas/{model}")
+        found |= whole.pop("$defs", {}) | {model.__name__: whole}
+    return found
 
 
 def _complete(operation: Json) -> None:

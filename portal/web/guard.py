@@ -210,7 +210,8 @@ class Guard:
     def _most(self, exchange: _Exchange) -> int:
         if exchange.principal is None:
             return _MOST_UNKNOWN
-        return self._limits.upload if exchange.path.endswith("/history") else self._limits.body
+        large = exchange.path.endswith("/history") or _adds_tasks(exchange.path)
+        return self._limits.upload if large else self._limits.body
 
     def _dress(self, headers: MutableHeaders, exchange: _Exchange) -> None:
         for name, value in _HEADERS.items():
@@ -248,8 +249,14 @@ class Guard:
                 _log.exception("the audit log cannot be written")
 
 
+def _adds_tasks(path: str) -> bool:
+    return path.startswith("/v1/bags/") and path.endswith("/tasks")
+
+
 def _unwritten(path: str) -> bool:
-    return path.startswith("/v1/runs/") and any(part in path for part in _UNWRITTEN)
+    return _adds_tasks(path) or (
+        path.startswith("/v1/runs/") and any(part in path for part in _UNWRITTEN)
+    )
 
 
 def _secret(headers: Headers) -> str:

@@ -58,7 +58,7 @@ class Service:
         self.sets, self.access, self.meters = Sets(store.engine), Access(store.engine), Meters()
         self.live, self.learned = LiveGantt(store), LearnedStates()
         self.stopping, self._answered_s = threading.Event(), -1.0
-        self.supervisor = Supervisor(store, self._catalog_of, bounds.places)
+        self.supervisor = Supervisor(store, self._catalog_of, bounds.places, lambda: self.catalog)
         self.standings = Standings(self.live, self.supervisor.think)
 
     def start(self) -> None:

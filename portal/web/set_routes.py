@@ -76,7 +76,7 @@ def _add_submission(app: FastAPI, service: Service) -> None:
         The answer comes with what the plan promises and costs, or after half a minute without it (``state``:
         planning). ``Prefer: respond-async`` does not wait, ``Prefer: wait=5`` five seconds.
         """
-        kind = _kind_of(request.headers.get("content-type", ""))
+        kind = kind_of(request.headers.get("content-type", ""))
         checked = await service.read_set(await request.body(), kind)
         asked = key_of(who.user, key, [request.url.path, checked.digest])
         answer, head = await service.hand_over(checked, who, asked, _patience(prefer))
@@ -92,7 +92,7 @@ def _told(head: Head | None) -> Json:
     return {name: head.summary.get(name) for name in names}
 
 
-def _kind_of(content_type: str) -> str:
+def kind_of(content_type: str) -> str:
     """``json`` or ``yaml``; InputError for what a form of another site's page could send."""
     found = re.fullmatch(
         r"(?:application|text)/(?:[\w.-]+\+)?(?:x-)?(json|yaml)",

@@ -70,10 +70,11 @@
     });
   }
 
-  function setsPage() {
+  // A page of which one part is fetched again as long as something goes on.
+  function livePage(id) {
     const again = async () => {
-      if (document.getElementById("sets").dataset.live !== "yes") return;
-      await renew("sets", location.href).catch(() => {});
+      if (document.getElementById(id).dataset.live !== "yes") return;
+      await renew(id, location.href).catch(() => {});
       setTimeout(again, 3000);
     };
     setTimeout(again, 3000);
@@ -229,5 +230,5 @@
 
   document.getElementById("logout")?.addEventListener("click", () => ask("/logout", {method: "POST"}).finally(() => { location.href = "/login"; }));
   clocks(document);
-  ({set: setPage, sets: setsPage, whatif: whatIfPage, submit: submitPage, login: loginPage})[main?.dataset.page]?.();
+  ({set: setPage, sets: () => livePage("sets"), bags: () => livePage("bags"), whatif: whatIfPage, submit: submitPage, login: loginPage})[main?.dataset.page]?.();
 })();
