@@ -16,7 +16,7 @@ from desk.wiring import Surrounding, all_simulated, make_drivers
 from dispatch.core import Core, Rules
 from dispatch.fleet import Fleet
 from dispatch.journal import Journal, read_state
-from dispatch.kept import kept_bags, open_bag, write_status
+from dispatch.kept import KeptBag, is_closed, kept_bags, open_bag, write_host_names, write_status
 from dispatch.records import Word
 from dispatch.standing import Rates, status_json
 from dispatch.state import State
@@ -64,8 +64,9 @@ class VirtualBagWork:
     seed: int = 0
     _rates: Rates = field(default_factory=Rates)
     _looked: float = -1e9
-    _known: set[int] = field(default_factory=set)
+    _known: dict[int, KeptBag] = field(default_factory=dict)
     _ended: bool = False
+    _stay: bool = False
 
     def carry_out(self) -> Played:
         """Work until there is nothing to do."""
@@ -139,16 +140,23 @@ class VirtualBagWork:
         return fleet, sites
 
     def _take(self, number: int) -> None:
-        bag = open_bag(self.folder, number).bag
-        self._known.add(number)
+        kept = open_bag(self.folder, number)
+        self._known[number] = kept
         if number not in self._core.state.bags:
-            self._core.add(number, bag, self._core.state.now_s)
-        self._core.attach(number, bag)
+            self._core.add(number, kept.bag, self._core.state.now_s, kept.document.open)
+        elif kept.document.open:  # what came while nobody was at work
+            known = self._core.state.bags[number].tasks
+            self._core.grow(number, len(kept.bag.commands) - len(known))
+        self._core.attach(number, kept.bag)
 
     def _control(self, clock: SimClock) -> bool:
-        if time.monotonic() - self._looked > _LOOK_S or not self._core.serving:
+        works = any(not bag.tasks.over for bag in self._core.serving)
+        if time.monotonic() - self._looked > _LOOK_S or not works:
             self._hear_wishes(clock)
-        return self._ended or not self._core.serving or all(b.over for b in self._core.serving)
+        while self._stay and not self._ended and all(b.tasks.over for b in self._core.serving):
+            time.sleep(_LOOK_S)  # whoever brings more does so in real time
+            self._hear_wishes(clock)
+        return self._ended or all(bag.over for bag in self._core.serving)
 
     def _hear_wishes(self, clock: SimClock) -> None:
         wishes = self.wishes()
@@ -156,11 +164,21 @@ class VirtualBagWork:
         for number in fresh:
             self._take(number)
         if fresh:
-            documents = [open_bag(self.folder, n).document for n in sorted(self._known)]
-            self._fleet.places = places_of(self.catalog, documents)
+            self._fleet.places = places_of(
+                self.catalog, [kept.document for kept in self._known.values()]
+            )
+        for number, kept in self._known.items():
+            if kept.document.open and not self._core.state.bags[number].over:
+                closed = is_closed(
+                    self.folder, number
+                )  # looked at first: what came before it counts
+                self._core.grow(number, kept.grown())
+                if closed:
+                    self._core.close(number, clock.now())
         for number, why in wishes.stops.items():
             if number in self._core.state.bags and not self._core.state.bags[number].over:
                 self._core.cancel(number, clock.now(), why)
+        self._stay = wishes.stay or any(bag.open for bag in self._core.serving)
         self._tell(clock, "working")
 
     def _tell(self, clock: SimClock, state: str) -> None:
@@ -177,6 +195,7 @@ class VirtualBagWork:
             },
         )  # fmt: skip
         write_status(self.folder, status)
+        write_host_names(self.folder, [h.name or h.id for h in self._core.state.hosts.values()])
         self.watch(status)
 
     def _write_now_and_then(self) -> None:
