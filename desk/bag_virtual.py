@@ -83,7 +83,8 @@ class VirtualBagWork:
             self._take(number)
         self._fleet, sites = self._around(clock, numbers)
         world = World(
-            self._core, self._fleet, sites, hosts, clock, lambda: self._control(clock), self._write_now_and_then
+            self._core, self._fleet, sites, hosts, clock, lambda: self._control(clock), self._write_now_and_then,
+            steady=any(kept.document.hosts.release == "look-ahead" for kept in self._known.values()),
         )  # fmt: skip
         try:
             hopeless = world.run()

@@ -370,7 +370,7 @@ class Core:
         self._urgent.clear()
         if self._fresh:
             self._fresh = False
-            numbers += self.waiting
+            numbers += reversed(self.waiting)  # the latest first: those that are idle long may go
         found = []
         for number in numbers:
             host = self.state.hosts[number]

@@ -23,7 +23,7 @@ LOOK_S = 1.0
 @dataclass
 class World:
     """``control``: called at each look, to hand over bags and wishes; True when nothing is to do. ``looked``: called
-    after it."""
+    after it. ``steady``: look also while all hosts are busy, for deciders that watch the clock."""
 
     core: Core
     fleet: Fleet
@@ -32,6 +32,7 @@ class World:
     clock: SimClock
     control: Callable[[], bool]
     looked: Callable[[], None] = lambda: None
+    steady: bool = False
     _granted_s: dict[str, float] = field(default_factory=dict)
     _over: bool = False
 
@@ -63,7 +64,7 @@ class World:
         soon_s = now + LOOK_S
         here = [host for host in self.core.state.hosts.values() if host.here]
         coming_s = self.sites.wake_at(self.fleet)
-        if moved or any(not host.held for host in here) or (not here and coming_s == float("inf")):
+        if moved or (here and self.steady) or any(not host.held for host in here) or (not here and coming_s == float("inf")):
             return max(min(soon_s, coming_s), now + 1e-6)
         return max(min(coming_s, max(soon_s, self.hosts.next_s)), now + 1e-6)
 

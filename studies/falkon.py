@@ -22,7 +22,7 @@ from rich.table import Table
 
 from kernel.streams import stream
 from pool.acquire import Pace, acquire
-from pool.lookahead import Seen, learn, look_ahead
+from pool.lookahead import look_ahead_decider
 from pool.release import distributed
 from pool.view import NOTHING, PoolDecision, PoolView, together
 from studies.falkon_stage import Ran, Site, play
@@ -100,14 +100,7 @@ def falkon(idle_s: float, acquisition: str = "all-at-once", pace: Pace = "at_onc
 
 def ours(patience: float, acquisition: str = "all-at-once") -> Decider:
     """Look-ahead, with what it learns in the course of one play."""
-    seen = Seen()
-
-    def decide(view: PoolView) -> PoolDecision:
-        nonlocal seen
-        seen = learn(seen, view)
-        return look_ahead(seen, view, patience, acquisition)
-
-    return decide
+    return look_ahead_decider(patience, acquisition)
 
 
 def settings(patiences: Sequence[float]) -> dict[str, Callable[[], Decider]]:
