@@ -64,7 +64,12 @@ class World:
         soon_s = now + LOOK_S
         here = [host for host in self.core.state.hosts.values() if host.here]
         coming_s = self.sites.wake_at(self.fleet)
-        if moved or (here and self.steady) or any(not host.held for host in here) or (not here and coming_s == float("inf")):
+        if (
+            moved
+            or (here and self.steady)
+            or any(not host.held for host in here)
+            or (not here and coming_s == float("inf"))
+        ):
             return max(min(soon_s, coming_s), now + 1e-6)
         return max(min(coming_s, max(soon_s, self.hosts.next_s)), now + 1e-6)
 

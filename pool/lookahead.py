@@ -99,6 +99,8 @@ def look_ahead(seen: Seen, view: PoolView, patience: float = 1.0, policy: str = 
     """What to ask for, take back and give back now; ``seen`` includes this look."""
     limits = view.limits
     ahead = worth_having(seen, view, patience)
+    if view.asked:  # one guess at a time: what it was right about shows when its hosts have come
+        ahead = min(ahead, len(view.staying) + view.coming)
     target = max(limits.least, min(limits.most, max(ahead, _useful(view))))
     spare = view.idle[: max(0, len(view.staying) - max(target, view.wanted))]
     given_back = PoolDecision()
