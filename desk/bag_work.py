@@ -22,7 +22,7 @@ from dispatch.agent_file import pilot_command
 from dispatch.core import Rules
 from dispatch.dispatcher import Dispatcher
 from dispatch.document import BagDocument, HostsDocument
-from dispatch.fleet import Fleet, Place
+from dispatch.fleet import Fleet, Place, looking_ahead
 from dispatch.kept import (
     KeptBag,
     Keys,
@@ -44,7 +44,6 @@ from execmgr.sites import Sites
 from kernel.clock import WallClock
 from kernel.errors import InputError
 from pool.acquire import ACQUISITIONS, acquire
-from pool.lookahead import look_ahead_decider
 from pool.release import before_the_end, central_all, coordinated, distributed
 from pool.view import PoolDecision, PoolLimits, PoolView, together
 from vgrid.catalog import Catalog, Site
@@ -145,7 +144,7 @@ def _decide(hosts: HostsDocument) -> Callable[[PoolView], PoolDecision]:
     if hosts.release not in RELEASES:
         raise InputError(f"'{hosts.release}' is no way to give back", where="hosts.release", fix=f"one of {', '.join(RELEASES)}")  # fmt: skip
     if hosts.release == "look-ahead":
-        return look_ahead_decider(hosts.patience, hosts.acquire)
+        return looking_ahead(hosts.patience, hosts.acquire)
     idle_s = float(hosts.idle)
 
     def give_back(view: PoolView) -> PoolDecision:

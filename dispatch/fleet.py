@@ -19,6 +19,7 @@ from execmgr.book import spec_id
 from execmgr.engine import Pilot
 from execmgr.sites import Sites
 from execmgr.states import Event, SiteSilent, SlotNews
+from pool.lookahead import Seen, learn, look_ahead
 from pool.view import HostView, PoolDecision, PoolLimits, PoolView, RequestView
 
 Decide = Callable[[PoolView], PoolDecision]
@@ -313,3 +314,15 @@ class Fleet:
 def _split(sizes: Sequence[int], widest: int) -> list[int]:
     """Requests as wide as a site takes them."""
     return [min(widest, size - begun) for size in sizes for begun in range(0, size, widest)]
+
+
+def looking_ahead(patience: float = 3.0, policy: str = "all-at-once") -> Decide:
+    """Look-ahead that learns from look to look; one for each site."""
+    seen = Seen()
+
+    def decide(view: PoolView) -> PoolDecision:
+        nonlocal seen
+        seen = learn(seen, view)
+        return look_ahead(seen, view, patience, policy)
+
+    return decide

@@ -10,13 +10,13 @@ buys speed with idle hosts. The same rule says which hosts to keep and which to 
   What is late by so much is believed to be late by as much again.
 - *How many hosts will it need?* As many as one of the latest arrivals, or as the very latest, grown or shrunk
   as arrivals did from one to the next: each as likely as the others.
+- One guess at a time: while hosts that were asked for are on their way, none is asked for ahead of work.
 - For work that is there only as many are asked for as will still find some when they have come.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import fmean
@@ -113,20 +113,6 @@ def look_ahead(seen: Seen, view: PoolView, patience: float = 1.0, policy: str = 
         given_back = PoolDecision(drain=tuple(host.id for host in spare), reasons=(reason,))
     asked = toward(view, max(target, len(view.staying) - len(spare)), policy, pace)
     return together((asked, given_back, before_the_end(view)))
-
-
-def look_ahead_decider(
-    patience: float = 3.0, policy: str = "all-at-once"
-) -> Callable[[PoolView], PoolDecision]:
-    """Look-ahead that learns from look to look; one for each site."""
-    seen = Seen()
-
-    def decide(view: PoolView) -> PoolDecision:
-        nonlocal seen
-        seen = learn(seen, view)
-        return look_ahead(seen, view, patience, policy)
-
-    return decide
 
 
 def _useful(view: PoolView) -> int:

@@ -24,9 +24,9 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from dispatch.fleet import looking_ahead
 from kernel.streams import stream
 from pool.acquire import ACQUISITIONS, Pace, acquire
-from pool.lookahead import look_ahead_decider
 from pool.release import central_all, coordinated, distributed
 from pool.view import NOTHING, PoolDecision, PoolView, together
 from studies.falkon_scale import tell
@@ -105,7 +105,7 @@ def falkon(idle_s: float, acquisition: str = "all-at-once", pace: Pace = "at_onc
 
 def ours(patience: float, acquisition: str = "all-at-once") -> Decider:
     """Look-ahead, with what it learns in the course of one play."""
-    return look_ahead_decider(patience, acquisition)
+    return looking_ahead(patience, acquisition)
 
 
 def settings(patiences: Sequence[float]) -> dict[str, Callable[[], Decider]]:
@@ -173,7 +173,7 @@ def _arguments() -> ArgumentParser:
     parser.add_argument(
         "--phases", type=int, default=20, help="phases of the cycle that are played"
     )
-    parser.add_argument("--patience", type=float, nargs="+", default=[1.5, 3.0, 4.5, 6.0])
+    parser.add_argument("--patience", type=float, nargs="+", default=[1.5, 3.0, 5.0, 6.0, 7.0])
     parser.add_argument(
         "--turn", type=float, default=0.9, help="seconds from a stage's end to the next submission"
     )
