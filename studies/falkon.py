@@ -197,7 +197,7 @@ def main(arguments: Sequence[str]) -> None:
     if "stages" in chosen.only:
         found["stages"] = _stages(console, chosen, count)
     if "policies" in chosen.only:
-        rows = policies(chosen.cycles[-1], min(count, 5), chosen.turn)
+        rows = policies(chosen.cycles[-1], 1 if chosen.quick else min(count, 5), chosen.turn)
         console.print(_policies_table(rows, chosen.cycles[-1]))
         found["policies"] = {
             asks: {name: asdict(row) for name, row in kinds.items()} for asks, kinds in rows.items()
