@@ -110,3 +110,13 @@ def test_a_bag_that_was_stopped_can_be_dropped(begun):
     state = read_state(folder / "journal")
     assert state.bags[0].cancelled == "no more"
     assert state.bags[0].tasks.counts[4] > 0
+
+
+def test_a_request_is_no_wider_than_its_queue(vgrads, tmp_path):
+    path = written(tmp_path, sites=["mayhem"], hosts={"most": 64})
+    (told,) = vgrads("bags", "run", path, "--sites", SITES, "--json").json["bags"]
+    state = read_state(dispatcher_folder(told["dispatcher"]) / "journal")
+    (queue,) = load_catalog(SITES).site("mayhem").queues
+    asked = [slot["hosts"] for slot in state.slots.values() if "hosts" in slot]
+    assert sum(asked) >= 64
+    assert max(asked) == queue.max_procs
