@@ -19,10 +19,9 @@ from desk.wiring import (
     python_of,
 )
 from dispatch.agent_file import pilot_command
-from dispatch.core import Rules
 from dispatch.dispatcher import Dispatcher
 from dispatch.document import BagDocument, HostsDocument
-from dispatch.fleet import Fleet, Place
+from dispatch.fleet import Fleet, Place, looking_ahead
 from dispatch.kept import (
     KeptBag,
     Keys,
@@ -38,6 +37,7 @@ from dispatch.kept import (
 from dispatch.keys import key_of
 from dispatch.manager import Manager, Setting
 from dispatch.standing import Latest, Rates, status_json
+from dispatch.talk import Rules
 from execmgr.book import spec_id
 from execmgr.engine import Pilot, Reach
 from execmgr.sites import Sites
@@ -48,7 +48,7 @@ from pool.release import before_the_end, central_all, coordinated, distributed
 from pool.view import PoolDecision, PoolLimits, PoolView, together
 from vgrid.catalog import Catalog, Site
 
-RELEASES = ("distributed", "central", "coordinated")
+RELEASES = ("distributed", "central", "coordinated", "look-ahead")
 _LOOK_S = 1.0
 _LONG = 200
 _LOCAL_S = 30 * 86400.0
@@ -73,7 +73,8 @@ def check_places(catalog: Catalog, document: BagDocument) -> None:
     for name in document.sites:
         catalog.site(name)
     sites = [s for s in catalog.sites if not document.sites or s.name in document.sites]
-    all_simulated(sites)
+    if all_simulated(sites) and sites:
+        _check_virtual(sites, document)
     widest = max((_procs(s, document.hosts) for s in sites), default=0)
     if document.procs > widest:
         raise InputError(
@@ -81,6 +82,21 @@ def check_places(catalog: Catalog, document: BagDocument) -> None:
             where="procs",
         )
     _decide(document.hosts)
+
+
+def _check_virtual(sites: Sequence[Site], document: BagDocument) -> None:
+    """Simulated sites run nothing: they are told how long a task would take, and it is to fit."""
+    if document.runtime_s is None:
+        raise InputError(
+            "is not given, and simulated sites cannot find out how long a task runs", where="runtime_s",
+            fix="give runtime_s, in seconds",
+        )  # fmt: skip
+    longest_s = max(place.longest_s for site in sites if (place := _place(site, [document.hosts])))
+    if document.runtime_s > longest_s:
+        raise InputError(
+            f"is {document.runtime_s:g} s, and no host stays longer than {longest_s:g} s", where="runtime_s",
+            fix="give hosts.longest, up to the longest walltime of a queue",
+        )  # fmt: skip
 
 
 def _procs(site: Site, hosts: HostsDocument) -> int:
@@ -110,13 +126,14 @@ def _place(site: Site, wanting: Sequence[HostsDocument]) -> Place:
     queue = next((q for q in site.queues if q.max_procs >= procs), None)
     if queue is not None:
         longest_s = min(longest_s, queue.max_walltime_s)
+    widest = max(1, queue.max_procs // procs) if queue else site.procs
     most = max(1, min(max(hosts.most for hosts in wanting), site.procs // procs))
     least = min(most, max(hosts.least for hosts in wanting))
     node = max(site.nodes, key=lambda n: n.cores)
     return Place(
         site=site.name, queue=queue.name if queue else "", node_type=node.name, procs=procs,
         limits=PoolLimits(least=least, most=most, longest_s=longest_s), longest_s=longest_s, decide=_decide(first),
-        boot_s=180.0 + 2 * site.boot_s,
+        boot_s=180.0 + 2 * site.boot_s, widest=widest,
     )  # fmt: skip
 
 
@@ -126,6 +143,8 @@ def _decide(hosts: HostsDocument) -> Callable[[PoolView], PoolDecision]:
         raise InputError(f"'{hosts.acquire}' is no way to ask", where="hosts.acquire", fix=f"one of {', '.join(ACQUISITIONS)}")  # fmt: skip
     if hosts.release not in RELEASES:
         raise InputError(f"'{hosts.release}' is no way to give back", where="hosts.release", fix=f"one of {', '.join(RELEASES)}")  # fmt: skip
+    if hosts.release == "look-ahead":
+        return looking_ahead(hosts.patience, hosts.acquire)
     idle_s = float(hosts.idle)
 
     def give_back(view: PoolView) -> PoolDecision:

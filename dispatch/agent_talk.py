@@ -184,6 +184,10 @@ class Talk:
                 known.append(tuple(one[:3]))
         if 0 < self._left_in <= seq:
             self._left_in = -1
+        if answer.get(
+            "hello"
+        ):  # the manager does not know who this is: it is told on a new connection
+            self._lose(cut=False)
         self._beat_s = answer.get("beat_s") or self._beat_s
         self._beat_at_s = min(self._beat_at_s, now_s + self._beat_s)
         self._again_s = now_s + (answer.get("again_s") or 0.0)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 
 from bags.bag import Bag
 from bags.bundle import fair_part, wanted
@@ -15,48 +14,8 @@ from bags.choice import POLICIES, WINDOW, BagView, local_first
 from dispatch.hosts import Hello, Host, Key
 from dispatch.records import Back, End, Ended, Given, Kept, Record, Word
 from dispatch.state import BagState, Effect, State
+from dispatch.talk import Answer, Message, Rules, Triple
 from dispatch.tasks import ENDED, PENDING
-
-Triple = tuple[int, int, int]
-"""Bag, task, attempt."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
-    """What a host says (docs/dispatch.md). ``ends``: by bag."""
-
-    host: str
-    life: str
-    seq: int
-    hello: Hello | None = None
-    ends: Sequence[tuple[int, End]] = ()
-    returned: Sequence[Triple] = ()
-    leaving: str = ""
-    cached: Sequence[str] = ()
-
-
-@dataclass(slots=True)
-class Answer:
-    """What a host is told."""
-
-    give: list[Triple] = field(default_factory=list)
-    recall: list[Triple] = field(default_factory=list)
-    cancel: list[Triple] = field(default_factory=list)
-    drain: bool = False
-    stop: bool = False
-    new_bags: list[int] = field(default_factory=list)
-
-    def __bool__(self) -> bool:
-        return bool(self.give or self.recall or self.cancel or self.drain or self.stop)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rules:
-    """How tasks are given out. ``lost_s``: a host that is silent for so long is lost."""
-
-    policy: str = "fair-share"
-    in_hand_s: float = 0.1
-    lost_s: float = 60.0
 
 
 class Core:
@@ -388,7 +347,8 @@ class Core:
         self._urgent.clear()
         if self._fresh:
             self._fresh = False
-            numbers.update(self.waiting)
+            # the latest first: those that are idle long may go
+            numbers.update(dict.fromkeys(reversed(self.waiting)))
         found = []
         for number in numbers:
             host = self.state.hosts[number]

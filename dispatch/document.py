@@ -43,7 +43,11 @@ Parameter = tuple[Value, ...] | RangeDocument | LinesDocument
 
 
 class HostsDocument(Document):
-    """How many hosts, how they are asked for and when they go. ``procs``: of one host; ``longest``: of a request."""
+    """How many hosts, how they are asked for and when they go. ``procs``: of one host; ``longest``: of a request.
+
+    ``idle``: after which a host goes; ``patience``: for ``release: look-ahead``, how many idle seconds of a host a second
+    of waiting is worth.
+    """
 
     most: Annotated[int, Field(ge=1, le=100_000)] = 32
     least: Annotated[int, Field(ge=0, le=100_000)] = 0
@@ -52,6 +56,7 @@ class HostsDocument(Document):
     idle: str | float = 60.0
     acquire: str = "all-at-once"
     release: str = "distributed"
+    patience: Annotated[float, Field(ge=0, le=1e6)] = 3.0
 
     @field_validator("longest", "idle")
     @classmethod

@@ -19,6 +19,7 @@ from execmgr.book import spec_id
 from execmgr.engine import Pilot
 from execmgr.sites import Sites
 from execmgr.states import Event, SiteSilent, SlotNews
+from pool.lookahead import Seen, learn, look_ahead
 from pool.view import HostView, PoolDecision, PoolLimits, PoolView, RequestView
 
 Decide = Callable[[PoolView], PoolDecision]
@@ -31,7 +32,7 @@ _GIVE_UP = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """A site where hosts may come from. ``procs``: of one host; ``longest_s``: of one request."""
+    """A site where hosts may come from. ``procs``: of one host; ``longest_s`` and ``widest`` (hosts): of one request."""
 
     site: str
     queue: str
@@ -41,6 +42,7 @@ class Place:
     longest_s: float
     decide: Decide
     boot_s: float = 180.0
+    widest: int = 1 << 30
 
 
 @dataclass
@@ -69,8 +71,8 @@ class Fleet:
     _to_open: list[str] = field(default_factory=list)
     _to_close: list[str] = field(default_factory=list)
     _found: bool = False
+    _busy: dict[int, tuple[int, float]] = field(default_factory=dict)
     _came: Counter[str] = field(default_factory=Counter)
-    arrived: int = 0
 
     # what Sites asks
 
@@ -92,10 +94,11 @@ class Fleet:
 
     # deciding, in the loop of the dispatcher
 
-    def decide(self, now_s: float) -> None:
-        """Look at the work and the hosts; what follows is noted, and carried out next."""
-        self._came = Counter(host.slot for host in self.core.state.hosts.values())
-        left = self._loads()
+    def decide(self, now_s: float) -> bool:
+        """Look at the work and the hosts; what follows is noted, and carried out next. False where nothing follows."""
+        self._watch(now_s)
+        self._count_hosts(now_s)
+        moved, left = False, self._loads()
         for where in self.places:
             view = self._view(where, left, now_s)
             luck = self._luck.setdefault(where.site, _Luck())
@@ -105,54 +108,82 @@ class Fleet:
                     withdraw=decision.withdraw, drain=decision.drain, reasons=()
                 )
             self._note(where, decision, now_s)
+            moved = moved or bool(decision.open or decision.withdraw or decision.drain)
             left = max(0, left - len(view.staying) - view.coming - sum(decision.open))
         self._close_empty(now_s)
+        return moved or bool(self._to_close)
+
+    def _watch(self, now_s: float) -> None:
+        """Since when each host has been busy with what it has: told by the ends that are counted of it."""
+        before, self._busy = self._busy, {}
+        for host in self.core.state.hosts.values():
+            if host.here and host.held:
+                ended = host.done + host.failed
+                known = before.get(host.number)
+                self._busy[host.number] = known if known and known[0] == ended else (ended, now_s)
 
     def _loads(self) -> int:
         """How many hosts the tasks that there are would keep busy."""
-        procs = sum(
-            len(b.tasks.where) * b.procs + b.tasks.pending * b.procs for b in self.core.serving
-        )
-        typical = min((p.procs for p in self.places), default=1)
-        return ceil(procs / typical)
+        procs = sum((len(b.tasks.where) + b.tasks.pending) * b.procs for b in self.core.serving)
+        return ceil(procs / self._typical_procs)
+
+    @property
+    def _typical_procs(self) -> int:
+        return min((p.procs for p in self.places), default=1)
+
+    @property
+    def arrived(self) -> int:
+        """How many hosts all tasks that ever came would have kept busy."""
+        procs = sum(len(b.tasks) * b.procs for b in self.core.state.bags.values())
+        return ceil(procs / self._typical_procs)
 
     def _view(self, where: Place, loads: int, now_s: float) -> PoolView:
         hosts = self._hosts(where.site)
         running = sum(bool(host.held) for host in hosts)
         asked = tuple(
             RequestView(id=name, hosts=missing, asked_s=slot["asked_s"])
-            for name, slot in self.core.state.slots.items()
-            if slot.get("site") == where.site and (missing := self._missing(name, slot, now_s))
+            for name, slot in self._open_slots()
+            if slot["site"] == where.site and (missing := self._missing(name, slot, now_s))
         )
         task_s = max((b.typical_s or 0.0 for b in self.core.serving), default=0.0)
         return PoolView(
             now_s=now_s, queued=max(0, loads - running), running=running, limits=where.limits, asked=asked,
-            hosts=tuple(_host_view(host) for host in hosts), arrived=self.arrived, task_s=task_s,
+            hosts=tuple(self._host_view(host) for host in hosts), arrived=self.arrived, task_s=task_s,
             wait_s=self._luck.setdefault(where.site, _Luck()).wait_s,
+        )  # fmt: skip
+
+    def _host_view(self, host: Host) -> HostView:
+        return HostView(
+            id=str(host.number), allocation=host.slot, joined_s=host.joined_s, running=len(host.held),
+            idle_since_s=None if host.held else host.idle_since_s,
+            busy_since_s=self._busy[host.number][1] if host.number in self._busy else None,
+            ends_s=None if host.ends_s == float("inf") else host.ends_s, draining=bool(host.leaving),
         )  # fmt: skip
 
     def _hosts(self, site: str) -> list[Host]:
         return [h for h in self.core.state.hosts.values() if h.here and h.site == site]
 
+    def _open_slots(self) -> list[tuple[str, dict[str, Any]]]:
+        return [
+            (name, slot) for name, slot in self.core.state.slots.items()
+            if "site" in slot and not slot.get("ended") and not slot.get("closing")
+        ]  # fmt: skip
+
     def _missing(self, name: str, slot: Mapping[str, Any], now_s: float) -> int:
-        """Hosts of a request that have not come and still may."""
-        over = slot.get("ended") or slot.get("closing")
-        if over or now_s - slot.get("ready_s", now_s) > self._of(slot["site"]).boot_s:
-            return 0
-        return max(0, int(slot["hosts"]) - self._came[name])
+        """Hosts of a request that are still to come; some nodes begin later than others, and some never."""
+        late = "ready_s" in slot and now_s - slot["ready_s"] > self._of(slot["site"]).boot_s
+        return 0 if late else max(0, int(slot["hosts"]) - self._came[name])
 
     @property
     def coming(self) -> int:
         """Hosts that were asked for and have not come."""
-        return sum(
-            self._missing(n, s, 0.0) for n, s in self.core.state.slots.items() if "site" in s
-        )
+        return sum(self._missing(name, slot, 0.0) for name, slot in self._open_slots())
 
     def _note(self, where: Place, decision: PoolDecision, now_s: float) -> None:
         for reason in decision.reasons:
             if not self.reasons or self.reasons[-1][1:] != (where.site, reason):
                 self.reasons = [*self.reasons[-_MOST_REASONS:], (now_s, where.site, reason)]
-        for hosts in decision.open:
+        for hosts in _split(decision.open, where.widest):
             name = f"h{len(self.core.state.slots)}"
             self.core.note(
                 Word("slot", {"id": name, "site": where.site, "hosts": hosts, "asked_s": now_s})
@@ -170,16 +201,20 @@ class Fleet:
             self.core.note(Word("slot", {"id": name, "closing": why}))
             self._to_close.append(name)
 
+    def _count_hosts(self, now_s: float) -> None:
+        """How many hosts of each slot have come so far."""
+        self._came = Counter(host.slot for host in self.core.state.hosts.values())
+        for name, slot in self._open_slots():
+            if name in self._came and not slot.get("joined"):
+                self._joined(name, slot, now_s)
+
     def _close_empty(self, now_s: float) -> None:
         """A slot goes when its last host has left; one whose hosts never came, after its boot time."""
         here = {host.slot for host in self.core.state.hosts.values() if host.here}
-        for name, slot in list(self.core.state.slots.items()):
-            if slot.get("ended") or slot.get("closing") or "site" not in slot:
-                continue
+        for name, slot in self._open_slots():
             if name in here:
-                if not slot.get("joined"):
-                    self._joined(name, slot, now_s)
-            elif slot.get("joined") and not self._missing(name, slot, now_s):
+                continue
+            if slot.get("joined") and not self._missing(name, slot, now_s):
                 self.close(name, "its hosts have left")
             elif (
                 not slot.get("joined")
@@ -276,9 +311,18 @@ class Fleet:
         return not open_
 
 
-def _host_view(host: Host) -> HostView:
-    return HostView(
-        id=str(host.number), allocation=host.slot, joined_s=host.joined_s, running=len(host.held),
-        idle_since_s=None if host.held else host.idle_since_s,
-        ends_s=None if host.ends_s == float("inf") else host.ends_s, draining=bool(host.leaving),
-    )  # fmt: skip
+def _split(sizes: Sequence[int], widest: int) -> list[int]:
+    """Requests as wide as a site takes them."""
+    return [min(widest, size - begun) for size in sizes for begun in range(0, size, widest)]
+
+
+def looking_ahead(patience: float = 3.0, policy: str = "all-at-once") -> Decide:
+    """Look-ahead that learns from look to look; one for each site."""
+    seen = Seen()
+
+    def decide(view: PoolView) -> PoolDecision:
+        nonlocal seen
+        seen = learn(seen, view)
+        return look_ahead(seen, view, patience, policy)
+
+    return decide

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 
 from bags.bag import Bag
 from dispatch.bag_files import Arrival, BagFiles
-from dispatch.core import Answer, Core, Message, Rules
+from dispatch.core import Core
 from dispatch.hosts import Host
 from dispatch.http import Line, Request, Sink
 from dispatch.journal import Journal, read_state
@@ -25,6 +25,7 @@ from dispatch.keys import slot_of
 from dispatch.messages import Files, Heard, Said, read, write
 from dispatch.records import End, Word
 from dispatch.state import Effect, State
+from dispatch.talk import Answer, Message, Rules
 from dispatch.tasks import DONE
 from kernel.clock import Clock
 from kernel.errors import InputError
@@ -266,7 +267,7 @@ class Manager:
             message = replace(message, hello=replace(message.hello, slot=name))
             site = str(self.state.slots.get(name, {}).get("site", ""))
         if self.core.is_past(message):
-            return line, message.seq, Answer(stop=True)
+            return line, 0, Answer(stop=True)  # nothing of it is acknowledged
         if not self._is_news(message) or not self.core.hear(message, now, site):
             return line, message.seq, None
         host = self.state.hosts[self.state.by_id[message.host]]

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from bags.bag import Bag
-from dispatch.core import Answer, Message
 from dispatch.hosts import Hello
 from dispatch.records import COULD_NOT, End
+from dispatch.talk import Answer, Message
 from kernel.errors import InputError
 
 BEAT_S = 10.0

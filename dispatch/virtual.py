@@ -8,9 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
-from dispatch.core import Answer, Core, Message, Triple
+from dispatch.core import Core
 from dispatch.hosts import Hello, Host
 from dispatch.records import End
+from dispatch.talk import Answer, Message, Triple
 
 RunTime = Callable[[int, int, str], tuple[float, int]]
 """(bag, task, host) → (seconds it runs there, exit code)."""
@@ -34,6 +35,7 @@ class _VirtualHost:
     said_hello: bool = False
     idle_mark: int = 0
     telling: bool = False
+    site: str = ""
 
 
 class VirtualHosts:
@@ -55,10 +57,10 @@ class VirtualHosts:
 
     def join(
         self, id: str, slot: str = "", procs: int = 1, ends_s: float = float("inf"),
-        idle_s: float = float("inf"),
+        idle_s: float = float("inf"), site: str = "",
     ) -> None:  # fmt: skip
         """A host comes now; it leaves by itself after ``idle_s`` without a task."""
-        host = _VirtualHost(id, slot, procs, ends_s, idle_s, free=procs)
+        host = _VirtualHost(id, slot, procs, ends_s, idle_s, free=procs, site=site)
         self.hosts[id] = host
         self._send(host)
 
@@ -83,6 +85,11 @@ class VirtualHosts:
             self.now_s, _, what = heapq.heappop(self._events)
             what()
 
+    @property
+    def next_s(self) -> float:
+        """When something happens next by itself; ``inf`` if never."""
+        return self._events[0][0] if self._events else float("inf")
+
     def push(self) -> None:
         """Tell hosts that wait what there is for them now."""
         self._push()
@@ -106,7 +113,7 @@ class VirtualHosts:
         self.at(self.now_s + self._delay_s, lambda: self._hear(host, message))
 
     def _hear(self, host: _VirtualHost, message: Message) -> None:
-        if not self.core.hear(message, self.now_s):
+        if not self.core.hear(message, self.now_s, host.site):
             return
         known = self.core.state.hosts[self.core.state.by_id[host.id]]
         host.number = known.number
@@ -143,7 +150,8 @@ class VirtualHosts:
             if triple in host.queue:
                 host.queue.remove(triple)
         for triple in answer.cancel:
-            host.free += host.running.pop(triple, None) is not None
+            if host.running.pop(triple, None) is not None:
+                host.free += self.core.state.bags[triple[0]].procs
         if answer.drain:
             returned += tuple(host.queue)
             host.queue.clear()
@@ -164,15 +172,15 @@ class VirtualHosts:
                 host.queue.appendleft(triple)
                 return
             runs_s, code = self._run_time(triple[0], triple[1], host.id)
-            host.free -= 1
+            host.free -= procs
             host.running[triple] = self.now_s
             self.at(self.now_s + runs_s, partial(self._end, host, triple, runs_s, code))
 
     def _end(self, host: _VirtualHost, triple: Triple, ran_s: float, code: int) -> None:
         if not host.here or host.running.pop(triple, None) is None:
             return
-        host.free += 1
         bag, task, attempt = triple
+        host.free += self.core.state.bags[bag].procs
         host.ended.append((bag, End(task, host.number, self.now_s, code, attempt, ran_s)))
         self._begin(host)
         if not host.telling:  # what ends within a moment is told at once

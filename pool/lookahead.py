@@ -10,6 +10,7 @@ buys speed with idle hosts. The same rule says which hosts to keep and which to 
   What is late by so much is believed to be late by as much again.
 - *How many hosts will it need?* As many as one of the latest arrivals, or as the very latest, grown or shrunk
   as arrivals did from one to the next: each as likely as the others.
+- One guess at a time: while hosts that were asked for are on their way, none is asked for ahead of work.
 - For work that is there only as many are asked for as will still find some when they have come.
 """
 
@@ -98,6 +99,8 @@ def look_ahead(seen: Seen, view: PoolView, patience: float = 1.0, policy: str = 
     """What to ask for, take back and give back now; ``seen`` includes this look."""
     limits = view.limits
     ahead = worth_having(seen, view, patience)
+    if view.asked:  # one guess at a time: what it was right about shows when its hosts have come
+        ahead = min(ahead, len(view.staying) + view.coming)
     target = max(limits.least, min(limits.most, max(ahead, _useful(view))))
     spare = view.idle[: max(0, len(view.staying) - max(target, view.wanted))]
     given_back = PoolDecision()

@@ -1,4 +1,7 @@
-"""Eighteen stages on up to 32 machines: Falkon's Tables 3 and 4 (Raicu et al., SC 2007), and what looking ahead adds.
+"""Falkon's tables (Raicu et al., SC 2007, doi:10.1145/1362622.1362680) on the dispatcher's own core, in virtual time.
+
+Eighteen stages on up to 32 machines (Tables 3 and 4) and what looking ahead adds; the ways to ask for hosts and to
+give them back; efficiency by grain, 54,000 hosts, 2,000,000 tasks.
 
 The paper prints the stages' totals and draws their counts; the counts of stages 1 to 10 follow from what is
 printed, those of 11 to 18 only in their sum and change no total. Hosts come from a batch site that starts jobs
@@ -11,20 +14,22 @@ from __future__ import annotations
 
 import json
 import math
-from argparse import ArgumentParser, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from dispatch.fleet import looking_ahead
 from kernel.streams import stream
-from pool.acquire import Pace, acquire
-from pool.lookahead import Seen, learn, look_ahead
-from pool.release import distributed
+from pool.acquire import ACQUISITIONS, Pace, acquire
+from pool.release import central_all, coordinated, distributed
 from pool.view import NOTHING, PoolDecision, PoolView, together
+from studies.falkon_scale import tell
 from studies.falkon_stage import Ran, Site, play
 
 Stages = tuple[tuple[int, float], ...]
@@ -100,14 +105,7 @@ def falkon(idle_s: float, acquisition: str = "all-at-once", pace: Pace = "at_onc
 
 def ours(patience: float, acquisition: str = "all-at-once") -> Decider:
     """Look-ahead, with what it learns in the course of one play."""
-    seen = Seen()
-
-    def decide(view: PoolView) -> PoolDecision:
-        nonlocal seen
-        seen = learn(seen, view)
-        return look_ahead(seen, view, patience, acquisition)
-
-    return decide
+    return looking_ahead(patience, acquisition)
 
 
 def settings(patiences: Sequence[float]) -> dict[str, Callable[[], Decider]]:
@@ -143,12 +141,39 @@ def spread(rows: Iterable[Figures]) -> dict[str, tuple[float, float, float]]:
     }
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Play, print, and write down what was asked for."""
+def releases() -> dict[str, Callable[[PoolView], PoolDecision]]:
+    """Ways to give hosts back, beside each of the five ways to ask."""
+    return {
+        "central": central_all, "distributed 15": lambda view: distributed(view, 15.0),
+        "distributed 60": lambda view: distributed(view, 60.0), "coordinated 60": lambda view: coordinated(view, 60.0),
+    }  # fmt: skip
+
+
+def policies(cycle_s: float, count: int, turn_s: float) -> dict[str, dict[str, Figures]]:
+    """Means over phases for each of five acquisitions with each release."""
+    found: dict[str, dict[str, Figures]] = {}
+    for asks in ACQUISITIONS:
+        for name, give_back in releases().items():
+
+            def decide(
+                view: PoolView, asks: str = asks, give_back: Decider = give_back
+            ) -> PoolDecision:
+                return together((acquire(view, asks), give_back(view)))
+
+            rows = spread(phases(lambda decide=decide: decide, cycle_s, count, turn_s=turn_s))  # type: ignore[misc]
+            means = {figure: mean for figure, (mean, _, _) in rows.items()}
+            found.setdefault(asks, {})[name] = Figures(**means)
+    return found
+
+
+def _arguments() -> ArgumentParser:
     parser = ArgumentParser("vgrads study falkon", description=__doc__, formatter_class=RawDescriptionHelpFormatter)  # fmt: skip
+    parser.add_argument("--only", choices=("stages", "policies", "scale"), nargs="+", default=["stages", "policies", "scale"])  # fmt: skip
     parser.add_argument("--cycles", type=float, nargs="+", default=[55.0, 60.0])
-    parser.add_argument("--phases", type=int, default=60)
-    parser.add_argument("--patience", type=float, nargs="+", default=[1.5, 3.0, 5.0, 7.0])
+    parser.add_argument(
+        "--phases", type=int, default=20, help="phases of the cycle that are played"
+    )
+    parser.add_argument("--patience", type=float, nargs="+", default=[1.5, 3.0, 5.0, 6.0, 7.0])
     parser.add_argument(
         "--turn", type=float, default=0.9, help="seconds from a stage's end to the next submission"
     )
@@ -158,22 +183,59 @@ def main(arguments: Sequence[str]) -> None:
         default=0,
         help="so many other sequences of stages, instead of the paper's",
     )
-    parser.add_argument("--out", type=Path)
-    chosen = parser.parse_args(arguments)
+    parser.add_argument("--quick", action="store_true", help="few phases, a hundredth of the size")
+    parser.add_argument("--out", type=Path, help="write the figures as JSON")
+    return parser
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Play, print, and write down what was asked for."""
+    chosen = _arguments().parse_args(arguments)
+    console = Console(width=200)
+    count = 2 if chosen.quick else chosen.phases
+    found: dict[str, Any] = {}
+    if "stages" in chosen.only:
+        found["stages"] = _stages(console, chosen, count)
+    if "policies" in chosen.only:
+        rows = policies(chosen.cycles[-1], 1 if chosen.quick else min(count, 5), chosen.turn)
+        console.print(_policies_table(rows, chosen.cycles[-1]))
+        found["policies"] = {
+            asks: {name: asdict(row) for name, row in kinds.items()} for asks, kinds in rows.items()
+        }
+    if "scale" in chosen.only:
+        found["scale"] = tell(console, chosen.quick)
+    if chosen.out:
+        chosen.out.write_text(json.dumps(found, indent=1) + "\n")
+
+
+def _stages(console: Console, chosen: Namespace, count: int) -> dict[str, Any]:
     found = {}
     kinds = [drawn_stages(seed) for seed in range(chosen.drawn)] or [STAGES]
     for cycle_s in chosen.cycles:
         rows = {
             name: spread(
                 row for stages in kinds
-                for row in phases(decider, cycle_s, chosen.phases, MACHINES if name == "Falkon-inf" else 0, chosen.turn, stages)
+                for row in phases(decider, cycle_s, count, MACHINES if name == "Falkon-inf" else 0, chosen.turn, stages)
             )
             for name, decider in settings(chosen.patience).items()
         }  # fmt: skip
         found[f"{cycle_s:g}"] = rows
-        Console(width=200).print(_table(rows, cycle_s, {} if chosen.drawn else PAPER))
-    if chosen.out:
-        chosen.out.write_text(json.dumps(found, indent=1) + "\n")
+        console.print(_table(rows, cycle_s, {} if chosen.drawn else PAPER))
+    return found
+
+
+def _policies_table(rows: dict[str, dict[str, Figures]], cycle_s: float) -> Table:
+    table = Table(
+        title=f"Asking and giving back, a cycle of {cycle_s:g} s: s to complete / utilisation % / allocations"
+    )
+    table.add_column("asks")
+    for name in releases():
+        table.add_column(name, justify="right")
+    for asks, kinds in rows.items():
+        table.add_row(
+            asks, *(f"{r.complete_s:.0f} / {r.utilisation:.0f} / {r.allocations:.0f}" for r in kinds.values())
+        )  # fmt: skip
+    return table
 
 
 def _table(rows: dict[str, dict[str, tuple[float, float, float]]], cycle_s: float,

@@ -1,165 +1,127 @@
-"""A small play of stages with a barrier between them, on hosts that a pool asks for: virtual time, next-available dispatch."""
+"""Stages with a barrier between them, by the dispatcher's own core, fleet and deciders, at a simulated batch site.
+
+One open bag grows by each stage; hosts come from slots of a cluster that starts jobs once in a cycle.
+"""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from kernel.events import EventQueue
-from pool.view import HostView, PoolDecision, PoolLimits, PoolView, RequestView
+from bags.bag import Bag, Listed
+from desk.wiring import Surrounding, make_drivers
+from dispatch.core import Core
+from dispatch.fleet import Fleet, Place
+from dispatch.records import End
+from dispatch.state import Effect, State
+from dispatch.talk import Rules
+from dispatch.virtual import VirtualHosts
+from dispatch.world import World
+from execmgr.sites import Sites
+from kernel.clock import SimClock
+from pool.view import PoolDecision, PoolLimits, PoolView
+from vgrid.catalog import Catalog
+from vgrid.catalog import Site as CatalogSite
 
-_LATEST = 32  # ends of tasks from which their mean run time is told
-_GUESS_S = 60.0  # of run times and waits, before any has been seen
+_NODES = 128  # free nodes of the paper's two clusters
+_LONGEST_S = 6 * 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
     """A batch site that starts jobs in cycles; hosts join ``boot_s`` later. ``turn_s``: from a stage's last end
-    to the next stage's submission."""
+    to the next stage's submission; ``delay_s``: of a message each way."""
 
     cycle_s: float = 60.0
     phase_s: float = 0.0
     boot_s: float = 5.0
     turn_s: float = 0.0
-
-    def joins_s(self, asked_s: float) -> float:
-        """When hosts asked for at an instant join; a cycle at that very instant has passed already."""
-        cycles = math.floor((asked_s - self.phase_s) / self.cycle_s) + 1
-        return self.phase_s + cycles * self.cycle_s + self.boot_s
+    delay_s: float = 0.001
 
 
 @dataclass(slots=True)
 class Ran:
-    """What happened: (submitted, begun, ended) of tasks, (joined, left) of hosts, allocations that were asked for."""
+    """What happened: (submitted, begun, ended) of tasks, (joined, left) of hosts, allocations that came, sizes of
+    all that were asked for, the most hosts at once."""
 
     tasks: list[tuple[float, float, float]] = field(default_factory=list)
     hosts: list[tuple[float, float]] = field(default_factory=list)
     allocations: int = 0
+    asked: list[int] = field(default_factory=list)
     end_s: float = 0.0
 
 
-@dataclass(slots=True)
-class _Host:
-    id: str
-    allocation: str
-    joined_s: float
-    idle_since_s: float | None
-    submitted_s: float = 0.0
-    began_s: float | None = None
-
-
 class _Play:
-    """The state of one play; every event is followed by hand-outs, then by a look of the pool."""
+    """One play: the stages, and what is kept of it."""
 
-    def __init__(
-        self, stages: Sequence[tuple[int, float]], site: Site, most: int, poll_s: float
-    ) -> None:
-        self.stages, self.site, self.limits, self.poll_s = (
-            stages,
-            site,
-            PoolLimits(most=most),
-            poll_s,
-        )
-        self.events: EventQueue[tuple[str, str]] = EventQueue()
-        self.hosts: dict[str, _Host] = {}
-        self.asked: dict[str, RequestView] = {}
-        self.runs_s: list[float] = []
-        self.waits_s: list[float] = []
-        self.ran = Ran()
-        self.stage, self.open, self.queued, self.arrived, self.names = -1, 0, 0, 0, 0
+    def __init__(self, stages: Sequence[tuple[int, float]], site: Site) -> None:
+        self.stages, self.site, self.ran = stages, site, Ran()
+        self.seconds: list[float] = []
+        self.submitted: list[float] = []
+        self.left: dict[str, float] = {}
+        self.core = Core(State(), Rules(), lambda _: None, self._told)
+        self.hosts = VirtualHosts(self.core, self._run_time, site.delay_s)
+        self.hosts.on_left = self.left.__setitem__
+        self.core.add(0, Bag(name="stages", commands=Listed([])), 0.0, open_=True)
+        self.stage = self.open = 0
 
-    def submit(self, now_s: float) -> bool:
-        """The next stage; False after the last."""
+    def submit(self) -> None:
+        tasks, seconds = self.stages[self.stage]
         self.stage += 1
-        if self.stage == len(self.stages):
-            return False
-        self.submitted_s = now_s
-        self.open = self.queued = self.stages[self.stage][0]
-        self.arrived += self.open
-        return True
+        self.open = tasks
+        self.seconds += [seconds] * tasks
+        self.submitted += [self.hosts.now_s] * tasks
+        self.core.grow(0, tasks)
+        self.hosts.push()
 
-    def happen(self, kind: str, what: str, now_s: float) -> None:
-        if kind == "join" and what in self.asked:
-            request = self.asked.pop(what)
-            self.waits_s.append(now_s - request.asked_s)
-            for _ in range(request.hosts):
-                self.add(what, now_s)
-        elif kind == "end":
-            host = self.hosts[what]
-            assert host.began_s is not None
-            self.ran.tasks.append((host.submitted_s, host.began_s, now_s))
-            self.runs_s.append(now_s - host.began_s)
-            host.began_s, host.idle_since_s = None, now_s
-            self.open -= 1
-            if not self.open:
-                self.events.push(now_s + self.site.turn_s, ("stage", ""))
+    def _run_time(self, _bag: int, task: int, _host: str) -> tuple[float, int]:
+        return self.seconds[task], 0
 
-    def add(self, allocation: str, now_s: float) -> None:
-        self.names += 1
-        name = f"h{self.names:04}"
-        self.hosts[name] = _Host(name, allocation, now_s, now_s)
+    def _told(self, _bag: int, end: End, _effect: Effect) -> None:
+        self.ran.tasks.append((self.submitted[end.task], end.at_s - end.ran_s, end.at_s))
+        self.open -= 1
+        if not self.open and self.stage < len(self.stages):
+            self.hosts.at(self.hosts.now_s + self.site.turn_s, self.submit)
 
-    def hand_out(self, now_s: float) -> None:
-        """The next task to the next idle host."""
-        for host in self.hosts.values():
-            if self.queued and host.began_s is None:
-                host.began_s, host.submitted_s, host.idle_since_s = now_s, self.submitted_s, None
-                self.queued -= 1
-                self.events.push(now_s + self.stages[self.stage][1], ("end", host.id))
-
-    def look(self, now_s: float) -> PoolView:
-        """What the pool is told: means of what was seen, nothing of what will come."""
-        hosts = tuple(
-            HostView(
-                id=h.id, allocation=h.allocation, joined_s=h.joined_s, idle_since_s=h.idle_since_s,
-                busy_since_s=h.began_s, running=int(h.began_s is not None),
-            )
-            for h in self.hosts.values()
-        )  # fmt: skip
-        runs = self.runs_s[-_LATEST:] or [_GUESS_S]
-        waits = self.waits_s or [_GUESS_S]
-        return PoolView(
-            now_s=now_s, queued=self.queued, running=sum(h.running for h in hosts), limits=self.limits, hosts=hosts,
-            asked=tuple(self.asked.values()), arrived=self.arrived, wait_s=sum(waits) / len(waits),
-            task_s=sum(runs) / len(runs),
-        )  # fmt: skip
-
-    def carry_out(self, decision: PoolDecision, now_s: float) -> None:
-        for request in decision.withdraw:
-            del self.asked[request]
-            self.ran.allocations -= 1
-        for size in decision.open:
-            self.names += 1
-            name = f"a{self.names:04}"
-            self.asked[name] = RequestView(id=name, hosts=size, asked_s=now_s)
-            self.ran.allocations += 1
-            self.events.push(self.site.joins_s(now_s), ("join", name))
-        for name in decision.drain:
-            if self.hosts[name].began_s is None:
-                self.ran.hosts.append((self.hosts.pop(name).joined_s, now_s))
+    @property
+    def over(self) -> bool:
+        return not self.open and self.stage == len(self.stages)
 
 
 def play(stages: Sequence[tuple[int, float]], decide: Callable[[PoolView], PoolDecision], site: Site, most: int,
-         held: int = 0, poll_s: float = 1.0) -> Ran:  # fmt: skip
+         held: int = 0) -> Ran:  # fmt: skip
     """From the first stage's submission at 0 to the last task's end; ``held`` hosts are there from the beginning."""
-    one = _Play(stages, site, most, poll_s)
-    for _ in range(held):
-        one.add("held", 0.0)
-    one.submit(0.0)
-    now_s, more = 0.0, True
-    one.events.push(0.0, ("poll", ""))
-    while more:
-        now_s = one.events.peek_time()
-        for _, (kind, what) in one.events.pop_until(now_s):
-            one.happen(kind, what, now_s)
-            if kind == "poll":
-                one.events.push(now_s + poll_s, ("poll", ""))
-            if kind == "stage":
-                more = one.submit(now_s)
-        if more:
-            one.hand_out(now_s)
-            one.carry_out(decide(one.look(now_s)), now_s)
-    one.ran.end_s = now_s - site.turn_s
-    one.ran.hosts += [(host.joined_s, now_s) for host in one.hosts.values()]
-    return one.ran
+    one = _Play(stages, site)
+    clock = SimClock()
+    batch = CatalogSite(
+        name="batch", kind="batch", procs=_NODES, boot_s=site.boot_s, boot_spread=0.0, cycle_s=site.cycle_s,
+        cycle_phase_s=site.phase_s,
+    )  # fmt: skip
+    nothing = Surrounding(logs={}, instants={}, until_s=0.0, seed=0)
+    drivers = make_drivers(Catalog(sites=(batch,), links={}), ["batch"], clock, nothing)
+    sites = Sites("falkon", drivers, clock, {})
+    place = Place(
+        site="batch", queue="", node_type="", procs=1, limits=PoolLimits(most=most), longest_s=_LONGEST_S, decide=decide,
+    )  # fmt: skip
+    fleet = Fleet(
+        core=one.core, sites=sites, places=[place], run="falkon", pilot_environment=lambda _: {}
+    )
+    for number in range(held):
+        one.hosts.join(f"held{number}", "held", site="batch")
+    one.hosts.run(until_s=2 * site.delay_s)
+    one.hosts.now_s = 0.0
+    one.submit()
+    World(one.core, fleet, sites, one.hosts, clock, lambda: one.over, steady=True).run()
+    return _ran(one)
+
+
+def _ran(one: _Play) -> Ran:
+    ran, state = one.ran, one.core.state
+    ran.end_s = max(end for _, _, end in ran.tasks)
+    ran.hosts = [
+        (host.joined_s, min(ran.end_s, one.left.get(host.id, ran.end_s)))
+        for host in state.hosts.values() if host.joined_s < ran.end_s
+    ]  # fmt: skip
+    ran.allocations = sum(bool(slot.get("joined")) for slot in state.slots.values())
+    ran.asked = [slot["hosts"] for slot in state.slots.values() if "hosts" in slot]
+    return ran

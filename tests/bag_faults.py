@@ -10,11 +10,12 @@ from pathlib import Path
 
 import numpy as np
 
-from dispatch.core import Answer, Core, Rules
+from dispatch.core import Core
 from dispatch.image import image_of, pack_image, state_of, unpack_image
 from dispatch.journal import Journal, read_ends, read_state
 from dispatch.records import Given, Word, unpack
 from dispatch.state import MOST_LOSSES
+from dispatch.talk import Answer, Rules
 from dispatch.tasks import DONE, DROPPED, ENDED, FAILED
 from tests.bag_hosts import LOST_S, WAIT_S
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from dispatch.core import Message
 from dispatch.hosts import Hello
 from dispatch.records import COULD_NOT, End
+from dispatch.talk import Message
 
 WAIT_S, BEAT_S, LOST_S = 2.0, 1.5, 6.0
 

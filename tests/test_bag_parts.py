@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from bags.bag import Axis, Bag, Listed, Template
 from bags.bundle import MOST, fair_part, wanted
 from bags.choice import POLICIES, BagView, local_first
-from dispatch.core import Core, Message, Rules
+from dispatch.core import Core
 from dispatch.hosts import Hello
 from dispatch.image import image_of, pack_image, state_of, unpack_image
 from dispatch.records import Back, End, Ended, Given, Kept, Word, pack, unpack
 from dispatch.state import State
+from dispatch.talk import Message, Rules
 from dispatch.tasks import DONE, DROPPED, FAILED, GIVEN, PENDING, Tasks
 from kernel.errors import InputError
 

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from bags.bag import Bag, Listed
-from dispatch.core import Core, Message, Rules
+from dispatch.core import Core
 from dispatch.hosts import Hello
 from dispatch.journal import Journal, read_ends, read_state
 from dispatch.records import End, Ended, Given, Word, pack, unpack
 from dispatch.state import State
+from dispatch.talk import Message, Rules
 from dispatch.virtual import VirtualHosts
 from kernel.errors import InputError
 from tests.bag_faults import canonical, same

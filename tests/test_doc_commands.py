@@ -27,6 +27,13 @@ ELSEWHERE = {
     "vgrads plan SET --optimise": "tests/test_plan_options.py",
     "vgrads study varq": "tests/test_studies.py",
     "vgrads study bags": "tests/test_bags.py",
+    "vgrads study falkon": "tests/test_pool.py",
+    "vgrads bags run BAG.yaml": "tests/test_bag_virtual.py",
+    "vgrads bags status BAG": "tests/test_bag_virtual.py",
+    "vgrads bags logs BAG": "tests/test_bag_virtual.py",
+    "vgrads bags explain BAG": "tests/test_bag_virtual.py",
+    "vgrads bags resume BAG": "tests/test_bag_virtual.py",
+    "vgrads bags cancel BAG": "tests/test_bag_virtual.py",
     "vgrads db upgrade 0001": "tests/test_database.py, up and down",
 }
 SMALLER = (

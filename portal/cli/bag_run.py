@@ -18,9 +18,9 @@ from rich.text import Text
 
 from desk.bag_answers import results, why
 from desk.bag_work import check_places
-from dispatch.core import Rules
 from dispatch.document import BagDocument, load_bag
 from dispatch.kept import is_worked_on, read_status
+from dispatch.talk import Rules
 from kernel.errors import InputError
 from kernel.units import format_duration
 from portal.cli.terminal import console

@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from desk.bag_virtual import VirtualBagWork, simulated_part
 from desk.bag_work import BagWork, Wishes, hand_over
 from desk.config import home
-from dispatch.core import Rules
 from dispatch.document import BagDocument
 from dispatch.kept import is_worked_on, only_one
+from dispatch.talk import Rules
 from kernel.errors import InputError
 from portal.records.bags import ENDED, HERE, Bags, new_bag
 from portal.records.store import Store, new_id
@@ -53,15 +54,22 @@ class Crew:
     stay: Callable[[], bool] = lambda: False
     watch: Callable[[dict[str, Any]], None] = lambda _: None
     _noted_s: float = 0.0
-    _work: BagWork | None = None
+    _work: BagWork | VirtualBagWork | None = None
 
     def carry_out(self) -> str:
         """Work until nothing is to do; why it ended before, empty where all is done."""
         bags = Bags(self.store.engine)
         folder = dispatcher_folder(self.dispatcher)
         with only_one(folder):
-            self._work = BagWork(
-                folder, self.catalog, self.dispatcher, self._wishes, self._told, rules=self.rules
+            virtual = simulated_part(self.catalog, folder)
+            kind = BagWork if virtual is None else VirtualBagWork
+            self._work = kind(
+                folder,
+                virtual or self.catalog,
+                self.dispatcher,
+                self._wishes,
+                self._told,
+                rules=self.rules,
             )
             try:
                 with self._signals():
