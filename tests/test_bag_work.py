@@ -178,7 +178,7 @@ def test_a_killed_dispatcher_is_resumed_and_its_host_worked_on(vgrads, write, tm
     first.send_signal(signal.SIGKILL)
     first.wait()
     (bag,) = json.loads(vgrads("bags", "status", "--json").out)["bags"]
-    assert bag["state"] == "running"
+    assert bag["state"] in ("waiting", "running")  # as it was looked at last
     assert vgrads("bags", "resume", bag["id"]).code == 0
     assert sorted(map(int, (tmp_path / "ran").read_text().split())) == list(
         range(24)
