@@ -317,6 +317,7 @@ class BagWork:
                 "refused": manager.refused, "exchanges": manager.exchanges,
                 "reasons": [{"at_s": at, "site": site, "reason": r} for at, site, r in fleet.reasons[-_LONG:]],
                 "coming": fleet.coming,
+                "slots": [n for n, slot in manager.state.slots.items() if "site" in slot and not slot.get("ended")],
             },
         )  # fmt: skip
         for number in self._latest.changed:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
+from typing import TYPE_CHECKING
 
 from drivers.api import Driver
 from drivers.batch import BatchDriver, Dialect
@@ -39,6 +40,9 @@ from simulator.cluster import BatchCluster
 from simulator.load import Nodes, draw_outages, load_background
 from traces.records import JobLog
 from vgrid.catalog import Catalog, Site
+
+if TYPE_CHECKING:
+    from drivers.dask_cluster import DaskCluster
 
 _DIALECTS: dict[str, Callable[[], Dialect]] = {"slurm": Slurm, "gridengine": GridEngine, "pbs": Pbs}
 _PACE_STEP_S = 0.5
@@ -140,8 +144,12 @@ def open_batch(site: Site, clock: Clock | None = None) -> BatchDriver:
     return BatchDriver(site.name, dialect, shell, clock or WallClock(), site.access)
 
 
-def open_site(site: Site, clock: Clock | None = None) -> BatchDriver | CloudDriver:
-    """The driver of a real batch site or cloud; SiteError where there are no credentials."""
+def open_site(site: Site, clock: Clock | None = None) -> BatchDriver | CloudDriver | DaskCluster:
+    """The driver of a real batch site, cloud or Dask cluster; SiteError where there are no credentials."""
+    if site.driver == "dask":
+        from drivers.dask_cluster import DaskCluster
+
+        return DaskCluster(site.name, site.access, clock or WallClock())
     if site.driver not in ("ec2", "eucalyptus"):
         return open_batch(site, clock)
     from drivers.ec2 import open_ec2, open_eucalyptus  # libcloud is needed for clouds only

@@ -10,6 +10,7 @@ import urllib.request
 from contextlib import contextmanager
 
 import pytest
+from distributed import LocalCluster
 
 from bags.bag import Bag, Listed
 from dispatch.bag_files import BagFiles
@@ -208,6 +209,35 @@ def test_ctrl_c_gives_the_hosts_back_and_the_rest_can_go_on(vgrads, write, tmp_p
     assert (answer.code, "given back" in answer.out) == (0, True)
     (bag,) = json.loads(vgrads("bags", "status", "--json").out)["bags"]
     assert bag["state"] == "cancelled" and bag["dropped"] > 0
+
+
+def test_a_bag_on_the_workers_of_a_dask_cluster(vgrads, write, tmp_path):
+    """Somebody's cluster lends its workers: an agent on each, as a task that lasts, and none of it stays."""
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+        sites = f"""
+[[site]]
+name = "lent"
+kind = "dedicated"
+procs = 2
+driver = "dask"
+[site.access]
+endpoint = "{cluster.scheduler_address}"
+contact = "127.0.0.1"
+poll = "1s"
+"""
+        bag = "name: lent\ncommand: 'echo $VGRADS_TASK; sleep 0.1'\nparameters: {x: {range: [40]}}\nhosts: {idle: 1s}\n"
+        answer = vgrads(
+            "bags", "run", write("bag.yaml", bag), "--sites", write("sites.toml", sites), "--json"
+        )
+        (told,) = json.loads(answer.out)["bags"]
+        assert (answer.code, told["done"]) == (0, 40), answer.err
+        assert {int(end["out"]) for end in ends(vgrads, told["id"])} == set(range(40))
+        status = json.loads(
+            (tmp_path / "home" / "dispatchers" / told["id"] / "status.json").read_text()
+        )
+        assert "asked for 2 hosts" in status["reasons"][0]["reason"]
+        with cluster.get_client() as client:
+            until(lambda: not any(client.processing().values()), "workers given back")
 
 
 # the port

@@ -5,12 +5,21 @@ import time
 from pathlib import Path
 
 import pytest
+from distributed import LocalCluster
 
 from drivers.api import Access, SlotSpec, SlotState, mark
 from drivers.batch import BatchDriver
 from drivers.cloud import CloudDriver, Price
-from drivers.conformance import CHECKS, PILOT_CHECKS, REAL_CHECKS, Bench, is_ready
+from drivers.conformance import (
+    CHECKS,
+    PILOT_CHECKS,
+    REAL_CHECKS,
+    Bench,
+    finds_its_slots_again,
+    is_ready,
+)
 from drivers.credentials import Credentials, find_credentials
+from drivers.dask_cluster import DaskCluster
 from drivers.ec2 import open_ec2, open_eucalyptus
 from drivers.local import LocalDriver
 from drivers.pbs import Pbs
@@ -298,3 +307,32 @@ def test_a_cloud_from_the_command_line(cloud, vgrads, tmp_path, monkeypatch):
     sites.write_text(text.format("m3.large", "http://127.0.0.1:9"))
     unreached = vgrads("sites", "check", sites, "--json")
     assert (unreached.code, unreached.json["sites"][0]["transient"]) == (4, True)
+
+
+@pytest.fixture(scope="module")
+def dask_cluster():
+    """Somebody's Dask cluster: four workers, each a process of its own."""
+    with LocalCluster(
+        n_workers=4, threads_per_worker=2, processes=True, dashboard_address=None
+    ) as cluster:
+        yield cluster
+
+
+@pytest.mark.parametrize("check", pytest_names((*CHECKS, *PILOT_CHECKS, finds_its_slots_again)))
+def test_dask_cluster(check, dask_cluster, tmp_path):
+    opened = []
+
+    def open_one():
+        opened.append(
+            DaskCluster("dask", Access(endpoint=dask_cluster.scheduler_address), WallClock())
+        )
+        return opened[-1]
+
+    bench = Bench(
+        open=open_one, elapse=time.sleep, slot=slot(), procs=4, nodes=3, read=reader(tmp_path), folder=str(tmp_path), many=6
+    )  # fmt: skip
+    try:
+        check(bench)
+    finally:
+        for driver in opened:
+            driver.close()

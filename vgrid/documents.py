@@ -24,6 +24,7 @@ _NODE_FIELDS = (
 _MACHINES: tuple[str, ...] = ("batch", "reservation", "dedicated")
 DRIVER_KINDS = {
     "slurm": _MACHINES, "gridengine": _MACHINES, "pbs": _MACHINES, "ec2": ("cloud",), "eucalyptus": ("cloud",),
+    "dask": ("dedicated",),
 }  # fmt: skip
 DEFAULT_BANDWIDTH_MIB_S = 10.0
 DEFAULT_LATENCY_S = 0.05
@@ -63,7 +64,7 @@ class AccessDocument(Document):
     parallel_environment: Word = "smp"
     python: Line = ""
     contact: Word = ""
-    endpoint: Annotated[str, Field(pattern=r"^https?://[^/\s]+(/\S*)?$|^$")] = ""
+    endpoint: Annotated[str, Field(pattern=r"^(https?|tcp|tls|wss?)://[^/\s]+(/\S*)?$|^$")] = ""
     region: Word = "us-east-1"
     image: Word = ""
     key_name: Line = ""
@@ -118,7 +119,8 @@ class SiteDocument(Document):
     slot_up: Probability = 1.0
     slot_acquire: Probability = 1.0
     driver: (
-        Literal["simulated", "slurm", "gridengine", "pbs", "ec2", "eucalyptus", "local"] | None
+        Literal["simulated", "slurm", "gridengine", "pbs", "ec2", "eucalyptus", "dask", "local"]
+        | None
     ) = None
     access: AccessDocument = AccessDocument()
     queue: tuple[QueueDocument, ...] = ()

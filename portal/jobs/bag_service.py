@@ -18,7 +18,7 @@ from kernel.errors import InputError, VgradsError
 from portal.jobs import beside
 from portal.jobs.bags import Crew, dispatcher_folder, submit
 from portal.jobs.worker import be_a_child, usable
-from portal.records.bags import Bags
+from portal.records.bags import HERE, Bags
 from portal.records.store import Store, new_id
 from portal.records.tables import BagRow
 from vgrid.catalog import Catalog
@@ -124,7 +124,7 @@ class Dispatchers:
     def look(self) -> None:
         """Start what is to be started; called twice a second."""
         now = time.monotonic()
-        for name in {row.dispatcher for row in Bags(self.store.engine).all_open()}:
+        for name in {r.dispatcher for r in Bags(self.store.engine).unended() if r.owner != HERE}:
             child = self._children.get(name)
             pause = self._pauses.setdefault(name, _Pause())
             if (child is not None and child.is_alive()) or now < pause.until_s:

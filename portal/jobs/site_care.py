@@ -7,9 +7,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from desk.wiring import is_real, open_batch, open_site
+from dispatch.kept import read_status
 from drivers.api import mark
 from execmgr.book import spec_id
 from kernel.errors import InputError
+from portal.jobs.bags import dispatcher_folder
+from portal.records.bags import Bags
 from portal.records.collected import CollectedHistories
 from portal.records.run_record import RunRecord
 from portal.records.sites import stored_catalog
@@ -35,13 +38,16 @@ def find_leftovers(catalog: Catalog) -> list[Json]:
 
 
 def _marks_of_running(store: Store) -> set[str]:
-    """The names at their sites of all slots of runs that go on, or may be resumed."""
+    """The names at their sites of all slots of runs and dispatchers that go on, or may be resumed."""
     found = set()
     for run in store.list_runs(limit=1000):
         if run.state in GOES_ON:
             books = RunRecord(store.engine, run.id).books()
             slots = books[-1].uses if books else ()
             found |= {mark(spec_id(slot, run.id)) for slot in slots}
+    for name in {row.dispatcher for row in Bags(store.engine).unended()}:
+        slots = read_status(dispatcher_folder(name)).get("slots", ())
+        found |= {mark(spec_id(slot, name)) for slot in slots}
     return found
 
 

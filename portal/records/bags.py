@@ -66,9 +66,9 @@ class Bags:
         with Session(self._engine) as session:
             return [row.model_copy() for row in session.exec(query).all()]
 
-    def all_open(self) -> Sequence[BagRow]:
-        """The bags that have not ended and are not those of a command that was interrupted."""
-        query = select(BagRow).where(col(BagRow.state).not_in(ENDED), BagRow.owner != HERE)
+    def unended(self) -> Sequence[BagRow]:
+        """The bags that have not ended."""
+        query = select(BagRow).where(col(BagRow.state).not_in(ENDED))
         with Session(self._engine) as session:
             return [row.model_copy() for row in session.exec(query).all()]
 

@@ -1,0 +1,213 @@
+"""Slots on the workers of a Dask cluster that somebody already has: a pilot on each, as a task that lasts.
+
+The scheduler knows a pilot by a name made from its slot's, so asking again is asking once, and a manager that
+comes later finds what runs. A pilot occupies one thread of its worker; how many processors it may use is what the
+site's ``cores_per_node`` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar
+
+import cloudpickle
+import distributed
+
+from drivers import dask_pilot
+from drivers.api import Access, Held, QueueLimits, SlotSpec, SlotState, SlotStatus, Survey, mark
+from drivers.ledger import LedgerDriver
+from drivers.pilot import Mark
+from kernel.clock import Clock
+from kernel.errors import SiteError
+
+cloudpickle.register_pickle_by_value(dask_pilot)  # workers need nothing of vgrads
+_Found = TypeVar("_Found")
+
+
+@dataclass(slots=True)
+class _Slot:
+    """The futures of a slot's pilots by node, and the workers that they were put on."""
+
+    futures: list[Any] = field(default_factory=list)
+    workers: list[str] = field(default_factory=list)
+
+
+class DaskCluster(LedgerDriver):
+    """The workers behind one scheduler (``access.endpoint``)."""
+
+    def __init__(self, site: str, access: Access, clock: Clock) -> None:
+        super().__init__(clock)
+        self.site, self._access = site, access
+        self._client: Any = None
+        self._slots: dict[str, _Slot] = {}
+
+    def submit(self, spec: SlotSpec) -> None:
+        if spec.id in self._slots or self._ended(spec.id):
+            return
+        nodes = spec.nodes if spec.every_node else 1
+        workers = self._free(spec, nodes)
+        if len(workers) < nodes:
+            reason = f"{len(workers)} of its workers are free, {nodes} are asked for"
+            self._ledger.move(spec.id, SlotState.FAILED, self._clock.now(), reason)
+            return
+        self._slots[spec.id] = slot = _Slot(workers=workers)
+        for node, worker in enumerate(workers):
+            environment = {**spec.environment, **_told(spec, node, nodes)}
+            slot.futures.append(
+                self._ask(
+                    partial(_start, spec=spec, environment=environment, worker=worker, node=node)
+                )
+            )
+        self._ledger.move(spec.id, SlotState.QUEUED, self._clock.now())
+
+    def _free(self, spec: SlotSpec, nodes: int) -> list[str]:
+        """Workers for a slot's pilots: those that run its pilots already, then those that run none of ours."""
+        holding = self._running()
+        busy = {worker for key, worker in holding.items() if key.startswith("vg-")}
+        busy |= {
+            w for name, slot in self._slots.items() if not self._ended(name) for w in slot.workers
+        }
+        free = [
+            w
+            for w in sorted(_workers(self._ask(lambda c: c.scheduler_info(n_workers=-1))))
+            if w not in busy
+        ]
+        names = [f"{mark(spec.id)}.{node}" for node in range(nodes)]
+        found = []
+        for name in names:
+            if name in holding:
+                found.append(holding[name])
+            elif free:
+                found.append(free.pop(0))
+        return found
+
+    def status(self, slots: Sequence[str]) -> list[SlotStatus]:
+        now = self._clock.now()
+        open_ = [slot for slot in slots if not self._ended(slot)]
+        if open_:
+            running = self._running()
+            for slot in open_:
+                if slot in self._slots or self._find(slot, running):
+                    self._look(slot, running, now)
+        return self._ledger.status(slots, now)
+
+    def _running(self) -> dict[str, str]:
+        """Pilots that run, and the worker of each."""
+        found: Mapping[str, Sequence[Any]] = self._ask(lambda c: c.processing())
+        return {str(key): worker for worker, keys in found.items() for key in keys}
+
+    def _find(self, slot: str, running: Mapping[str, str]) -> bool:
+        """Know a slot again that another manager asked for."""
+        keys = sorted(key for key in running if key.startswith(f"{mark(slot)}."))
+        if keys:
+            futures = [self._ask(partial(distributed.Future, key)) for key in keys]
+            self._slots[slot] = _Slot(futures, [running[key] for key in keys])
+        return bool(keys)
+
+    def _look(self, slot: str, running: Mapping[str, str], now: float) -> None:
+        futures = self._slots[slot].futures
+        states = [future.status for future in futures]
+        if any(f.key in running for f in futures):
+            self._ledger.move(slot, SlotState.READY, now)
+        if "pending" in states:
+            return
+        ends = [self._end_of(future) for future in futures]
+        worst = max(ends, key=lambda end: end.code or 0)
+        outcome = worst.outcome
+        if outcome is not None:
+            self._ledger.move(slot, outcome[0], now, outcome[1], worst.permanent)
+
+    def _end_of(self, future: Any) -> Mark:
+        if future.status == "finished":
+            code, said = self._ask(lambda _: future.result(timeout=self._access.timeout_s))
+            return Mark(ready=True, code=code, said=said)
+        return Mark(ready=True, code=1, said=f"its task is {future.status} at the scheduler")
+
+    def cancel(self, slot: str) -> None:
+        if slot not in self._slots or self._ended(slot):
+            return
+        if self._slots[slot].futures:
+            name = mark(slot)
+            workers = self._slots[slot].workers
+            self._ask(
+                lambda c: c.run(
+                    dask_pilot.give_back, name, workers=_here(c, workers), on_error="ignore"
+                )
+            )
+            self._ask(lambda c: c.cancel(self._slots[slot].futures, force=True))
+        self._ledger.move(slot, SlotState.RELEASED, self._clock.now(), "released")
+
+    def close(self) -> None:
+        super().close()
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def held(self) -> list[Held]:
+        """What runs there and bears our mark."""
+        keys = (key for key in self._running() if key.startswith("vg-"))
+        return [
+            Held(handle=key, name=key.partition(".")[0], slot="", state=SlotState.READY) for key in sorted(keys)
+        ]  # fmt: skip
+
+    def sweep(self, handles: Sequence[str]) -> None:
+        """End these."""
+        for name in {handle.partition(".")[0] for handle in handles}:
+            self._ask(lambda c, n=name: c.run(dask_pilot.give_back, n, on_error="ignore"))  # type: ignore[misc]
+
+    def survey(self) -> Survey:
+        """What the cluster says of itself."""
+        info = self._ask(lambda c: c.scheduler_info(n_workers=-1))
+        threads = sum(worker["nthreads"] for worker in info["workers"].values())
+        works = (f"{len(info['workers'])} workers with {threads} threads",)
+        return Survey(
+            version=f"Dask {info.get('id', '')}".strip(),
+            queues=(QueueLimits(name="", max_procs=threads),),
+            works=works,
+        )
+
+    def _ask(self, call: Callable[[Any], _Found]) -> _Found:
+        """An answer of the scheduler; SiteError (transient) where it does not answer."""
+        try:
+            if self._client is None:
+                self._client = distributed.Client(  # type: ignore[no-untyped-call]
+                    self._access.endpoint, timeout=self._access.timeout_s, set_as_default=False, name="vgrads",
+                )  # fmt: skip
+            return call(self._client)
+        except (OSError, TimeoutError, RuntimeError) as error:
+            raise SiteError(
+                f"the scheduler does not answer: {error}", site=self.site, transient=True,
+                fix="access.endpoint names its address",
+            ) from error  # fmt: skip
+
+
+def _start(
+    client: Any, spec: SlotSpec, environment: Mapping[str, str], worker: str, node: int
+) -> Any:
+    name = mark(spec.id)
+    pilot = spec.pilot or f"exec sleep {round(spec.duration_s) + 60}"
+    future = client.submit(
+        dask_pilot.run_pilot, pilot, dict(environment), spec.duration_s, f"{name}.{node}", key=f"{name}.{node}", workers=[worker],
+        pure=False, retries=0,
+    )  # fmt: skip
+    distributed.fire_and_forget(future)  # type: ignore[no-untyped-call]  # it outlives this manager
+    return future
+
+
+def _told(spec: SlotSpec, node: int, nodes: int) -> dict[str, str]:
+    found = {"VGRADS_SLOT": spec.id, "VGRADS_PROCS": str(spec.procs)}
+    return found | (
+        {"VGRADS_NODE": str(node), "VGRADS_NODES": str(nodes)} if spec.every_node else {}
+    )
+
+
+def _workers(info: Mapping[str, Any]) -> list[str]:
+    return list(info["workers"])
+
+
+def _here(client: Any, workers: Sequence[str]) -> list[str]:
+    """Those of these workers that are still there."""
+    known = client.scheduler_info(n_workers=-1)["workers"]
+    return [worker for worker in workers if worker in known]
