@@ -73,26 +73,20 @@ def check_places(catalog: Catalog, document: BagDocument) -> None:
     for name in document.sites:
         catalog.site(name)
     sites = [s for s in catalog.sites if not document.sites or s.name in document.sites]
-    if all_simulated(sites) and sites:
-        _check_virtual(sites, document)
+    if all_simulated(sites) and sites and document.runtime_s is None:
+        raise InputError(
+            "is not given, and simulated sites cannot find out how long a task runs", where="runtime_s",
+            fix="give runtime_s, in seconds",
+        )  # fmt: skip
     widest = max((_procs(s, document.hosts) for s in sites), default=0)
     if document.procs > widest:
         raise InputError(
             f"needs {document.procs} processors of one host; the largest has {widest}",
             where="procs",
         )
-    _decide(document.hosts)
-
-
-def _check_virtual(sites: Sequence[Site], document: BagDocument) -> None:
-    """Simulated sites run nothing: they are told how long a task would take, and it is to fit."""
-    if document.runtime_s is None:
-        raise InputError(
-            "is not given, and simulated sites cannot find out how long a task runs", where="runtime_s",
-            fix="give runtime_s, in seconds",
-        )  # fmt: skip
-    longest_s = max(place.longest_s for site in sites if (place := _place(site, [document.hosts])))
-    if document.runtime_s > longest_s:
+    places = [_place(site, [document.hosts]) for site in sites]
+    longest_s = max(place.longest_s for place in places)
+    if (document.runtime_s or 0.0) > longest_s:
         raise InputError(
             f"is {document.runtime_s:g} s, and no host stays longer than {longest_s:g} s", where="runtime_s",
             fix="give hosts.longest, up to the longest walltime of a queue",

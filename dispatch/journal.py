@@ -20,6 +20,7 @@ from dispatch.image import image_of, pack_image, state_of, unpack_image
 from dispatch.records import END, Ended, Record, pack, unpack
 from dispatch.state import State
 from kernel.errors import InputError
+from kernel.files import append_durably
 
 _FRAME = struct.Struct("<4sII")
 _MAGIC = b"vgj1"
@@ -59,16 +60,7 @@ class Journal:
 
     def write(self, group: bytes) -> None:
         """Write a group to the disk; OSError where it cannot be, and then nothing of it is there."""
-        try:
-            left = memoryview(group)
-            while left:
-                left = left[os.write(self._file, left) :]
-            os.fdatasync(self._file)
-        except OSError:
-            os.ftruncate(self._file, self._size)
-            os.lseek(self._file, self._size, os.SEEK_SET)
-            raise
-        self._size += len(group)
+        self._size = append_durably(self._file, self._size, group)
 
     @property
     def full(self) -> bool:

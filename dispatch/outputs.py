@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from dispatch.messages import Said
+from kernel.files import append_durably
 
 _HEAD = struct.Struct("<4sIHIII")
 _MAGIC = b"vgo1"
@@ -27,16 +28,7 @@ class Outputs:
     def append(self, said: Sequence[Said]) -> None:
         """On the disk when this returns; OSError where it cannot be, and then nothing of it is there."""
         body = b"".join(map(_pack, said))
-        try:
-            left = memoryview(body)
-            while left:
-                left = left[os.write(self._file, left) :]
-            os.fdatasync(self._file)
-        except OSError:
-            os.ftruncate(self._file, self._size)
-            os.lseek(self._file, self._size, os.SEEK_SET)
-            raise
-        self._size += len(body)
+        self._size = append_durably(self._file, self._size, body)
 
     def close(self) -> None:
         """Append no more."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import lzma
+import os
 import zlib
 from pathlib import Path
 
@@ -40,3 +41,18 @@ def write_bytes(path: Path, body: bytes) -> None:
         path.write_bytes(body)
     except OSError as error:
         raise InputError(f"cannot be written: {error.strerror}", where=str(path)) from error
+
+
+def append_durably(descriptor: int, size: int, body: bytes) -> int:
+    """Append to a file of this size, on the disk when this returns; the new size. OSError where it cannot be, and then
+    the file is as before."""
+    try:
+        left = memoryview(body)
+        while left:
+            left = left[os.write(descriptor, left) :]
+        os.fdatasync(descriptor)
+    except OSError:
+        os.ftruncate(descriptor, size)
+        os.lseek(descriptor, size, os.SEEK_SET)
+        raise
+    return size + len(body)
