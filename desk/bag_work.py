@@ -6,6 +6,7 @@ import asyncio
 import ssl
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -314,14 +315,18 @@ class BagWork:
                 "slots": [n for n, slot in manager.state.slots.items() if "site" in slot and not slot.get("ended")],
             },
         )  # fmt: skip
+        with suppress(OSError):  # who looks sees how it stood before
+            self._write_down(manager, status)
+        self.watch(status)
+
+    def _write_down(self, manager: Manager, status: dict[str, Any]) -> None:
+        write_status(self.folder, status)
         for number in self._latest.changed:
             write_latest(self.folder, number, self._latest.of(number))
         self._latest.changed.clear()
-        write_status(self.folder, status)
         if len(manager.state.hosts) != self._named:
-            self._named = len(manager.state.hosts)
             write_host_names(self.folder, [h.name or h.id for h in manager.state.hosts.values()])
-        self.watch(status)
+            self._named = len(manager.state.hosts)
 
 
 def hand_over(

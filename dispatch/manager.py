@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -326,7 +326,6 @@ class Manager:
                 await loop.run_in_executor(self._writer, self._write_now, group, said)
                 break
             except OSError as error:
-                said = {}
                 if not self.problem:
                     _log.error("the journal cannot be written, hosts go unanswered: %s", error)
                 self.problem = str(error)
@@ -336,10 +335,11 @@ class Manager:
             roll = self.journal.roll(self.state)
             loop.run_in_executor(None, roll.carry_out)
 
-    def _write_now(self, group: bytes, said: Mapping[int, list[Said]]) -> None:
-        for bag, texts in said.items():
+    def _write_now(self, group: bytes, said: dict[int, list[Said]]) -> None:
+        for bag in list(said):
             if bag in self.files:
-                self.files[bag].printed.append(texts)
+                self.files[bag].printed.append(said[bag])
+            del said[bag]
         if group:
             self.journal.write(group)
         arrived, self._arrived = self._arrived, []

@@ -17,6 +17,7 @@ from dispatch.bag_files import BagFiles
 from dispatch.kept import is_worked_on, only_one
 from dispatch.keys import key_of
 from dispatch.manager import Manager, Setting
+from dispatch.outputs import OutputReader
 from kernel.clock import WallClock
 from kernel.errors import InputError
 from portal.client import Client
@@ -377,6 +378,43 @@ def test_an_agent_in_whose_place_another_came_is_stopped(tmp_path):
 
     with manager(tmp_path / "d", "true") as alive:
         alive(work)
+
+
+def test_a_full_disk_is_waited_for_and_nothing_is_lost(tmp_path):
+    """Nobody is answered before what was decided is on the disk, and all of it is there in the end, once."""
+
+    async def work(found, port):
+        real, full = found.files[0].printed.append, [True]
+
+        def append(said):
+            if full[0]:
+                raise OSError(28, "No space left on device")
+            real(said)
+
+        found.files[0].printed.append = append
+        await say(port, hello())
+        asked = asyncio.ensure_future(
+            say(
+                port,
+                {
+                    "host": "a",
+                    "life": "1",
+                    "seq": 2,
+                    "ended": [[0, 0, 1, 0, [0, 0, 1, 0], 0, 0, "text", ""]],
+                },
+            )
+        )
+        while not found.problem:
+            await asyncio.sleep(0.01)
+        assert not asked.done()
+        full[0] = False
+        assert (await asked)[0] == 200
+        assert not found.problem
+
+    with manager(tmp_path / "d", "true") as alive:
+        alive(work)
+    told = list(OutputReader(tmp_path / "d" / "bag" / "printed.bin").more())
+    assert [(said.task, said.out) for said in told] == [(0, "text")]
 
 
 def test_only_one_dispatcher_works_on_a_folder(tmp_path):

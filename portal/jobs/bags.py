@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,13 +18,14 @@ from desk.config import home
 from dispatch.document import BagDocument
 from dispatch.kept import is_worked_on, only_one
 from dispatch.talk import Rules
-from kernel.errors import InputError
+from kernel.errors import InputError, SiteError
 from portal.records.bags import ENDED, HERE, Bags, new_bag
 from portal.records.store import Store, new_id
 from portal.records.tables import BagRow
 from vgrid.catalog import Catalog
 
 _NOTE_S = 2.0
+_log = logging.getLogger("vgrads.bags")
 
 
 def dispatcher_folder(dispatcher: str) -> Path:
@@ -54,6 +57,7 @@ class Crew:
     stay: Callable[[], bool] = lambda: False
     watch: Callable[[dict[str, Any]], None] = lambda _: None
     _noted_s: float = 0.0
+    _last: Wishes = field(default_factory=lambda: Wishes(stay=True))
     _work: BagWork | VirtualBagWork | None = None
 
     def carry_out(self) -> str:
@@ -82,17 +86,27 @@ class Crew:
         return ended.hopeless or ("interrupted" if ended.ended_early else "")
 
     def _wishes(self) -> Wishes:
-        rows = Bags(self.store.engine).open_of(self.dispatcher)
-        return Wishes(
+        try:
+            rows = Bags(self.store.engine).open_of(self.dispatcher)
+        except (
+            SiteError
+        ) as error:  # a database that does not answer, or has no room: asked again soon
+            _log.warning("%s", error)
+            return self._last
+        self._last = Wishes(
             new=[row.number for row in rows], stops={row.number: row.stop for row in rows if row.stop},
             stay=self.stay(),
         )  # fmt: skip
+        return self._last
 
     def _told(self, status: dict[str, Any]) -> None:
         self.watch(status)
         if status["state"] == "ended" or time.monotonic() - self._noted_s > _NOTE_S:
             self._noted_s = time.monotonic()
-            Bags(self.store.engine).note(self.dispatcher, status["bags"])
+            with (
+                nullcontext() if status["state"] == "ended" else suppress(SiteError)
+            ):  # else told again soon
+                Bags(self.store.engine).note(self.dispatcher, status["bags"])
 
     def _signals(self) -> _Signals:
         return _Signals(self)
