@@ -326,6 +326,8 @@ class Manager:
                 await loop.run_in_executor(self._writer, self._write_now, group, said)
                 break
             except OSError as error:
+                if self._stopped:  # nobody is answered any more: hosts keep what was not written
+                    raise
                 if not self.problem:
                     _log.error("the journal cannot be written, hosts go unanswered: %s", error)
                 self.problem = str(error)

@@ -122,6 +122,16 @@ def explain(
     answer_with(as_json, told, lambda: Text("\n".join(lines)))
 
 
+@bags_app.command("schema", epilog="Example: `vgrads bags schema`")
+def schema() -> None:
+    """The JSON Schema of a bag's file, for editors and programs that write bags."""
+    import json
+
+    from dispatch.document import BagDocument
+
+    typer.echo(json.dumps(BagDocument.model_json_schema(), indent=2))
+
+
 def _known(policy: str) -> str:
     from bags.choice import POLICIES
     from kernel.errors import InputError
