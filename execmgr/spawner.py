@@ -144,13 +144,14 @@ class Spawner:
         self._programs: dict[tuple[bytes, str], str] = {}
         self._null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         self._epoll = _epoll() if descriptors else None
-        self._bell = self._ringer = -1
-        if self._epoll is None:
-            self._bell, self._ringer = os.pipe()
-            os.set_blocking(self._bell, False)
-            os.set_blocking(self._ringer, False)
-            if threading.current_thread() is threading.main_thread():
-                signal.signal(signal.SIGCHLD, self._ring)
+        self._bell, self._ringer = os.pipe()
+        self._woken = False
+        os.set_blocking(self._bell, False)
+        os.set_blocking(self._ringer, False)
+        if self._epoll is not None:
+            self._epoll.register(self._bell, select.EPOLLIN)
+        elif threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGCHLD, self._ring)
 
     def fileno(self) -> int:
         """Readable when a child has ended; without descriptors of processes reap every ``LOOK_S`` all the same."""
@@ -173,6 +174,16 @@ class Spawner:
         process stands; costs a shell (0.4 ms), since posix_spawn(3) knows no folder everywhere.
         """
         pid = self._begin(command, environment, output, folder)
+        self._watch(pid, token)
+        return pid
+
+    def spawn_words(
+        self, token: Hashable, words: list[str], environment: Mapping[Any, Any], kept: tuple[int, int],
+    ) -> int:  # fmt: skip
+        """Begin a program by its path and its words, with no output; ``kept``: a descriptor, and what the child has it as."""
+        actions = [(os.POSIX_SPAWN_DUP2, self._null, n) for n in range(3)]
+        actions.append((os.POSIX_SPAWN_DUP2, *kept))
+        pid = _posix_spawn(words[0], words, environment, actions)
         self._watch(pid, token)
         return pid
 
@@ -201,17 +212,7 @@ class Spawner:
             (os.POSIX_SPAWN_DUP2, output[0], 1),
             (os.POSIX_SPAWN_DUP2, output[1], 2),
         ]
-        options: dict[str, Any] = {
-            "file_actions": actions,
-            "setsigdef": _DEFAULT,
-            "setsigmask": (),
-        }
-        try:
-            return os.posix_spawn(program, words, environment, setsid=True, **options)
-        except (
-            NotImplementedError
-        ):  # a C library before glibc 2.26: a group of its own, and no session
-            return os.posix_spawn(program, words, environment, setpgroup=0, **options)
+        return _posix_spawn(program, words, environment, actions)
 
     def _find(self, name: str, environment: Mapping[bytes, bytes]) -> str:
         """The program that a shell would run; empty where it finds none, or where that hangs on the folder."""
@@ -255,6 +256,9 @@ class Spawner:
             return self._look(timeout_s)
         ended = []
         for descriptor, _ in self._epoll.poll(timeout_s):
+            if descriptor == self._bell:
+                self._hear()
+                continue
             pid = self._pid_of.pop(descriptor)
             # closing is not enough: a child that is just being begun still holds a copy of it
             self._epoll.unregister(descriptor)
@@ -266,12 +270,11 @@ class Spawner:
         """Look at each child until one has ended or the time is up."""
         end_s = time.monotonic() + timeout_s
         while True:
-            with suppress(BlockingIOError):
-                os.read(self._bell, 4096)
+            woken = self._hear()
             how = os.WEXITED | os.WNOHANG | os.WNOWAIT
             over = [pid for pid in list(self._children) if os.waitid(os.P_PID, pid, how)]
             left_s = end_s - time.monotonic()
-            if over or left_s <= 0:
+            if over or woken or left_s <= 0:
                 return [self._bury(pid) for pid in over]
             select.select([self._bell], [], [], min(left_s, LOOK_S))
 
@@ -282,6 +285,18 @@ class Spawner:
             _, status, usage = os.wait4(pid, 0)
             token = self._children.pop(pid)
         return Ended(token, pid, status, usage, _signal_group(pid, 0))
+
+    def _hear(self) -> bool:
+        """True where :meth:`wake` was called since the last time."""
+        with suppress(BlockingIOError):
+            os.read(self._bell, 4096)
+        woken, self._woken = self._woken, False
+        return woken
+
+    def wake(self) -> None:
+        """Have :meth:`reap` return, from any thread."""
+        self._woken = True
+        self._ring()
 
     def _ring(self, *_: object) -> None:
         with suppress(OSError):
@@ -296,6 +311,17 @@ class Spawner:
             self._epoll.close()
         self._null = self._bell = self._ringer = -1
         self._pid_of.clear()
+
+
+def _posix_spawn(
+    program: str, words: list[str], environment: Mapping[Any, Any], actions: Sequence[tuple[int, ...]]
+) -> int:  # fmt: skip
+    """Begin a program that leads a session, with no signal ignored or held back."""
+    options: dict[str, Any] = {"file_actions": actions, "setsigdef": _DEFAULT, "setsigmask": ()}
+    try:
+        return os.posix_spawn(program, words, environment, setsid=True, **options)
+    except NotImplementedError:  # a C library before glibc 2.26: a group of its own, and no session
+        return os.posix_spawn(program, words, environment, setpgroup=0, **options)
 
 
 def _epoll() -> Any:

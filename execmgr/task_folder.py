@@ -110,19 +110,19 @@ class TaskFolder:
         """The folder that a workflow's outputs are committed to."""
         return self.run_folder / workflow / "results"
 
-    def launch(self, order: TaskOrder) -> TaskProcess:
-        """Begin an attempt in an empty folder; OSError where an input is not there or the disk is full.
+    def prepare(self, order: TaskOrder) -> TaskProcess:
+        """An attempt in an empty folder, to be begun; OSError where an input is not there or the disk is full.
 
         Earlier attempts of the copy are proven dead on this machine first.
         """
         before = self._copy_marks(order)
         if order.attempt and not kill_marked(lambda mark: mark.startswith(before)):
             raise OSError("its last attempt cannot be killed")
-        scratch = self._prepare(order)
+        scratch = self._stage_all(order)
         environment = environment_for(order, os.environ, self.own, (MARK, self.mark(order)))
         return TaskProcess(order.command, scratch, environment)
 
-    def _prepare(self, order: TaskOrder) -> Path:
+    def _stage_all(self, order: TaskOrder) -> Path:
         scratch = self.place(order)
         try:
             scratch.mkdir(parents=True)
