@@ -1,6 +1,6 @@
 """Tasks as processes of this machine (:mod:`execmgr.task_folder`).
 
-Three threads, however many tasks: one begins them, so that no signal comes between a start and the note of it
+A few threads, however many tasks: some begin them, so that no signal comes between a start and the note of it
 (Python delivers signals to the main thread); one hears of their ends and looks at what is watched; one kills what
 ended tasks leave behind, which may take its time.
 """
@@ -37,6 +37,7 @@ from planner.snapshot import CopyKey
 
 _GRACE_S = 2.0  # between asking tasks to end and killing them
 _PATIENCE_S = 15.0  # with tasks that were killed
+_STARTERS = 3  # that wait for the system to begin a process, and for the disk to bring inputs
 _Item = TypeVar("_Item")
 
 
@@ -72,10 +73,9 @@ class ProcessEngine(FolderEngine):
             threading.Condition()
         )  # guards these sets, and what copies say of themselves
         self._abandoned = self._closed = False
-        work = {"starter": self._start_all, "reaper": self._reap_all, "undertaker": self._bury_all}
-        self._threads = [
-            threading.Thread(target=one, daemon=True, name=n) for n, one in work.items()
-        ]
+        work = (*[self._start_all] * _STARTERS, self._reap_all, self._bury_all)
+        self._threads = [threading.Thread(target=one, daemon=True) for one in work]
+        *self._starters, self._reaper, self._undertaker = self._threads
 
     def start(self, orders: Sequence[TaskOrder]) -> None:
         for order in orders:
@@ -108,7 +108,7 @@ class ProcessEngine(FolderEngine):
         self.start(anew)
         self._spawner.wake()
 
-    # the starter
+    # the starters
 
     def _start_all(self) -> None:
         while (copy := self._ordered.get()) is not None:
@@ -116,6 +116,7 @@ class ProcessEngine(FolderEngine):
                 self._begin(copy)
             except OSError as error:
                 self._end(copy, Verdict(str(error)))
+        self._ordered.put(None)  # for the next of them
 
     def _begin(self, copy: _Copy) -> None:
         order = copy.order
@@ -127,14 +128,18 @@ class ProcessEngine(FolderEngine):
             return
         process = self._folder.prepare(order)
         with self._changed:
-            if self._abandoned or copy.unwanted:
-                self._forget(copy)
-                return
-            copy.process = process
-            process.begin(self._spawner, copy)
+            copy.process = process  # before it has a number: its end may be heard of at once
             if order.memory_mib > 0:
                 self._limited.add(copy)
-                self._spawner.wake()
+            wanted = not self._abandoned and not copy.unwanted
+        if not wanted:
+            self._forget(copy)
+            return
+        process.begin(self._spawner, copy)
+        if copy.unwanted:  # meanwhile
+            process.signal(signal.SIGTERM)
+        if order.memory_mib > 0:
+            self._spawner.wake()
 
     # the reaper
 
@@ -224,7 +229,7 @@ class ProcessEngine(FolderEngine):
             for copy in self._live:
                 copy.unwanted = True
         self._ordered.put(None)
-        self._join("starter")
+        self._join(*self._starters)
         self._signal(signal.SIGTERM)
         self._await(lambda: any(copy.process for copy in self._live), _GRACE_S)
         self._signal(signal.SIGKILL)
@@ -233,9 +238,9 @@ class ProcessEngine(FolderEngine):
         self._await(lambda: bool(self._live), _PATIENCE_S)
         self._closed = True
         self._spawner.wake()
-        self._join("reaper")
+        self._join(self._reaper)
         self._ended.put(None)
-        self._join("undertaker")
+        self._join(self._undertaker)
         if not any(thread.is_alive() for thread in self._threads):
             self._spawner.close()
         self._committer.close()
@@ -257,9 +262,9 @@ class ProcessEngine(FolderEngine):
             ):
                 self._changed.wait(left_s)
 
-    def _join(self, name: str) -> None:
-        for thread in self._threads:
-            if thread.name == name and thread.ident is not None:
+    def _join(self, *threads: threading.Thread) -> None:
+        for thread in threads:
+            if thread.ident is not None:
                 thread.join(_PATIENCE_S)
 
     def abandon(self) -> None:

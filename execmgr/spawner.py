@@ -142,7 +142,7 @@ class Spawner:
         self._children: dict[int, Hashable] = {}  # number → token
         self._pid_of: dict[int, int] = {}  # descriptor → number
         self._programs: dict[tuple[bytes, str], str] = {}
-        self._null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        self.null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         self._epoll = _epoll() if descriptors else None
         self._bell, self._ringer = os.pipe()
         self._woken = False
@@ -174,17 +174,7 @@ class Spawner:
         process stands; costs a shell (0.4 ms), since posix_spawn(3) knows no folder everywhere.
         """
         pid = self._begin(command, environment, output, folder)
-        self._watch(pid, token)
-        return pid
-
-    def spawn_words(
-        self, token: Hashable, words: list[str], environment: Mapping[Any, Any], kept: tuple[int, int],
-    ) -> int:  # fmt: skip
-        """Begin a program by its path and its words, with no output; ``kept``: a descriptor, and what the child has it as."""
-        actions = [(os.POSIX_SPAWN_DUP2, self._null, n) for n in range(3)]
-        actions.append((os.POSIX_SPAWN_DUP2, *kept))
-        pid = _posix_spawn(words[0], words, environment, actions)
-        self._watch(pid, token)
+        self.watch(pid, token)
         return pid
 
     def _begin(
@@ -208,11 +198,21 @@ class Spawner:
         self, program: str, words: list[str], environment: Mapping[bytes, bytes], output: Sequence[int]
     ) -> int:  # fmt: skip
         actions = [
-            (os.POSIX_SPAWN_DUP2, self._null, 0),
+            (os.POSIX_SPAWN_DUP2, self.null, 0),
             (os.POSIX_SPAWN_DUP2, output[0], 1),
             (os.POSIX_SPAWN_DUP2, output[1], 2),
         ]
-        return _posix_spawn(program, words, environment, actions)
+        options: dict[str, Any] = {
+            "file_actions": actions,
+            "setsigdef": _DEFAULT,
+            "setsigmask": (),
+        }
+        try:
+            return os.posix_spawn(program, words, environment, setsid=True, **options)
+        except (
+            NotImplementedError
+        ):  # a C library before glibc 2.26: a group of its own, and no session
+            return os.posix_spawn(program, words, environment, setpgroup=0, **options)
 
     def _find(self, name: str, environment: Mapping[bytes, bytes]) -> str:
         """The program that a shell would run; empty where it finds none, or where that hangs on the folder."""
@@ -231,7 +231,8 @@ class Spawner:
                 return program
         return ""
 
-    def _watch(self, pid: int, token: Hashable) -> None:
+    def watch(self, pid: int, token: Hashable) -> None:
+        """Tell of the end of a child that leads its process group, whoever of this process began it."""
         self._children[pid] = token
         if self._epoll is None:
             return
@@ -304,24 +305,13 @@ class Spawner:
 
     def close(self) -> None:
         """Let go of what it holds; children run on."""
-        for descriptor in (self._null, self._bell, self._ringer, *self._pid_of):
+        for descriptor in (self.null, self._bell, self._ringer, *self._pid_of):
             if descriptor >= 0:
                 os.close(descriptor)
         if self._epoll is not None:
             self._epoll.close()
-        self._null = self._bell = self._ringer = -1
+        self.null = self._bell = self._ringer = -1
         self._pid_of.clear()
-
-
-def _posix_spawn(
-    program: str, words: list[str], environment: Mapping[Any, Any], actions: Sequence[tuple[int, ...]]
-) -> int:  # fmt: skip
-    """Begin a program that leads a session, with no signal ignored or held back."""
-    options: dict[str, Any] = {"file_actions": actions, "setsigdef": _DEFAULT, "setsigmask": ()}
-    try:
-        return os.posix_spawn(program, words, environment, setsid=True, **options)
-    except NotImplementedError:  # a C library before glibc 2.26: a group of its own, and no session
-        return os.posix_spawn(program, words, environment, setpgroup=0, **options)
 
 
 def _epoll() -> Any:

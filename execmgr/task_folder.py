@@ -22,7 +22,7 @@ from pathlib import Path
 
 from execmgr.engine import TaskOrder
 from execmgr.processes import MARK, kill_marked, run_token
-from execmgr.task_environment import environment_for
+from execmgr.task_environment import environment_for, passed_on
 from execmgr.task_output import keep_output
 from execmgr.task_process import NOTES, TaskProcess, Verdict, explain
 from planner.snapshot import CopyKey
@@ -86,6 +86,11 @@ class TaskFolder:
             found[file.name] = _kept_copy(file, kept) if left >= 0 else file
         return found
 
+    @cached_property
+    def _around(self) -> dict[str, str]:
+        """What tasks are passed on of this process's environment."""
+        return passed_on(os.environ, self.own)
+
     def mark(self, order: TaskOrder) -> str:
         """The mark of all processes of one attempt."""
         return f"{self._copy_marks(order)}{order.attempt}"
@@ -119,7 +124,7 @@ class TaskFolder:
         if order.attempt and not kill_marked(lambda mark: mark.startswith(before)):
             raise OSError("its last attempt cannot be killed")
         scratch = self._stage_all(order)
-        environment = environment_for(order, os.environ, self.own, (MARK, self.mark(order)))
+        environment = environment_for(order, self._around, (MARK, self.mark(order)))
         return TaskProcess(order.command, scratch, environment)
 
     def _stage_all(self, order: TaskOrder) -> Path:

@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from execmgr.free_spawn import spawn
 from execmgr.processes import DEATH_S, MARK, is_over, kill_marked, runs, signal_group
 from execmgr.spawner import SHELL, Spawner, words_of
 from execmgr.task_output import STDERR, tail
@@ -67,13 +68,15 @@ class TaskProcess:
         self._left, held = os.pipe()
         self._began_s, self._spawner = time.monotonic(), spawner
         try:
-            kept = (held, _HELD_AT[held == _HELD_AT[0]])
-            self._pid = spawner.spawn_words(token, words, self._environment, kept)
+            null = spawner.null
+            at = _HELD_AT[held == _HELD_AT[0]]
+            self._pid = spawn(words, self._environment, {0: null, 1: null, 2: null, at: held})
         except BaseException:
             self.close()
             raise
         finally:
             os.close(held)
+        spawner.watch(self._pid, token)
 
     def attend(self, memory_mib: float = 0.0, stop: Callable[[], bool] | None = None) -> int:
         """Begin it and wait for its end, within its memory where that is stated; ``stop`` ends it. Its exit code.
