@@ -257,7 +257,7 @@ def _run_or_find(order: TaskOrder, folder: TaskFolder, mark: str) -> int:
         return await_end(scratch, mark, stop)
     if not order.command:
         raise OSError("has no command to run")
-    return folder.launch(order).attend(order.memory_mib, stop)
+    return folder.prepare(order).attend(order.memory_mib, stop)
 
 
 def run_apart(order: TaskOrder, inputs: Parcel) -> Verdict | tuple[Verdict, Parcel]:

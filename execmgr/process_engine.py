@@ -1,25 +1,61 @@
-"""Tasks as processes of this machine (:mod:`execmgr.task_folder`), each looked after by a thread."""
+"""Tasks as processes of this machine (:mod:`execmgr.task_folder`).
+
+A few threads, however many tasks: some begin them, so that no signal comes between a start and the note of it
+(Python delivers signals to the main thread); one hears of their ends and looks at what is watched; one kills what
+ended tasks leave behind, which may take its time.
+"""
 
 from __future__ import annotations
 
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
+from queue import Empty, SimpleQueue
+from typing import TypeVar
 
 from execmgr.engine import TaskOrder
 from execmgr.folder_engine import FolderEngine
 from execmgr.news import News
-from execmgr.processes import kill_marked
+from execmgr.processes import DEATH_S, kill_marked, marked
+from execmgr.spawner import Spawner
 from execmgr.task_folder import TaskFolder
-from execmgr.task_process import TaskProcess, Verdict, alive, await_end, has_ended
+from execmgr.task_process import (
+    IDLE_S,
+    LOOK_S,
+    TaskProcess,
+    Verdict,
+    alive,
+    has_ended,
+    memory_of_sessions,
+    noted_code,
+)
 from kernel.clock import Clock
 from planner.snapshot import CopyKey
 
 _GRACE_S = 2.0  # between asking tasks to end and killing them
-_PATIENCE_S = 15.0  # with threads whose tasks were killed
+_PATIENCE_S = 15.0  # with tasks that were killed
+_STARTERS = 3  # that wait for the system to begin a process, and for the disk to bring inputs
+_Item = TypeVar("_Item")
+
+
+@dataclass(eq=False)
+class _Copy:
+    """One that was ordered: by whom it is run here, and whether anybody wants to hear of its end."""
+
+    order: TaskOrder
+    mark: str
+    process: TaskProcess | None = None  # none: not begun, or an earlier manager's
+    unwanted: bool = field(default=False)
+
+    def signal(self, number: signal.Signals) -> None:
+        """To all that it runs; of an earlier manager's only what kills."""
+        if self.process is not None:
+            self.process.signal(number)
+        elif number == signal.SIGKILL:
+            kill_marked(lambda mark: mark == self.mark)
 
 
 class ProcessEngine(FolderEngine):
@@ -27,27 +63,32 @@ class ProcessEngine(FolderEngine):
 
     def __init__(self, clock: Clock, folder: TaskFolder, news: News | None = None) -> None:
         super().__init__(clock, folder, news)
-        self._running: dict[CopyKey, TaskProcess] = {}
-        self._found: dict[CopyKey, str] = {}  # marks of copies that an earlier manager began
-        self._unwanted: set[CopyKey] = set()
-        self._threads: set[threading.Thread] = set()
-        self._lock = threading.Lock()
-        self._abandoned = False
+        self._spawner = Spawner()
+        self._ordered: SimpleQueue[_Copy | None] = SimpleQueue()
+        self._ended: SimpleQueue[tuple[_Copy, int | None] | None] = SimpleQueue()
+        self._live: set[_Copy] = set()
+        self._found: set[_Copy] = set()  # of them those that an earlier manager began
+        self._limited: set[_Copy] = set()  # of them those whose memory is watched
+        self._changed = (
+            threading.Condition()
+        )  # guards these sets, and what copies say of themselves
+        self._abandoned = self._closed = False
+        work = (*[self._start_all] * _STARTERS, self._reap_all, self._bury_all)
+        self._threads = [threading.Thread(target=one, daemon=True) for one in work]
+        *self._starters, self._reaper, self._undertaker = self._threads
 
     def start(self, orders: Sequence[TaskOrder]) -> None:
         for order in orders:
-            if self._done_before(order):
-                continue
-            if not order.command:
-                self._tell(order, Verdict("has no command to run"))
-                continue
-            self._unwanted.discard(order.key)
-            try:
-                with _uninterrupted():
-                    process = self._running[order.key] = self._folder.launch(order)
-                    self._look_after(order, partial(process.attend, order.memory_mib))
-            except OSError as error:
-                self._tell(order, Verdict(str(error)))
+            copy = _Copy(order, self._folder.mark(order))
+            with self._changed:
+                self._live.add(copy)
+            self._ordered.put(copy)
+        self._work()
+
+    def _work(self) -> None:
+        for thread in self._threads:
+            if thread.ident is None:
+                thread.start()
 
     def recover(self, orders: Sequence[TaskOrder]) -> None:
         wanted = {self._folder.mark(order): order for order in orders}
@@ -55,97 +96,190 @@ class ProcessEngine(FolderEngine):
         going_on = {mark for mark, place in places.items() if alive(place) is not None}
         ours = self._folder.marks
         kill_marked(lambda mark: mark.startswith(ours) and mark not in going_on)
+        anew = []
         for mark, order in wanted.items():
             if mark not in going_on and not has_ended(places[mark]):
-                self.start([order])
-                continue
-            if mark not in going_on and self._done_before(order):
-                continue
-            self._found[order.key] = mark
-            self._look_after(order, partial(await_end, places[mark], mark))
+                anew.append(order)
+            elif mark in going_on or not self._done_before(order):
+                copy = _Copy(order, mark)
+                with self._changed:
+                    self._live.add(copy)
+                    self._found.add(copy)
+        self.start(anew)
+        self._spawner.wake()
 
-    def _look_after(self, order: TaskOrder, wait: Callable[[], int]) -> None:
-        """In a thread of its own: wait until nothing of the copy is left, then tell."""
+    # the starters
 
-        def work() -> None:
+    def _start_all(self) -> None:
+        while (copy := self._ordered.get()) is not None:
             try:
-                verdict = self._folder.judge(order, wait())
+                self._begin(copy)
             except OSError as error:
-                verdict = Verdict(str(error))
-            with self._lock:
-                self._running.pop(order.key, None)
-                self._found.pop(order.key, None)
-                told = not self._abandoned and order.key not in self._unwanted
-                self._threads.discard(threading.current_thread())
-            if told:
-                self._tell(order, verdict)
+                self._end(copy, Verdict(str(error)))
+        self._ordered.put(None)  # for the next of them
 
-        thread = threading.Thread(target=work, daemon=True)
-        with _uninterrupted():
-            with self._lock:
-                self._threads.add(thread)
-            thread.start()
+    def _begin(self, copy: _Copy) -> None:
+        order = copy.order
+        if self._abandoned or copy.unwanted or self._done_before(order):
+            self._forget(copy)
+            return
+        if not order.command:
+            self._end(copy, Verdict("has no command to run"))
+            return
+        process = self._folder.prepare(order)
+        with self._changed:
+            copy.process = process  # before it has a number: its end may be heard of at once
+            if order.memory_mib > 0:
+                self._limited.add(copy)
+            wanted = not self._abandoned and not copy.unwanted
+        if not wanted:
+            self._forget(copy)
+            return
+        process.begin(self._spawner, copy)
+        if copy.unwanted:  # meanwhile
+            process.signal(signal.SIGTERM)
+        if order.memory_mib > 0:
+            self._spawner.wake()
+
+    # the reaper
+
+    def _reap_all(self) -> None:
+        while not self._closed:
+            look = self._found or self._limited
+            for ended in self._spawner.reap(LOOK_S if look else IDLE_S):
+                copy: _Copy = ended.token
+                if copy.process is not None and copy.process.is_gone():
+                    self._judge(copy, ended.code)
+                else:
+                    self._ended.put((copy, ended.code))
+            if look:
+                self._look()
+
+    def _look(self) -> None:
+        """At what nobody tells of: the end of what others began, and memory in use."""
+        with self._changed:
+            found, limited = list(self._found), list(self._limited)
+        for copy in found:
+            if alive(self._folder.place(copy.order)) is None:
+                with self._changed:
+                    self._found.discard(copy)
+                self._ended.put((copy, None))
+        used = memory_of_sessions() if limited else {}
+        for copy in limited:
+            if copy.process is not None:
+                copy.process.hold_to(copy.order.memory_mib, used)
+
+    def _judge(self, copy: _Copy, code: int) -> None:
+        try:
+            verdict = self._folder.judge(copy.order, code)
+        except OSError as error:
+            verdict = Verdict(str(error))
+        self._end(copy, verdict)
+
+    def _end(self, copy: _Copy, verdict: Verdict) -> None:
+        self._forget(copy)
+        if not self._abandoned and not copy.unwanted:
+            self._tell(copy.order, verdict)
+
+    def _forget(self, copy: _Copy) -> None:
+        if copy.process is not None:
+            copy.process.close()
+        with self._changed:
+            for group in (self._live, self._found, self._limited):
+                group.discard(copy)
+            self._changed.notify_all()
+
+    # the undertaker
+
+    def _bury_all(self) -> None:
+        """One look through all processes for as many as have ended meanwhile."""
+        while (first := self._ended.get()) is not None:
+            bundle = [first, *_waiting(self._ended)]
+            marks = {copy.mark for copy, _ in bundle}
+            gone = kill_marked(lambda mark, marks=marks: mark in marks, DEATH_S)  # type: ignore[misc]
+            left = set() if gone else set(marked(lambda _: True).values())
+            for copy, code in bundle:
+                if copy.mark in left:
+                    self._end(copy, Verdict("processes of it cannot be killed"))
+                else:
+                    known = noted_code(self._folder.place(copy.order)) if code is None else code
+                    self._judge(copy, known)
+
+    # others
 
     def cancel(self, key: CopyKey) -> None:
-        with self._lock:
-            process, mark = self._running.get(key), self._found.get(key)
-            if process is None and mark is None:
-                return
-            self._unwanted.add(key)
-        if process is not None:
-            process.signal(signal.SIGTERM)
-        if not self._abandoned:
-            later = threading.Timer(_GRACE_S, partial(self._kill, process, mark))
-            later.daemon = True
-            later.start()
-
-    def _kill(self, process: TaskProcess | None, mark: str | None) -> None:
-        if process is not None:
-            process.signal(signal.SIGKILL)
-        elif mark is not None:
-            kill_marked(lambda one: one == mark)
+        with self._changed:
+            copies = [copy for copy in self._live if copy.order.key == key and not copy.unwanted]
+            for copy in copies:
+                copy.unwanted = True
+        for copy in copies:
+            copy.signal(signal.SIGTERM)
+            if not self._abandoned:
+                later = threading.Timer(_GRACE_S, partial(copy.signal, signal.SIGKILL))
+                later.daemon = True
+                later.start()
 
     def forget(self, key: CopyKey) -> None:
-        """The thread that looked after a copy has done so."""
+        """A copy that has ended is forgotten already."""
 
     def close(self) -> None:
-        if self._abandoned:
+        if self._abandoned or self._closed:
             return
-        with self._lock:
-            running, threads = dict(self._running), set(self._threads)
-            self._unwanted |= running.keys() | self._found.keys()
-        for process in running.values():
-            process.signal(signal.SIGTERM)
-        _join(threads, _GRACE_S if running else 0.0)
-        for process in running.values():
-            process.signal(signal.SIGKILL)
+        with self._changed:
+            for copy in self._live:
+                copy.unwanted = True
+        self._ordered.put(None)
+        self._join(*self._starters)
+        self._signal(signal.SIGTERM)
+        self._await(lambda: any(copy.process for copy in self._live), _GRACE_S)
+        self._signal(signal.SIGKILL)
         ours = self._folder.marks
         kill_marked(lambda mark: mark.startswith(ours))
-        _join(threads, _PATIENCE_S)
+        self._await(lambda: bool(self._live), _PATIENCE_S)
+        self._closed = True
+        self._spawner.wake()
+        self._join(self._reaper)
+        self._ended.put(None)
+        self._join(self._undertaker)
+        if not any(thread.is_alive() for thread in self._threads):
+            self._spawner.close()
         self._committer.close()
+
+    def _signal(self, number: signal.Signals) -> None:
+        with self._changed:
+            begun = [copy for copy in self._live if copy.process is not None]
+        for copy in begun:
+            copy.signal(number)
+
+    def _await(self, still: Callable[[], bool], patience_s: float) -> None:
+        """Until nothing of it is there, or nobody is who could say so."""
+        end_s = time.monotonic() + patience_s
+        with self._changed:
+            while (
+                still()
+                and self._threads[-1].is_alive()
+                and (left_s := end_s - time.monotonic()) > 0
+            ):
+                self._changed.wait(left_s)
+
+    def _join(self, *threads: threading.Thread) -> None:
+        for thread in threads:
+            if thread.ident is not None:
+                thread.join(_PATIENCE_S)
 
     def abandon(self) -> None:
         self._abandoned = True
 
 
-def _join(threads: set[threading.Thread], patience_s: float) -> None:
-    end_s = time.monotonic() + patience_s
-    for thread in threads:
-        thread.join(max(0.0, end_s - time.monotonic()))
-
-
-@contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Put Ctrl-C off until the end: between the start of a process and the note of it, it would leak, and a
-    thread that is noted and not started cannot be waited for."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    came: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-    if came:
-        raise KeyboardInterrupt
+def _waiting(queue: SimpleQueue[_Item | None]) -> list[_Item]:
+    """What is in a queue without waiting, up to the word that nothing follows, which stays."""
+    found: list[_Item] = []
+    while True:
+        try:
+            one = queue.get_nowait()
+        except Empty:
+            return found
+        if one is None:
+            queue.put(None)
+            return found
+        found.append(one)

@@ -142,15 +142,16 @@ class Spawner:
         self._children: dict[int, Hashable] = {}  # number → token
         self._pid_of: dict[int, int] = {}  # descriptor → number
         self._programs: dict[tuple[bytes, str], str] = {}
-        self._null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        self.null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         self._epoll = _epoll() if descriptors else None
-        self._bell = self._ringer = -1
-        if self._epoll is None:
-            self._bell, self._ringer = os.pipe()
-            os.set_blocking(self._bell, False)
-            os.set_blocking(self._ringer, False)
-            if threading.current_thread() is threading.main_thread():
-                signal.signal(signal.SIGCHLD, self._ring)
+        self._bell, self._ringer = os.pipe()
+        self._woken = False
+        os.set_blocking(self._bell, False)
+        os.set_blocking(self._ringer, False)
+        if self._epoll is not None:
+            self._epoll.register(self._bell, select.EPOLLIN)
+        elif threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGCHLD, self._ring)
 
     def fileno(self) -> int:
         """Readable when a child has ended; without descriptors of processes reap every ``LOOK_S`` all the same."""
@@ -173,7 +174,7 @@ class Spawner:
         process stands; costs a shell (0.4 ms), since posix_spawn(3) knows no folder everywhere.
         """
         pid = self._begin(command, environment, output, folder)
-        self._watch(pid, token)
+        self.watch(pid, token)
         return pid
 
     def _begin(
@@ -197,7 +198,7 @@ class Spawner:
         self, program: str, words: list[str], environment: Mapping[bytes, bytes], output: Sequence[int]
     ) -> int:  # fmt: skip
         actions = [
-            (os.POSIX_SPAWN_DUP2, self._null, 0),
+            (os.POSIX_SPAWN_DUP2, self.null, 0),
             (os.POSIX_SPAWN_DUP2, output[0], 1),
             (os.POSIX_SPAWN_DUP2, output[1], 2),
         ]
@@ -230,7 +231,8 @@ class Spawner:
                 return program
         return ""
 
-    def _watch(self, pid: int, token: Hashable) -> None:
+    def watch(self, pid: int, token: Hashable) -> None:
+        """Tell of the end of a child that leads its process group, whoever of this process began it."""
         self._children[pid] = token
         if self._epoll is None:
             return
@@ -255,6 +257,9 @@ class Spawner:
             return self._look(timeout_s)
         ended = []
         for descriptor, _ in self._epoll.poll(timeout_s):
+            if descriptor == self._bell:
+                self._hear()
+                continue
             pid = self._pid_of.pop(descriptor)
             # closing is not enough: a child that is just being begun still holds a copy of it
             self._epoll.unregister(descriptor)
@@ -266,12 +271,11 @@ class Spawner:
         """Look at each child until one has ended or the time is up."""
         end_s = time.monotonic() + timeout_s
         while True:
-            with suppress(BlockingIOError):
-                os.read(self._bell, 4096)
+            woken = self._hear()
             how = os.WEXITED | os.WNOHANG | os.WNOWAIT
             over = [pid for pid in list(self._children) if os.waitid(os.P_PID, pid, how)]
             left_s = end_s - time.monotonic()
-            if over or left_s <= 0:
+            if over or woken or left_s <= 0:
                 return [self._bury(pid) for pid in over]
             select.select([self._bell], [], [], min(left_s, LOOK_S))
 
@@ -283,18 +287,30 @@ class Spawner:
             token = self._children.pop(pid)
         return Ended(token, pid, status, usage, _signal_group(pid, 0))
 
+    def _hear(self) -> bool:
+        """True where :meth:`wake` was called since the last time."""
+        with suppress(BlockingIOError):
+            os.read(self._bell, 4096)
+        woken, self._woken = self._woken, False
+        return woken
+
+    def wake(self) -> None:
+        """Have :meth:`reap` return, from any thread."""
+        self._woken = True
+        self._ring()
+
     def _ring(self, *_: object) -> None:
         with suppress(OSError):
             os.write(self._ringer, b"!")
 
     def close(self) -> None:
         """Let go of what it holds; children run on."""
-        for descriptor in (self._null, self._bell, self._ringer, *self._pid_of):
+        for descriptor in (self.null, self._bell, self._ringer, *self._pid_of):
             if descriptor >= 0:
                 os.close(descriptor)
         if self._epoll is not None:
             self._epoll.close()
-        self._null = self._bell = self._ringer = -1
+        self.null = self._bell = self._ringer = -1
         self._pid_of.clear()
 
 

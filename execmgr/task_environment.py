@@ -21,13 +21,17 @@ _HARMLESS = re.compile(
 """All that is passed on where the tasks are not those of whoever started vgrads: services, nodes of sites."""
 
 
+def passed_on(around: Mapping[str, str], own: bool) -> dict[str, str]:
+    """What of an environment a task may see. ``own``: the tasks belong to whoever set it up."""
+    return {n: v for n, v in around.items() if not _KEYS.fullmatch(n) and (own or _HARMLESS.fullmatch(n))}  # fmt: skip
+
+
 def environment_for(
-    order: TaskOrder, around: Mapping[str, str], own: bool, mark: tuple[str, str]
+    order: TaskOrder, kept: Mapping[str, str], mark: tuple[str, str]
 ) -> dict[str, str]:
-    """The environment of a task. ``own``: the tasks belong to whoever set ``around`` up; ``mark``: name, value."""
-    kept = {n: v for n, v in around.items() if not _KEYS.fullmatch(n) and (own or _HARMLESS.fullmatch(n))}  # fmt: skip
+    """The environment of a task. ``kept``: what it is passed on; ``mark``: name, value."""
     told = {
         "VGRADS_WORKFLOW": order.key[0], "VGRADS_TASK": order.key[1], "VGRADS_SLOT": order.slot,
         "VGRADS_PROCS": str(order.procs), "OMP_NUM_THREADS": str(order.procs),
     }  # fmt: skip
-    return kept | told | dict(order.env) | {mark[0]: mark[1]}
+    return {**kept, **told, **dict(order.env), mark[0]: mark[1]}

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from execmgr.engine import TaskOrder
 from execmgr.processes import MARK, kill_marked, run_token
-from execmgr.task_environment import environment_for
+from execmgr.task_environment import environment_for, passed_on
 from execmgr.task_output import keep_output
 from execmgr.task_process import NOTES, TaskProcess, Verdict, explain
 from planner.snapshot import CopyKey
@@ -86,6 +86,11 @@ class TaskFolder:
             found[file.name] = _kept_copy(file, kept) if left >= 0 else file
         return found
 
+    @cached_property
+    def _around(self) -> dict[str, str]:
+        """What tasks are passed on of this process's environment."""
+        return passed_on(os.environ, self.own)
+
     def mark(self, order: TaskOrder) -> str:
         """The mark of all processes of one attempt."""
         return f"{self._copy_marks(order)}{order.attempt}"
@@ -110,19 +115,19 @@ class TaskFolder:
         """The folder that a workflow's outputs are committed to."""
         return self.run_folder / workflow / "results"
 
-    def launch(self, order: TaskOrder) -> TaskProcess:
-        """Begin an attempt in an empty folder; OSError where an input is not there or the disk is full.
+    def prepare(self, order: TaskOrder) -> TaskProcess:
+        """An attempt in an empty folder, to be begun; OSError where an input is not there or the disk is full.
 
         Earlier attempts of the copy are proven dead on this machine first.
         """
         before = self._copy_marks(order)
         if order.attempt and not kill_marked(lambda mark: mark.startswith(before)):
             raise OSError("its last attempt cannot be killed")
-        scratch = self._prepare(order)
-        environment = environment_for(order, os.environ, self.own, (MARK, self.mark(order)))
+        scratch = self._stage_all(order)
+        environment = environment_for(order, self._around, (MARK, self.mark(order)))
         return TaskProcess(order.command, scratch, environment)
 
-    def _prepare(self, order: TaskOrder) -> Path:
+    def _stage_all(self, order: TaskOrder) -> Path:
         scratch = self.place(order)
         try:
             scratch.mkdir(parents=True)

@@ -9,104 +9,128 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from execmgr.free_spawn import spawn
 from execmgr.processes import DEATH_S, MARK, is_over, kill_marked, runs, signal_group
+from execmgr.spawner import SHELL, Spawner, words_of
 from execmgr.task_output import STDERR, tail
 
 NOTES = ".task"
 """In a scratch folder: the number of the task's process, and when it has ended, its exit code."""
 _ATTENDED = """\
+cd -- "$0" || exit 125
 trap : TERM
 echo $$ >.task
-( eval "$1" ) >stdout.txt 2>stderr.txt
+{} >stdout.txt 2>stderr.txt
 code=$?
 echo $code >>.task
 exit $code
 """
-_LOOK_S = 0.2  # between looks at a task whose memory is watched, or that somebody may stop
-_QUICK_S = 0.2  # in which what is left of a task usually dies
+_WHOLE = _ATTENDED.format('( eval "$1" )')
+_SIMPLE = _ATTENDED.format('eval "$1"')
+"""For a command that leaves the shell as it is: one process less."""
+LOOK_S = 0.2
+"""Between looks at a task whose memory is watched, or that somebody may stop."""
+IDLE_S = 3600.0
+"""Between looks at what tells of itself."""
 _LONG_S = (
     0.5  # a task of this length is worth a look through all processes: daemons let go of the pipe
 )
+_HELD_AT = (198, 199)
+"""What a task holds its pipe as: one of them, where scripts look for nothing."""
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _MIB = 1024 * 1024
 
 
 class TaskProcess:
-    """A task that this process began."""
+    """A task that this process begins."""
 
     def __init__(self, command: str, scratch: Path, environment: Mapping[str, str]) -> None:
-        """Begin it in its scratch folder; OSError where it cannot be."""
-        self._scratch, self._mark = scratch, environment[MARK]
+        self._command, self._scratch, self._environment = command, scratch, environment
+        self._spawner: Spawner | None = None
+        self._pid = self._left = -1
+        self._began_s = 0.0
+
+    def begin(self, spawner: Spawner, token: Hashable) -> None:
+        """Begin it in its scratch folder; OSError where it cannot be. The spawner tells its end by the token."""
+        words = [
+            SHELL,
+            "-c",
+            _SIMPLE if words_of(self._command) else _WHOLE,
+            str(self._scratch),
+            self._command,
+        ]
         self._left, held = os.pipe()
+        self._began_s, self._spawner = time.monotonic(), spawner
         try:
-            self._shell = subprocess.Popen(
-                ["/bin/sh", "-c", _ATTENDED, "vgrads", command], cwd=scratch, env=environment, start_new_session=True,
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, pass_fds=(held,),
-            )  # fmt: skip
+            null = spawner.null
+            at = _HELD_AT[held == _HELD_AT[0]]
+            self._pid = spawn(words, self._environment, {0: null, 1: null, 2: null, at: held})
         except BaseException:
-            os.close(self._left)
+            self.close()
             raise
         finally:
             os.close(held)
-        self._watch, self._began_s = os.pidfd_open(self._shell.pid), time.monotonic()
-        self._lock, self._reaped = threading.Lock(), False
-
-    @property
-    def pid(self) -> int:
-        """Number of its shell, which leads its session."""
-        return self._shell.pid
+        spawner.watch(self._pid, token)
 
     def attend(self, memory_mib: float = 0.0, stop: Callable[[], bool] | None = None) -> int:
-        """Wait for its end, within its memory where that is stated; ``stop`` ends it. Its exit code.
+        """Begin it and wait for its end, within its memory where that is stated; ``stop`` ends it. Its exit code.
 
         When this returns, nothing of the task runs any more; OSError where something cannot be killed.
         """
-        while not is_over(self._watch, _LOOK_S if memory_mib > 0 or stop else 3600.0):
-            if stop is not None and stop():
-                self.signal(signal.SIGKILL)
-            elif memory_mib > 0 and (used := _memory_mib(self.pid)) > memory_mib:
-                (self._scratch / ".over").write_text(
-                    f"out of memory: {used:.0f} MiB in use, {memory_mib:.0f} MiB are stated"
-                )
-                self.signal(signal.SIGKILL)
-        with self._lock:
-            signal_group(self.pid, signal.SIGKILL)  # its number is its own until it is waited for
-            code, self._reaped = self._shell.wait(), True
-        os.close(self._watch)
-        quick = time.monotonic() - self._began_s < _LONG_S
-        gone = (is_over(self._left, _QUICK_S) and quick) or self._kill_the_rest()
-        os.close(self._left)
-        if not gone:
-            raise OSError("processes of it cannot be killed")
-        return code
+        spawner = Spawner()
+        try:
+            self.begin(spawner, "")
+            while not (ended := spawner.reap(LOOK_S if memory_mib > 0 or stop else IDLE_S)):
+                if stop is not None and stop():
+                    self.signal(signal.SIGKILL)
+                elif memory_mib > 0:
+                    self.hold_to(memory_mib, memory_of_sessions())
+            if not self.is_gone() and not kill_marked(lambda one: one == self._environment[MARK]):
+                raise OSError("processes of it cannot be killed")
+            return ended[0].code
+        finally:
+            self.close()
+            spawner.close()
+
+    def is_gone(self) -> bool:
+        """Of one whose shell has ended: True where nothing of it is left, False where one must look."""
+        return time.monotonic() - self._began_s < _LONG_S and is_over(self._left, 0.0)
+
+    def hold_to(self, memory_mib: float, used: Mapping[int, float]) -> None:
+        """End it where it uses more memory than is stated; ``used``: by session, all in MiB."""
+        if (mine := used.get(self._pid, 0.0)) > memory_mib:
+            (self._scratch / ".over").write_text(
+                f"out of memory: {mine:.0f} MiB in use, {memory_mib:.0f} MiB are stated"
+            )
+            self.signal(signal.SIGKILL)
 
     def signal(self, number: signal.Signals) -> None:
         """To the task's whole group, from any thread; one that has ended is no error."""
-        with self._lock:
-            if not self._reaped:
-                signal_group(self.pid, number)
+        if self._spawner is not None:
+            self._spawner.signal(self._pid, number)
 
-    def _kill_the_rest(self) -> bool:
-        return kill_marked(lambda mark: mark == self._mark)
+    def close(self) -> None:
+        """Let go of the pipe."""
+        left, self._left = self._left, -1
+        if left >= 0:
+            os.close(left)
 
 
-def _memory_mib(session: int) -> float:
-    """Resident memory of all processes of a session, where the system tells (Linux)."""
-    pages = 0
+def memory_of_sessions() -> dict[int, float]:
+    """Resident memory (MiB) of all processes of each session, where the system tells (Linux)."""
+    found: dict[int, float] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError, ValueError, IndexError):
             fields = stat.read_text().rpartition(")")[2].split()
-            if int(fields[3]) == session:
-                pages += int(fields[21])
-    return pages * _PAGE / _MIB
+            session = int(fields[3])
+            found[session] = found.get(session, 0.0) + int(fields[21]) * _PAGE / _MIB
+    return found
 
 
 def _notes(scratch: Path) -> list[int]:
@@ -133,6 +157,12 @@ def has_ended(scratch: Path) -> bool:
     return len(_notes(scratch)) == 2
 
 
+def noted_code(scratch: Path) -> int:
+    """The exit code that a task noted; −9 where it ended without."""
+    notes = _notes(scratch)
+    return notes[1] if len(notes) == 2 else -signal.SIGKILL
+
+
 def await_end(scratch: Path, mark: str, stop: Callable[[], bool] | None = None) -> int:
     """The exit code of a task that somebody else began; −9 where it ends without one. ``stop`` ends it.
 
@@ -141,11 +171,10 @@ def await_end(scratch: Path, mark: str, stop: Callable[[], bool] | None = None) 
     while (pid := alive(scratch)) is not None:
         if stop is not None and stop():
             signal_group(pid, signal.SIGKILL)
-        time.sleep(_LOOK_S)
+        time.sleep(LOOK_S)
     if not kill_marked(lambda one: one == mark, DEATH_S):
         raise OSError("processes of it cannot be killed")
-    notes = _notes(scratch)
-    return notes[1] if len(notes) == 2 else -signal.SIGKILL
+    return noted_code(scratch)
 
 
 @dataclass(frozen=True, slots=True)

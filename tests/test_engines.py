@@ -186,7 +186,7 @@ def test_a_lost_worker_is_a_lost_task_and_the_pilot_brings_another(tmp_path):
         os.mkfifo(tmp_path / "pipe")
         bench.engine.start([bench.order("a", f"echo $PPID > {tmp_path}/pipe; sleep 60")])
         (tmp_path / "pipe").read_text()
-        pilot = bench.driver._held["run.slot"].pilot.pid
+        pilot = bench.driver._held["run.slot"].pilots[0].pid
         found = subprocess.run(
             ["pgrep", "-P", str(pilot)], capture_output=True, text=True, check=True
         )
@@ -210,7 +210,7 @@ def test_a_worker_whose_pilot_was_killed_ends_and_so_do_its_tasks(tmp_path):
         os.mkfifo(tmp_path / "pipe")
         bench.engine.start([bench.order("a", f"echo > {tmp_path}/pipe; sleep 60")])
         (tmp_path / "pipe").read_text()
-        pilot = bench.driver._held["run.slot"].pilot.pid
+        pilot = bench.driver._held["run.slot"].pilots[0].pid
         found = subprocess.run(
             ["pgrep", "-P", str(pilot)], capture_output=True, text=True, check=True
         )

@@ -193,11 +193,14 @@ class RunRecord:
 
     def append(self, events: Iterable[Event]) -> None:
         """Write events down, durably, in this order."""
+        rows = [
+            {"run_id": self.run_id, "position": position, "body": json.dumps(event_to_json(event))}
+            for position, event in enumerate(events, self._position)
+        ]
         with self._fenced() as session:
-            for event in events:
-                body = json.dumps(event_to_json(event))
-                session.add(EventRow(run_id=self.run_id, position=self._position, body=body))
-                self._position += 1
+            if rows:
+                session.connection().execute(insert(EventRow), rows)
+        self._position += len(rows)
 
     def events(self, until: int | None = None) -> list[Event]:
         """What was written, all or up to a position; what is appended from now on comes after it.
@@ -284,4 +287,5 @@ class RunRecord:
 
 
 def _changed(session: Session, statement: Any) -> bool:
-    return bool(session.execute(statement).rowcount)  # type: ignore[attr-defined]
+    """Past the session, which would compare what it has in memory: a sixth of a run's time."""
+    return bool(session.connection().execute(statement).rowcount)
