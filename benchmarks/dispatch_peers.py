@@ -76,7 +76,7 @@ if __name__ == "__main__":
 
 def measured(name: str, what: str, count: int) -> float | str:
     """Tasks a second of a peer, ``nothing`` or ``process``; why not, where it is not there."""
-    variable = name.split()[0].upper() + "_PYTHON"
+    variable = name.split(maxsplit=1)[0].upper() + "_PYTHON"
     python = sys.executable if name == "Dask" else os.environ.get(variable, "")
     if not python:
         return f"{variable} names no interpreter that has it"
