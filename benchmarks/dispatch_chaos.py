@@ -54,6 +54,27 @@ class Chaos:
         return sum(1 for task in range(self.tasks) if self.ends[task] == 1)
 
 
+def agents_of(home: str) -> list[int]:
+    """The agents of dispatchers of this home. Not their tasks: these know their number."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        pid = int(place.name)
+        with suppress(OSError):
+            words = (place / "cmdline").read_bytes().split(b"\0")
+            agent = words[1:2] == [b"-I"] and words[2].endswith(b".pyz")
+            mine = variable_of(pid, "VGRADS_HOME") == home
+            if agent and mine and not variable_of(pid, "VGRADS_TASK"):
+                found.append(pid)
+    return found
+
+
+def kill_agents(home: str) -> None:
+    """None of them is left."""
+    for pid in agents_of(home):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
 class Run:
     """The command, begun and begun again."""
 
@@ -77,19 +98,6 @@ class Run:
     def told(self) -> str:
         """What the commands printed."""
         return (self.folder / "log").read_text()
-
-    def agents(self) -> list[int]:
-        """The agents of this run. Not their tasks: these know their number."""
-        found = []
-        for place in Path("/proc").glob("[0-9]*"):
-            pid = int(place.name)
-            with suppress(OSError):
-                words = (place / "cmdline").read_bytes().split(b"\0")
-                agent = words[1:2] == [b"-I"] and words[2].endswith(b".pyz")
-                mine = variable_of(pid, "VGRADS_HOME") == self.environment["VGRADS_HOME"]
-                if agent and mine and not variable_of(pid, "VGRADS_TASK"):
-                    found.append(pid)
-        return found
 
     def again(self) -> None:
         """Kill the dispatcher, and let another one go on."""
@@ -118,7 +126,7 @@ def chaos(tasks: int, seconds: float, host_s: float = 1.0, manager_s: float = 30
             now = time.monotonic()
             if host_s and now >= host_at:
                 host_at += host_s
-                agents = run.agents()
+                agents = agents_of(run.environment["VGRADS_HOME"])
                 if agents:
                     with suppress(ProcessLookupError):
                         os.kill(draw.choice(agents), signal.SIGKILL)
@@ -129,14 +137,12 @@ def chaos(tasks: int, seconds: float, host_s: float = 1.0, manager_s: float = 30
                 found.managers_killed += 1
             time.sleep(0.05)
         found.seconds = time.monotonic() - begin
-        if run.process.returncode:
+        if run.process.returncode and "is over: done" not in run.told():  # killed at the very end
             print(run.told()[-2000:], file=sys.stderr)
         ends = run.ends()
         found.attempts = len(ends)
         found.ends = Counter(
             int(str(end["task"])) for end in ends if end["final"] and end["code"] == 0
         )
-        for pid in run.agents():
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        kill_agents(run.environment["VGRADS_HOME"])
     return found

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dispatch_chaos import kill_agents
 from dispatch_load import memory_mib, template
 
 from bags.bag import Bag, Listed
@@ -79,7 +80,7 @@ class Appended:
     pause_s: float
 
 
-def appended(tasks: int, bundle: int = 100) -> Appended:
+def appended(tasks: int, bundle: int = 1000) -> Appended:
     """Tasks given and ended in bundles, through the state and onto the disk, one bundle a write."""
     draw = random.Random(1)
     with tempfile.TemporaryDirectory() as name:
@@ -133,7 +134,6 @@ def by_command(command: str, tasks: int, procs: int = 2, hosts: int = 1) -> floa
         done = subprocess.run(words, capture_output=True, text=True, check=True, env=environment)
         (bag,) = json.loads(done.stdout)["bags"]
         assert bag["done"] == tasks, done.stderr
-        words = [sys.executable, "-m", "portal", "bags", "status", bag["id"], "--json"]
         status = json.loads((folder / "home" / "dispatchers" / bag["dispatcher"] / "status.json").read_text())  # fmt: skip
         (stood,) = status["bags"]
         return tasks / float(stood["ended_s"] - stood["came_s"])
@@ -166,6 +166,7 @@ def by_service(tasks: int) -> dict[int, float]:
         finally:
             service.terminate()
             service.wait()
+            kill_agents(name)  # a service that ends leaves them at work
     return found
 
 
