@@ -19,7 +19,8 @@ _ASK_AGAIN_S = 0.005  # what ends within this time after an answer takes the pla
 _WAIT_S, _TURN_WAIT_S = 30.0, 1.0
 _MOST_UNDER_WAY = 8  # requests; more than one is a parked one and what has ended since
 _STALE_S = 30.0  # an answer that is so late will not come
-_LONGEST_PAUSE_S = 50.0
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 58.0
+_GROWTH, _JITTER = 1.5, 0.04
 _TURNS_S = 600.0  # how long requests take turns after a way was seen to cut streams
 _CUTS_S = 60.0
 _MOST_BYTES, _MOST_ENDS = 1 << 20, 2000  # in a message
@@ -32,6 +33,30 @@ class Standing(NamedTuple):
     """It holds tasks."""
     supplied: bool
     """Tasks wait here for a processor."""
+
+
+class Pauses:
+    """How long to wait before trying to connect again: about half as long as the manager has been away, so that hosts
+    are soon back after a short absence; from a minute on nearly a minute each time. By then hosts are spread over the
+    minute and stay so, and come back evenly. (Were each pause drawn from the whole minute anew, twice as many would
+    come at first.)
+    """
+
+    def __init__(self) -> None:
+        self._most_s, self._spread = _FIRST_PAUSE_S, False
+
+    def next_s(self, least_s: float = 0.0) -> float:
+        """The next pause, in seconds. ``least_s``: it is drawn from up to no less than this."""
+        most_s = max(self._most_s, least_s)
+        self._most_s = min(_GROWTH * most_s, _LONGEST_PAUSE_S)
+        if most_s <= _FIRST_PAUSE_S or (most_s >= _LONGEST_PAUSE_S and not self._spread):
+            self._spread = most_s >= _LONGEST_PAUSE_S
+            return random.uniform(0.0, most_s)
+        return random.uniform((1.0 - _JITTER if self._spread else 0.5) * most_s, most_s)
+
+    def over(self) -> None:
+        """The manager has answered."""
+        self._most_s, self._spread = _FIRST_PAUSE_S, False
 
 
 class Talk:
@@ -55,7 +80,7 @@ class Talk:
         now_s = time.monotonic()
         self.heard_s = self._beat_at_s = now_s
         self._try_s = self._again_s = self._news_s = 0.0
-        self._pause_s = 1.0
+        self._pauses = Pauses()
         self._cuts: deque[float] = deque(maxlen=2)
         self._turns_until_s = math.inf if turns else 0.0
         self._beat_s = 10.0
@@ -158,7 +183,8 @@ class Talk:
                 if status not in (200, 204):
                     self._refit(status)
                     break
-                self.heard_s, self._pause_s = time.monotonic(), 1.0
+                self.heard_s = time.monotonic()
+                self._pauses.over()
                 if status == 200:
                     said.append(json.loads(body))
         except (OSError, ValueError):
@@ -198,8 +224,7 @@ class Talk:
         while self._connecting.made:
             made = self._connecting.made.popleft()
             if isinstance(made, OSError):
-                self._try_s = now_s + random.uniform(0.0, self._pause_s)
-                self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
+                self._try_s = now_s + self._pauses.next_s()
             else:
                 self.link, self._greeted = Link(made, self._manager), False
         if self.link is not None:
@@ -220,9 +245,7 @@ class Talk:
             if len(self._cuts) == 2 and self._cuts[1] - self._cuts[0] < _CUTS_S:
                 self._turns_until_s = max(self._turns_until_s, now_s + _TURNS_S)
         self.link = None
-        self._pause_s = max(self._pause_s, pause_s)
-        self._try_s = now_s + random.uniform(0.0, self._pause_s)
-        self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
+        self._try_s = now_s + self._pauses.next_s(pause_s)
         for kind, news in self._news.items():
             news[:0] = [one for _, told, one in self._told if told == kind]
         self._told.clear()

@@ -280,12 +280,14 @@ class Fleet:
         if not event.state.ended:
             return
         slot = self.core.state.slots[event.slot]
-        for host in list(self.core.state.hosts.values()):
-            if host.here and host.slot == event.slot:
+        hosts = [host for host in self.core.state.hosts.values() if host.slot == event.slot]
+        for host in hosts:
+            if host.here:
                 self.core.gone(host, now_s, lost=event.state == SlotState.FAILED)
         if event.state == SlotState.FAILED and not slot.get("closing"):
             self._luck.setdefault(slot["site"], _Luck()).words = event.reason
-            self._disappoint(slot["site"], now_s, event.permanent)
+            if not any(host.done for host in hosts):  # one that has worked may be replaced at once
+                self._disappoint(slot["site"], now_s, event.permanent)
 
     def _disappoint(self, site: str, now_s: float, permanent: bool) -> None:
         """A request came to nothing: the next one waits, longer each time; what is refused for good, not often."""

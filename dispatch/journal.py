@@ -17,7 +17,7 @@ from threading import Lock
 import numpy as np
 
 from dispatch.image import image_of, pack_image, state_of, unpack_image
-from dispatch.records import END, Ended, Record, pack, unpack
+from dispatch.records import END, Record, pack, packed_ends, unpack
 from dispatch.state import State
 from kernel.errors import InputError
 from kernel.files import append_durably
@@ -109,11 +109,14 @@ def compact(folder: Path, number: int) -> None:
     """Leave of a closed segment how attempts ended."""
     segment = folder / f"seg-{number:06d}.log"
     by_bag: dict[int, list[bytes]] = {}
-    for record in read_segment(segment, last=False):
-        if isinstance(record, Ended):
-            by_bag.setdefault(record.bag, []).extend(end.pack() for end in record.ends)
+    for group in _groups(
+        segment, last=False
+    ):  # hosts are answered meanwhile: nothing is taken apart
+        for bag, ends in packed_ends(group):
+            by_bag.setdefault(bag, []).append(ends)
+    whole = {bag: b"".join(ends) for bag, ends in sorted(by_bag.items())}
     body = b"".join(
-        _BLOCK.pack(bag, len(ends)) + b"".join(ends) for bag, ends in sorted(by_bag.items())
+        _BLOCK.pack(bag, len(ends) // END.itemsize) + ends for bag, ends in whole.items()
     )
     write_whole(folder / f"ends-{number:06d}.bin", zlib.compress(body, 6))
     segment.unlink()
@@ -157,6 +160,11 @@ def read_state(folder: Path, mend: bool = True) -> State:
 
 def read_segment(path: Path, last: bool, mend: bool = True) -> Iterator[Record]:
     """The records of a segment; ``last``: its end may be torn, and with ``mend`` is cut off then."""
+    for group in _groups(path, last, mend):
+        yield from unpack(group)
+
+
+def _groups(path: Path, last: bool, mend: bool = True) -> Iterator[bytes]:
     body = path.read_bytes()
     at = 0
     while at < len(body):
@@ -171,7 +179,7 @@ def read_segment(path: Path, last: bool, mend: bool = True) -> Iterator[Record]:
             raise InputError(
                 f"is damaged at byte {at}", where=str(path), fix="restore it from a copy"
             )
-        yield from unpack(group)
+        yield group
         at = end + length
 
 
@@ -225,12 +233,11 @@ class EndReader:
                 if len(group) < length or zlib.crc32(group) != check:
                     break
                 self._at += _FRAME.size + length
-                found += [
-                    e.pack() for r in unpack(group) if isinstance(r, Ended) and r.bag == self._bag for e in r.ends
-                ]  # fmt: skip
+                found += [ends for bag, ends in packed_ends(group) if bag == self._bag]
         if found:
-            self._seen += len(found)
-            yield np.frombuffer(b"".join(found), END)
+            ends = np.frombuffer(b"".join(found), END)
+            self._seen += len(ends)
+            yield ends
 
     def _of_compacted(self) -> Iterator[np.ndarray]:
         body = zlib.decompress((self._folder / f"ends-{self._number:06d}.bin").read_bytes())

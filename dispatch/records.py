@@ -29,6 +29,7 @@ END = np.dtype(
 ``code``: exit code, minus the signal, or :data:`COULD_NOT`."""
 COULD_NOT = -32768
 """Instead of an exit code: the host could not run the task."""
+_ENDED = 4  # the kind of a record of ends
 _HALF = 65504.0  # the largest number of two bytes (IEEE 754 binary16)
 
 
@@ -106,7 +107,7 @@ _OF_TASKS = (Given, Back, Kept)
 def pack(record: Record) -> bytes:
     """A record as bytes."""
     if isinstance(record, Ended):
-        kind, body = 4, struct.pack("<I", record.bag) + b"".join(e.pack() for e in record.ends)
+        kind, body = _ENDED, struct.pack("<I", record.bag) + b"".join(e.pack() for e in record.ends)
     elif isinstance(record, Word):
         kind, body = 5, json.dumps([record.what, record.fields]).encode()
     else:
@@ -129,11 +130,22 @@ def unpack(body: bytes) -> Iterator[Record]:
         at += length
 
 
+def packed_ends(body: bytes) -> Iterator[tuple[int, bytes]]:
+    """Of the records in these bytes only the ends, as they are: bag, and 30 bytes for each (:data:`END`)."""
+    at = 0
+    while at < len(body):
+        kind, length = _HEAD.unpack_from(body, at)
+        at += _HEAD.size
+        if kind == _ENDED:
+            yield int.from_bytes(body[at : at + 4], "little"), body[at + 4 : at + length]
+        at += length
+
+
 def _record(kind: int, body: bytes) -> Record:
     if kind == 5:
         what, fields = json.loads(body)
         return Word(what, fields)
-    if kind == 4:
+    if kind == _ENDED:
         (bag,) = struct.unpack_from("<I", body)
         return Ended(bag, [_end(fields) for fields in _END.iter_unpack(body[4:])])
     host, bag = _TASKS.unpack_from(body)

@@ -20,12 +20,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from string import Formatter
 from typing import Any
 
 from kernel.errors import SiteError
 
 Ask = Callable[..., dict[str, Any]]
+_BLOCK = 1000
 _SEND_S = 0.05
 _PAUSE_S = 1.0
 
@@ -220,8 +222,7 @@ class BagCalls:
 
     def add_tasks(self, bag_id: str, commands: Iterable[str]) -> int:
         """Add commands to an open bag, streamed; how many were taken."""
-        lines = (json.dumps(command).encode() + b"\n" for command in commands)
-        return int(self._ask("POST", f"/v1/bags/{bag_id}/tasks", lines)["taken"])
+        return int(self._ask("POST", f"/v1/bags/{bag_id}/tasks", _blocks(commands))["taken"])
 
     def close_bag(self, bag_id: str) -> None:
         """No more tasks come to an open bag."""
@@ -253,3 +254,10 @@ class BagCalls:
 
     def _open(self, path: str) -> Any:
         raise NotImplementedError
+
+
+def _blocks(commands: Iterable[str]) -> Iterator[bytes]:
+    """Commands as JSON lines, many at a time: each block is a write to the connection."""
+    left = iter(commands)
+    while lines := [json.dumps(command) for command in islice(left, _BLOCK)]:
+        yield ("\n".join(lines) + "\n").encode()

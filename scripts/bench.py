@@ -23,6 +23,8 @@ _HEAD = """# Performance
 
 Measured by `make bench` on {when} with Python {python} on {cores} processors: each section is what its command printed.
 Ratios are against the named alternative in the same run.
+
+The dispatcher of bags, with what it must do, what it aims at and its peers: [Bags without a plan, How fast](dispatch.md#how-fast).
 """
 
 

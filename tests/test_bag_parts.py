@@ -13,7 +13,7 @@ from bags.choice import POLICIES, BagView, local_first
 from dispatch.core import Core
 from dispatch.hosts import Hello
 from dispatch.image import image_of, pack_image, state_of, unpack_image
-from dispatch.records import Back, End, Ended, Given, Kept, Word, pack, unpack
+from dispatch.records import Back, End, Ended, Given, Kept, Word, pack, packed_ends, unpack
 from dispatch.state import State
 from dispatch.talk import Message, Rules
 from dispatch.tasks import DONE, DROPPED, FAILED, GIVEN, PENDING, Tasks
@@ -92,6 +92,8 @@ RECORDS = st.one_of(
 def test_records_survive_being_packed(records, rest):
     body = b"".join(map(pack, records))
     assert list(unpack(body)) == records
+    told = [(r.bag, b"".join(e.pack() for e in r.ends)) for r in records if isinstance(r, Ended)]
+    assert list(packed_ends(body)) == told
     if rest:  # less than a head
         with pytest.raises(InputError):
             list(unpack(body + rest))

@@ -22,6 +22,7 @@ from kernel.clock import WallClock
 from kernel.errors import InputError
 from portal.client import Client
 from portal.client_bags import command_of
+from portal.web.bag_routes import _commands
 from tests.conftest import ROOT
 from tests.serving import Served
 from tests.waiting import until
@@ -479,6 +480,16 @@ def test_a_bag_by_rest_its_results_as_they_come_and_its_page(service):
         with urllib.request.urlopen(service.url + path) as page:
             assert told in page.read().decode()
     assert bag in {row["id"] for row in client.list_bags()}
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [[b'"a', b'b"', b'"c","d"'], [b'"a"', b'["b"]'], [b'"a"', b'"b","c"'], [b'"a"', b'" "']],
+)
+def test_lines_are_right_one_by_one_though_they_are_read_together(lines):
+    assert _commands([b'"a b"', b'"\\u00e4\\n"'], 0) == ["a b", "ä\n"]
+    with pytest.raises(InputError, match=r"line [678]: "):
+        _commands(lines, 5)
 
 
 def test_tasks_are_streamed_into_an_open_bag(service):
