@@ -19,12 +19,13 @@ from typing import TypeVar
 from execmgr.engine import TaskOrder
 from execmgr.folder_engine import FolderEngine
 from execmgr.news import News
-from execmgr.processes import DEATH_S, kill_marked, marked
+from execmgr.processes import kill_marked, marked
 from execmgr.spawner import Spawner
 from execmgr.task_folder import TaskFolder
 from execmgr.task_process import (
     IDLE_S,
     LOOK_S,
+    QUICK_S,
     TaskProcess,
     Verdict,
     alive,
@@ -192,18 +193,33 @@ class ProcessEngine(FolderEngine):
     # the undertaker
 
     def _bury_all(self) -> None:
-        """One look through all processes for as many as have ended meanwhile."""
+        """Await what dies by itself; one look through all processes for what is left of as many as there are."""
         while (first := self._ended.get()) is not None:
-            bundle = [first, *_waiting(self._ended)]
-            marks = {copy.mark for copy, _ in bundle}
-            gone = kill_marked(lambda mark, marks=marks: mark in marks, DEATH_S)  # type: ignore[misc]
-            left = set() if gone else set(marked(lambda _: True).values())
-            for copy, code in bundle:
-                if copy.mark in left:
-                    self._end(copy, Verdict("processes of it cannot be killed"))
+            left, end_s = [], time.monotonic() + QUICK_S
+            for copy, code in (first, *_waiting(self._ended)):
+                patience_s = end_s - time.monotonic()
+                if (
+                    copy.process is not None
+                    and code is not None
+                    and copy.process.is_gone(patience_s)
+                ):
+                    self._judge(copy, code)
                 else:
-                    known = noted_code(self._folder.place(copy.order)) if code is None else code
-                    self._judge(copy, known)
+                    left.append((copy, code))
+            self._kill_rest(left)
+
+    def _kill_rest(self, ended: Sequence[tuple[_Copy, int | None]]) -> None:
+        marks = {copy.mark for copy, _ in ended}
+        if not marks or kill_marked(lambda mark: mark in marks):
+            undead = set()
+        else:
+            undead = set(marked(lambda mark: mark in marks).values())
+        for copy, code in ended:
+            if copy.mark in undead:
+                self._end(copy, Verdict("processes of it cannot be killed"))
+            else:
+                known = noted_code(self._folder.place(copy.order)) if code is None else code
+                self._judge(copy, known)
 
     # others
 

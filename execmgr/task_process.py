@@ -36,6 +36,8 @@ _SIMPLE = _ATTENDED.format('eval "$1"')
 """For a command that leaves the shell as it is: one process less."""
 LOOK_S = 0.2
 """Between looks at a task whose memory is watched, or that somebody may stop."""
+QUICK_S = 0.2
+"""In which what is left of a task usually dies."""
 IDLE_S = 3600.0
 """Between looks at what tells of itself."""
 _LONG_S = (
@@ -91,16 +93,21 @@ class TaskProcess:
                     self.signal(signal.SIGKILL)
                 elif memory_mib > 0:
                     self.hold_to(memory_mib, memory_of_sessions())
-            if not self.is_gone() and not kill_marked(lambda one: one == self._environment[MARK]):
+            if not self.is_gone(QUICK_S) and not kill_marked(
+                lambda one: one == self._environment[MARK]
+            ):
                 raise OSError("processes of it cannot be killed")
             return ended[0].code
         finally:
             self.close()
             spawner.close()
 
-    def is_gone(self) -> bool:
-        """Of one whose shell has ended: True where nothing of it is left, False where one must look."""
-        return time.monotonic() - self._began_s < _LONG_S and is_over(self._left, 0.0)
+    def is_gone(self, patience_s: float = 0.0) -> bool:
+        """Of one whose shell has ended: True where nothing of it is left in this time, False where one must look.
+
+        Another task that is just being begun may hold the pipe for an instant.
+        """
+        return time.monotonic() - self._began_s < _LONG_S and is_over(self._left, patience_s)
 
     def hold_to(self, memory_mib: float, used: Mapping[int, float]) -> None:
         """End it where it uses more memory than is stated; ``used``: by session, all in MiB."""
