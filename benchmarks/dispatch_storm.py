@@ -86,6 +86,7 @@ def storm(hosts: int, away_s: float) -> Returned:
             return _back(folder, hosts, server, talking)
         finally:
             talking.kill()
+            server.kill()
 
 
 def _back(folder: Path, hosts: int, before: Script, talking: Script) -> Returned:
@@ -129,3 +130,4 @@ def restart(tasks: int, hosts: int = 64) -> Returned:
             })  # fmt: skip
         finally:
             talking.kill()
+            server.kill()

@@ -17,6 +17,7 @@ from dispatch.bag_files import BagFiles
 from dispatch.kept import is_worked_on, only_one
 from dispatch.keys import key_of
 from dispatch.manager import Manager, Setting
+from dispatch.messages import read
 from dispatch.outputs import OutputReader
 from kernel.clock import WallClock
 from kernel.errors import InputError
@@ -416,6 +417,23 @@ def test_a_full_disk_is_waited_for_and_nothing_is_lost(tmp_path):
         alive(work)
     told = list(OutputReader(tmp_path / "d" / "bag" / "printed.bin").more())
     assert [(said.task, said.out) for said in told] == [(0, "text")]
+
+
+def test_a_round_hears_no_more_ends_than_take_a_moment(tmp_path):
+    ends = [[0, task, 1, 0, [0, 0, 0, 0], 0, 0, "", ""] for task in range(5000)]
+    body = json.dumps({"host": "a", "life": "1", "seq": 1, "ended": ends}).encode()
+
+    async def work(found, port):
+        heard = read(body, lambda host: 0, 0.0)
+        found._inbox = [(None, heard)] * 3
+        assert len(found._next_messages()) == 2 and found._news.is_set()
+        assert len(found._next_messages()) == 1 and not found._inbox
+        found._inbox = [(None, heard)] * 3
+        found._stopped = True
+        assert len(found._next_messages()) == 3  # the last round hears all of them
+
+    with manager(tmp_path / "d", "true") as alive:
+        alive(work)
 
 
 def test_only_one_dispatcher_works_on_a_folder(tmp_path):
