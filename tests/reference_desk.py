@@ -123,6 +123,14 @@ class Desk:
         told = any(one in message for one in ("ended", "returned", "cached", "leaving", "hello"))
         if told or self.next:
             self._answer(writer, message["seq"])
+        else:
+            loop = asyncio.get_running_loop()
+            loop.call_later(message["wait_s"], self._held_long_enough, writer, message["seq"])
+
+    def _held_long_enough(self, writer, seq: int) -> None:
+        """A question is not held longer than its host said: in turns it can tell nothing meanwhile."""
+        if self._parked.get(writer) == seq:
+            self._answer(writer, seq)
 
     def _answer(self, writer, seq: int) -> None:
         del self._parked[writer]
