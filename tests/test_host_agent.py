@@ -305,7 +305,7 @@ def test_an_agent_ends_what_one_that_was_killed_has_left(tmp_path):
             "/bin/sh", "-c", pilot_command(sys.executable), env=again
         )
         await desk.until(lambda: len(desk.hellos) == 2)
-        assert not runs(number)
+        await asyncio.to_thread(until, lambda: not runs(number))
         assert desk.messages[0]["host"] == desk.messages[-1]["host"]
         assert desk.messages[0]["life"] != desk.messages[-1]["life"]
         await desk.say(drain=True)
