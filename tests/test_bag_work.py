@@ -190,6 +190,20 @@ def test_a_killed_dispatcher_is_resumed_and_its_host_worked_on(vgrads, write, tm
     assert "is over" in vgrads("bags", "resume", bag["id"]).err
 
 
+def test_what_a_killed_dispatcher_still_held_after_the_last_task_is_given_back(
+    vgrads, write, tmp_path
+):
+    _, bag = run(vgrads, write("bag.yaml", SQUARES))
+    path = tmp_path / "home" / "dispatchers" / bag["id"] / "status.json"
+    assert json.loads(path.read_text())["slots"] == []
+    path.write_text(
+        json.dumps(json.loads(path.read_text()) | {"state": "working", "slots": ["h0"]})
+    )
+    assert vgrads("bags", "resume", bag["id"]).code == 0
+    assert json.loads(path.read_text())["state"] == "ended"
+    assert "is over: done" in vgrads("bags", "resume", bag["id"]).err
+
+
 def test_ctrl_c_gives_the_hosts_back_and_the_rest_can_go_on(vgrads, write, tmp_path):
     path = write(
         "bag.yaml",

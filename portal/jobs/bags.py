@@ -16,7 +16,7 @@ from desk.bag_virtual import VirtualBagWork, simulated_part
 from desk.bag_work import BagWork, Wishes, hand_over
 from desk.config import home
 from dispatch.document import BagDocument
-from dispatch.kept import is_worked_on, only_one
+from dispatch.kept import is_worked_on, only_one, read_status
 from dispatch.talk import Rules
 from kernel.errors import InputError, SiteError
 from portal.records.bags import ENDED, HERE, Bags, new_bag
@@ -158,12 +158,16 @@ def cancel(store: Store, row: BagRow, why: str) -> str:
 
 
 def resumable(store: Store, bag_id: str) -> Sequence[BagRow]:
-    """The bags of the dispatcher of a bag that have not ended; InputError where there is nothing to go on with."""
+    """The bags of the dispatcher of a bag that have not ended, or this one, where only its slots are to be given back;
+    InputError where there is nothing to go on with."""
     row = Bags(store.engine).get(bag_id)
-    if row.state in ENDED:
+    folder = dispatcher_folder(row.dispatcher)
+    if is_worked_on(folder):
+        raise InputError("its dispatcher is at work", where=bag_id)
+    status = read_status(folder)
+    holds = status.get("state") != "ended" and status.get("slots")
+    if row.state in ENDED and not holds:
         raise InputError(
             f"bag '{bag_id}' is over: {row.state}", fix="vgrads bags status lists them"
         )
-    if is_worked_on(dispatcher_folder(row.dispatcher)):
-        raise InputError("its dispatcher is at work", where=bag_id)
-    return Bags(store.engine).open_of(row.dispatcher)
+    return Bags(store.engine).open_of(row.dispatcher) or [row]
