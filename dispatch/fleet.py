@@ -32,7 +32,8 @@ _GIVE_UP = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """A site where hosts may come from. ``procs``: of one host; ``longest_s`` and ``widest`` (hosts): of one request."""
+    """A site where hosts may come from. ``procs``: of one host; ``longest_s`` and ``widest`` (hosts): of one request;
+    ``requests``: how many its queue takes of us at once."""
 
     site: str
     queue: str
@@ -43,6 +44,7 @@ class Place:
     decide: Decide
     boot_s: float = 180.0
     widest: int = 1 << 30
+    requests: int = 1 << 30
 
 
 @dataclass
@@ -183,7 +185,11 @@ class Fleet:
         for reason in decision.reasons:
             if not self.reasons or self.reasons[-1][1:] != (where.site, reason):
                 self.reasons = [*self.reasons[-_MOST_REASONS:], (now_s, where.site, reason)]
-        for hosts in _split(decision.open, where.widest):
+        held = sum(
+            s.get("site") == where.site and not s.get("ended")
+            for s in self.core.state.slots.values()
+        )
+        for hosts in _split(decision.open, where.widest)[: max(0, where.requests - held)]:
             name = f"h{len(self.core.state.slots)}"
             self.core.note(
                 Word("slot", {"id": name, "site": where.site, "hosts": hosts, "asked_s": now_s})

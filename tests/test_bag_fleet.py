@@ -59,3 +59,22 @@ def test_a_host_that_is_lost_is_replaced_at_once_if_it_had_worked(worked, replac
     assert site.opened == (["h0", "h1"] if replaced else ["h0"])
     look(9.0)
     assert site.opened == ["h0", "h1"]
+
+
+def test_no_more_is_asked_of_a_queue_than_it_takes_of_one_user():
+    core = Core(State(), Rules(), lambda record: None)
+    core.add(0, Bag(name="b", commands=Listed(["true"] * 99)), 0.0)
+    site = Site()
+    place = Place(
+        site="here", queue="", node_type="n", procs=1, limits=PoolLimits(least=0, most=20, longest_s=99.0),
+        longest_s=99.0, decide=lambda view: acquire(view, "one-at-a-time"), requests=3,
+    )  # fmt: skip
+    fleet = Fleet(core=core, sites=site, places=[place], run="r", pilot_environment=lambda slot: {})
+    for at_s in (0.0, 1.0):
+        fleet.decide(at_s)
+        fleet.heard(fleet.carry_out(), at_s)
+    assert site.opened == ["h0", "h1", "h2"]
+    fleet.heard([SlotNews(at_s=2.0, slot="h1", state=SlotState.EXPIRED, reason="over")], 2.0)
+    fleet.decide(3.0)
+    fleet.carry_out()
+    assert site.opened == ["h0", "h1", "h2", "h3"]
