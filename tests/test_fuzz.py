@@ -18,6 +18,9 @@ _CHECKS = (
 )
 _EXAMPLES = os.environ.get("VGRADS_EXAMPLES", "12")  # of each operation; more by hand
 
+_LEFT_OUT = "/events$|^/v1/bags/[^/]*/tasks$"
+"""Streams: of events, which end when a run does, and of lines of JSON, which the tool cannot write (tests/test_bag_work.py)."""
+
 
 def test_whatever_is_sent_is_answered_as_described(tmp_path):
     tool = shutil.which("schemathesis", path=str(Path(sys.executable).parent))
@@ -36,7 +39,7 @@ def test_whatever_is_sent_is_answered_as_described(tmp_path):
         )
         command = [
             tool, "--config-file", str(config), "run", f"{service.url}/openapi.json", "--checks", _CHECKS, "-n", _EXAMPLES,
-            "--phases", "examples,coverage,fuzzing", "--exclude-path-regex", "/events$", "--continue-on-failure",
+            "--phases", "examples,coverage,fuzzing", "--exclude-path-regex", _LEFT_OUT, "--continue-on-failure",
             "--request-timeout", "60", "-H", f"Authorization: Bearer {secret}", "--warnings", "off",
             "--suppress-health-check", "all", "--no-color",
         ]  # fmt: skip
