@@ -26,7 +26,7 @@ def upgrade() -> None:
             for name, text in _TEXTS.items()
         ),
         sa.Column("number", sa.Integer(), nullable=False),
-        sa.Column("created", sa.DateTime(), nullable=False),
+        sa.Column("created", sa.DateTime(timezone=True), nullable=False),
         sa.Column("tasks", sa.Integer(), nullable=False),
     )
     for name in _FOUND:
