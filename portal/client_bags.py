@@ -9,12 +9,11 @@ with Client("http://127.0.0.1:8080") as client:
 
 from __future__ import annotations
 
+import http.client
 import json
 import shlex
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError, Future
@@ -175,7 +174,7 @@ class Tasks:
                     "cancelled",
                 ):
                     break
-            except (OSError, ValueError, SiteError, urllib.error.HTTPError):
+            except (OSError, ValueError, SiteError, http.client.HTTPException):
                 time.sleep(_PAUSE_S)
         self._give_up(CancelledError("its bag ended without it"))
 

@@ -461,7 +461,12 @@ def test_only_one_dispatcher_works_on_a_folder(tmp_path):
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
-    home = tmp_path_factory.mktemp("home")
+    served = _served(tmp_path_factory.mktemp("home"))
+    yield served
+    served.end()
+
+
+def _served(home):
     environment = {**os.environ, "VGRADS_HOME": str(home)}
     for words in (
         ["sites", "add", str(ROOT / "data/local/local.toml")],
@@ -474,9 +479,18 @@ def service(tmp_path_factory):
             check=True,
             capture_output=True,
         )
-    served = Served(home)
-    yield served
-    served.end()
+    return Served(home)
+
+
+def test_a_host_that_another_service_left_here_is_not_taken_for_ones_own(service, tmp_path):
+    bag = {"name": "x", "command": "true"}
+    list(Client(service.url).bag_results(Client(service.url).submit_bag(bag)))
+    neighbour = _served(tmp_path)  # the first one's host is still here
+    try:
+        client = Client(neighbour.url)
+        assert [end["code"] for end in client.bag_results(client.submit_bag(bag))] == [0]
+    finally:
+        neighbour.end()
 
 
 def test_futures_of_commands(service):

@@ -24,7 +24,9 @@ from portal.records.tables import BagRow
 from vgrid.catalog import Catalog
 
 SERVICE = "service"
-"""The dispatcher that serves all bags at real sites: its hosts are shared by weight between their owners."""
+"""What the id of the dispatcher begins with that serves all bags at real sites: its hosts are shared by weight between
+their owners. The rest of the id is this database's own, for at a site slots are known by it, and another service may
+be a neighbour there."""
 _LINGER_S = 30.0
 """So long a dispatcher waits for the next bag before it gives its hosts back."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
@@ -65,9 +67,18 @@ def hand_over(
             f"'{unknown[0]}' is not open to you", where="sites", fix=f"yours: {', '.join(names)}"
         )
     document = document.model_copy(update={"sites": document.sites or names})
-    dispatcher = SERVICE if real else new_id("bag")
+    dispatcher = _service_of(store) if real else new_id("bag")
     folder = dispatcher_folder(dispatcher) / "nothing"
     return submit(store, dispatcher, document, folder, allowed, document.owner)
+
+
+def is_service(dispatcher: str) -> bool:
+    """True for the dispatcher of all bags at real sites."""
+    return dispatcher.startswith(SERVICE)
+
+
+def _service_of(store: Store) -> str:
+    return Bags(store.engine).dispatcher_like(SERVICE) or new_id(SERVICE)
 
 
 def bags_in_child(url: str, catalog: Catalog, dispatcher: str) -> None:
@@ -86,10 +97,10 @@ def work_on(store: Store, catalog: Catalog, dispatcher: str) -> None:
         nonlocal busy_s
         if bags.open_of(dispatcher):
             busy_s = time.monotonic()
-        return dispatcher == SERVICE and time.monotonic() - busy_s < _LINGER_S
+        return is_service(dispatcher) and time.monotonic() - busy_s < _LINGER_S
 
     wanted = {name for row in bags.open_of(dispatcher) for name in _sites_of(row)}
-    simulated = dispatcher != SERVICE
+    simulated = not is_service(dispatcher)
     sites = tuple(
         s for s in catalog.sites
         if (s.driver == "simulated") == simulated and (not simulated or s.name in wanted)

@@ -72,6 +72,15 @@ class Bags:
         with Session(self._engine) as session:
             return [row.model_copy() for row in session.exec(query).all()]
 
+    def dispatcher_like(self, begins: str) -> str:
+        """The newest dispatcher whose id begins so; empty where there is none."""
+        query = (
+            select(BagRow.dispatcher).where(col(BagRow.dispatcher).startswith(begins, autoescape=True))
+            .order_by(col(BagRow.created).desc()).limit(1)
+        )  # fmt: skip
+        with Session(self._engine) as session:
+            return str(session.exec(query).first() or "")
+
     def next_number(self, dispatcher: str) -> int:
         """A number that no bag of a dispatcher has yet."""
         query = select(func.max(BagRow.number)).where(BagRow.dispatcher == dispatcher)
