@@ -14,6 +14,8 @@ from math import prod
 from string import Formatter
 from typing import Protocol
 
+from bags.policy import Policy
+
 RAW = "raw"
 """``{x:raw}`` puts a parameter into the command as it stands; ``{x}`` as one word of the shell."""
 
@@ -130,7 +132,9 @@ class Bag:
 
     ``retries``: how often a task that failed is tried again; ``limit_s``: after so long it is killed (0: never);
     ``estimate_s``: how long a task takes, where the user says so; ``inputs`` and ``outputs``: files that go to a
-    host and come back, in which parameters may stand.
+    host and come back, in which parameters may stand. ``policy``: what its user wrote (docs/policies.md); ``learns``: copies
+    of late tasks by what is learned of them; ``most_copies``: hosts that may have a task at once; ``tail_below``: so few waiting tasks are its tail; ``failover``: sites where
+    tasks go that have failed.
     """
 
     name: str
@@ -148,3 +152,15 @@ class Bag:
     outputs: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     output_bytes: int = 4096
+    policy: Policy | None = None
+    learns: bool = False
+    most_copies: int = 4
+    tail_below: int | None = None
+    tail_latched: bool = True
+    failover: tuple[str, ...] = ()
+
+    @property
+    def executable(self) -> str:
+        """The first word of its first command."""
+        words = self.commands.command(0).split() if len(self.commands) else []
+        return words[0] if words else ""

@@ -13,7 +13,7 @@ from dispatch.messages import Said
 from dispatch.outputs import OutputReader
 from dispatch.records import COULD_NOT, END
 from dispatch.state import MOST_LOSSES
-from dispatch.tasks import DONE, FAILED, GIVEN
+from dispatch.tasks import DONE, FAILED, GIVEN, WORDS
 from kernel.errors import InputError
 
 
@@ -105,13 +105,13 @@ def why(folder: Path, number: int, task: int) -> dict[str, Any]:
         return found
     status = bag.tasks.status[task]
     found |= {
-        "state": ("waits", "runs", "done", "failed", "dropped")[status], "attempts": bag.tasks.attempts[task],
+        "state": WORDS[status], "attempts": bag.tasks.attempts[task],
         "failures": bag.tasks.failures.get(task, 0), "hosts_lost": bag.tasks.losses.get(task, 0),
     }  # fmt: skip
     said = found["reasons"]
     if status == GIVEN:
-        host = state.hosts[bag.tasks.where[task]]
-        said.append(f"host {host.name} of {host.site} has it, with {len(host.held) - 1} others")
+        for host in (state.hosts[number] for number in bag.tasks.hosts_of(task)):
+            said.append(f"host {host.name} of {host.site} has it, with {len(host.held) - 1} others")
     elif status == FAILED:
         lost = found["hosts_lost"] >= MOST_LOSSES
         said.append(

@@ -71,7 +71,7 @@ class Wishes:
 
 def check_places(catalog: Catalog, document: BagDocument) -> None:
     """InputError for a bag that none of the sites can serve, or that asks in a way that nobody knows."""
-    for name in document.sites:
+    for name in (*document.sites, *document.failover):
         catalog.site(name)
     sites = [s for s in catalog.sites if not document.sites or s.name in document.sites]
     if all_simulated(sites) and sites and document.runtime_s is None:

@@ -13,6 +13,7 @@ _ROOT = Path(__file__).resolve().parent.parent
 _SHIPPED = (
     "dispatch/__init__.py",
     "dispatch/agent_link.py",
+    "dispatch/agent_place.py",
     "dispatch/agent_store.py",
     "dispatch/agent_talk.py",
     "dispatch/agent_tasks.py",

@@ -9,10 +9,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 
 from bags.bag import Bag
-from bags.bundle import fair_part, wanted
-from bags.choice import POLICIES, WINDOW, BagView, local_first
+from dispatch.board import Board
+from dispatch.copies import Copies
+from dispatch.giving import Giving
 from dispatch.hosts import Hello, Host, Key
-from dispatch.records import Back, End, Ended, Given, Kept, Record, Word
+from dispatch.records import COULD_NOT, Back, End, Ended, Kept, Record, Word
 from dispatch.state import BagState, Effect, State
 from dispatch.talk import Answer, Message, Rules, Triple
 from dispatch.tasks import ENDED, PENDING
@@ -28,36 +29,22 @@ class Core:
         self, state: State, rules: Rules, tell: Callable[[Record], None],
         told: Callable[[int, End, Effect], None] = lambda *_: None,
     ) -> None:  # fmt: skip
-        self.state, self.rules, self._tell, self._told = state, rules, tell, told
-        self._key = POLICIES[rules.policy]
+        self.state, self.rules, self._told = state, rules, told
+        self.board = Board(state, rules, tell)
+        self.giving = Giving(self.board)
+        self.copies = Copies(self.board, self.giving.choosing)
+        self.note, self.waiting, self.bags = self.board.note, self.board.waiting, self.board.bags
         self.heard_s: OrderedDict[int, float] = OrderedDict()
-        self.waiting: OrderedDict[int, None] = OrderedDict()  # hosts that hold the line for work
-        self.bags: dict[int, Bag] = {}
-        self.places = 0  # processors of the hosts that are here and stay
-        self._staying: dict[int, int] = {}
-        self.serving: list[BagState] = []
-        self._urgent: dict[int, None] = {}  # hosts that are to be told something
-        self._fresh = True  # tasks have come to wait since hosts were looked through
-        self._digests: dict[int, Callable[[int], Sequence[str]]] = {}
-        self._refresh()
 
-    def note(self, record: Record) -> list[Effect]:
-        self._tell(record)
-        effects = self.state.apply(record)
-        if not isinstance(record, Given | Kept):
-            self._fresh = self._fresh or not effects or any(effect.again for effect in effects)
-        return effects
+    @property
+    def serving(self) -> list[BagState]:
+        """The bags that are not over."""
+        return self.board.serving
 
-    def _refresh(self) -> None:
-        """Which bags are not over: after a change that is rare."""
-        self.serving = [b for b in self.state.bags.values() if not b.over]
-
-    def _count_in(self, host: Host) -> None:
-        """Count a host's processors, or no more."""
-        self.places -= self._staying.pop(host.number, 0)
-        if host.here and not host.leaving:
-            self._staying[host.number] = host.procs
-            self.places += host.procs
+    @property
+    def places(self) -> int:
+        """Processors of the hosts that are here and stay."""
+        return self.board.places
 
     # bags
 
@@ -67,7 +54,7 @@ class Core:
             Word("bag", {
                 "number": number, "count": len(bag.commands), "at_s": at_s, "name": bag.name, "owner": bag.owner,
                 "weight": bag.weight, "procs": bag.procs, "retries": bag.retries, "sites": list(bag.sites),
-                "stated_s": bag.estimate_s, "open": open_,
+                "stated_s": bag.estimate_s, "open": open_, "failover": list(bag.failover),
             })
         )  # fmt: skip
         self.attach(number, bag)
@@ -77,9 +64,10 @@ class Core:
     ) -> None:
         """What the tasks of a bag run; ``digests``: of each one's inputs, where they are looked at."""
         self.bags[number] = bag
+        self.board.changed.append(number)
         if digests:
-            self._digests[number] = digests
-        self._refresh()
+            self.board.digests[number] = digests
+        self.board.refresh()
 
     def grow(self, number: int, count: int) -> None:
         """More tasks of an open bag; one that was closed or cancelled meanwhile stays as it is."""
@@ -90,17 +78,17 @@ class Core:
         """No more tasks come."""
         if self.state.bags[number].open:
             self.note(Word("closed", {"number": number, "at_s": at_s}))
-            self._refresh()
+            self.board.refresh()
 
     def cancel(self, number: int, at_s: float, reason: str) -> None:
         """Drop what has not ended; hosts are told."""
         bag = self.state.bags[number]
-        for task, host in bag.tasks.where.items():
-            self.state.hosts[host].to_cancel.append((number, task, bag.tasks.attempts[task]))
-            self._urgent[host] = None
+        for task in bag.tasks.where:
+            for host in bag.tasks.hosts_of(task):
+                self._call_off(host, number, task)
         if not bag.over:
             self.note(Word("cancelled", {"number": number, "at_s": at_s, "reason": reason}))
-        self._refresh()
+        self.board.refresh()
 
     # hosts
 
@@ -117,12 +105,14 @@ class Core:
         self.heard_s.move_to_end(host.number)
         host.seq = max(host.seq, message.seq)
         host.cached.update(message.cached)
-        self._ends(message.ends)
+        self.copies.heard(host, message.running, at_s)
+        ends, returned = _what_counts(message, host)
+        self._ends(ends)
         host.gives_back = bool(message.returned)
-        self._returned(host, message.returned)
+        self._returned(host, returned)
         if message.leaving and not host.leaving:
             host.leaving = message.leaving
-            self._count_in(host)
+            self.board.count_in(host)
         if host.leaving and not host.held:
             self.gone(host, at_s, lost=False)
         return True
@@ -151,16 +141,17 @@ class Core:
             ):
                 self.gone(host, at_s, lost=True)  # another process in its place: the first is dead
             number = host.number if host else len(self.state.hosts)
+            machine = f"{site}/{hello.machine or hello.name}"
             ends_s = at_s + hello.left_s if hello.left_s is not None else float("inf")
             self.note(
                 Word("joined", {
                     "number": number, "id": message.host, "at_s": at_s, "slot": hello.slot, "node": hello.node,
-                    "procs": max(1, hello.procs), "memory_mib": hello.memory_mib, "name": hello.name, "site": site,
-                    "ends_s": ends_s, "life": message.life,
+                    "procs": max(1, hello.procs), "memory_mib": hello.memory_mib, "name": hello.name, "site": site, "machine": machine,
+                    "ends_s": ends_s, "life": message.life, "attributes": dict(hello.attributes),
                 })
             )  # fmt: skip
             host = self.state.hosts[number]
-            self._count_in(host)
+            self.board.count_in(host)
         host.seq, host.cached = message.seq, set(hello.cached)
         host.known_bags, host.recalled = set(), set()
         host.to_cancel, host.to_recall = [], []
@@ -208,13 +199,17 @@ class Core:
         for bag, new in by_bag.items():
             for end, effect in zip(new, self.note(Ended(bag, new)), strict=True):
                 self._told(bag, end, effect)
-                if effect.elsewhere is not None:
-                    other = self.state.hosts[effect.elsewhere]
-                    attempt = other.held.get((bag, end.task))
-                    if attempt is not None:
-                        self.note(Back(other.number, bag, [end.task]))
-                        other.to_cancel.append((bag, end.task, attempt))
-                        self._urgent[other.number] = None
+                if end.code == 0 and effect.counts:
+                    self.copies.told(bag, end.ran_s)
+                for other in effect.elsewhere:
+                    self._call_off(other, bag, end.task)
+                    self.note(Back(other, bag, [end.task]))
+
+    def _call_off(self, number: int, bag: int, task: int) -> None:
+        """Have a host told that it need not go on with a task."""
+        host = self.state.hosts[number]
+        host.to_cancel.append((bag, task, host.held[bag, task]))
+        self.board.urgent[number] = None
 
     def _returned(self, host: Host, returned: Sequence[Triple]) -> None:
         by_bag: dict[int, list[int]] = {}
@@ -229,7 +224,7 @@ class Core:
         self.note(Word("left", {"number": host.number, "at_s": at_s, "lost": lost}))
         self.heard_s.pop(host.number, None)
         self.waiting.pop(host.number, None)
-        self._count_in(host)
+        self.board.count_in(host)
 
     def lose_silent(self, at_s: float) -> list[Host]:
         """Hosts that were not heard of for too long."""
@@ -248,148 +243,38 @@ class Core:
         for host in self.state.hosts.values():
             if host.here:
                 self.heard_s[host.number] = at_s
-                self._count_in(host)
-        self._refresh()
+                self.board.count_in(host)
+        self.board.refresh()
 
     # work
 
     def answer(self, host: Host, at_s: float) -> Answer:
         """What a host is told now; nothing where there is nothing for it, and then it waits for work."""
-        found = Answer()
-        if host.to_cancel:
-            found.cancel, host.to_cancel = host.to_cancel, []
-        if host.to_recall:
-            found.recall, host.to_recall = host.to_recall, []
-        found.drain = bool(host.leaving)
-        if host.here and not host.leaving:
-            self._fill(host, found, at_s)
-        if found or not host.here:
-            self.waiting.pop(host.number, None)
-        else:
-            self.waiting[host.number] = None
-        return found
-
-    def _fill(self, host: Host, found: Answer, at_s: float) -> None:
-        passed: set[int] = set()
-        while True:
-            bag = self._choose(host, passed)
-            if bag is None:
-                return
-            tasks = self._tasks_for(host, bag, at_s)
-            passed.add(bag.number)  # its part of the last tasks is a part, not one after the other
-            if tasks is None:
-                return  # it is to have the next place: nothing is given ahead of it
-            if not tasks:
-                continue
-            self.note(Given(host.number, bag.number, tasks))
-            attempts = bag.tasks.attempts
-            found.give += [(bag.number, task, attempts[task]) for task in tasks]
-            if bag.number not in host.known_bags:
-                host.known_bags.add(bag.number)
-                found.new_bags.append(bag.number)
-
-    def _choose(self, host: Host, passed: set[int]) -> BagState | None:
-        """The bag to be served next; None where none fits."""
-        fit = [
-            b for b in self.serving
-            if b.tasks.counts[PENDING] and b.number not in passed and (not b.sites or host.site in b.sites)
-        ]  # fmt: skip
-        if len(fit) < 2:
-            return fit[0] if fit else None
-        views = self.state.views(fit, self.serving)
-        return self.state.bags[min(views, key=self._key).number]
-
-    def _tasks_for(self, host: Host, bag: BagState, at_s: float) -> list[int] | None:
-        """The tasks of a bag that a host gets in this round: at most what fits, and its part of the last ones.
-
-        None: it has as many as it should for now.
-        """
-        if bag.procs > host.procs:
-            return []
-        places = host.procs // bag.procs
-        target = wanted(places, bag.typical_s, self.rules.in_hand_s)
-        if host.gives_back:  # others wait for what it was to give back: not at once again
-            target = places
-        busy = -(-host.busy_procs // bag.procs)
-        if target <= busy:
-            return None
-        room = min(target - busy, self._in_time(host, bag, places, busy, at_s))
-        if room <= 0:
-            return []
-        part = fair_part(bag.tasks.pending, places, self.places // bag.procs)
-        most = min(room, part if busy + part > places else max(part, places - busy))
-        return self._next(host, bag, max(1, most))
-
-    def _in_time(self, host: Host, bag: BagState, places: int, busy: int, at_s: float) -> int:
-        """How many more tasks can end before the host does, by what is known of their length."""
-        if host.ends_s == float("inf"):
-            return 1 << 30
-        expected_s = bag.stated_s or bag.typical_s or 0.0
-        if expected_s <= 0:
-            return 1 << 30 if host.ends_s > at_s else 0
-        rounds = int((host.ends_s - at_s) / expected_s)
-        if any(number != bag.number for number, _ in host.held):
-            rounds = min(
-                rounds, 1
-            )  # behind tasks of another size or length: only what begins at once
-        return rounds * places - busy
-
-    def _next(self, host: Host, bag: BagState, count: int) -> list[int]:
-        needs = self._digests.get(bag.number)
-        if needs is None or not host.cached:
-            return bag.tasks.next(count)
-        window = bag.tasks.next(max(WINDOW, count))
-        return local_first(window, [needs(task) for task in window], host.cached)[:count]
+        return self.giving.answer(host, at_s)
 
     def due(self, at_s: float) -> list[tuple[Host, Answer]]:
         """Answers for hosts that wait, as far as there is something for them now."""
-        numbers = {n: None for n in self._urgent if n in self.waiting}
-        self._urgent.clear()
-        if self._fresh:
-            self._fresh = False
-            # the latest first: those that are idle long may go
-            numbers.update(dict.fromkeys(reversed(self.waiting)))
-        found = []
-        for number in numbers:
-            host = self.state.hosts[number]
-            told = bool(host.to_cancel or host.to_recall or host.leaving)
-            if not told and not any(b.tasks.counts[PENDING] for b in self.serving):
-                continue
-            answer = self.answer(host, at_s)
-            if answer:
-                found.append((host, answer))
-        return found
+        self.copies.look(at_s)
+        return self.giving.due(at_s)
 
     def level(self) -> None:
-        """Where hosts wait and nothing is pending: what others hold and cannot have begun is recalled for them."""
-        hosts = self.state.hosts
-        idle = sum(hosts[n].procs for n in self.waiting if not hosts[n].busy_procs)
-        if not idle or any(b.tasks.counts[PENDING] for b in self.serving):
-            return
-        for _, number in sorted(self._overfull(), reverse=True):
-            host = hosts[number]
-            spare = [k for k in list(host.held)[host.procs :] if k not in host.recalled][-idle:]
-            if spare:
-                host.recalled.update(spare)
-                host.to_recall += [(*key, host.held[key]) for key in spare]
-                self._urgent[number] = None
-                idle -= len(spare)
-            if idle <= 0:
-                return
-
-    def _overfull(self) -> set[tuple[int, int]]:
-        """(tasks in hand, host) of those that have more than they can run."""
-        numbers = {number for bag in self.serving for number in bag.tasks.where.values()}
-        held = ((self.state.hosts[number], number) for number in numbers)
-        return {(len(host.held), number) for host, number in held if len(host.held) > host.procs}
+        """Have hosts give back what they cannot have begun, where others wait for work."""
+        self.giving.level()
 
     def dismiss(self, host: Host, why: str) -> None:
         """A host is to leave when what it runs has ended."""
         if not host.leaving:
             host.leaving = why
-            self._urgent[host.number] = None
-            self._count_in(host)
+            self.board.urgent[host.number] = None
+            self.board.count_in(host)
 
-    def order_of(self, bags: Iterable[BagView]) -> list[int]:
-        """Bags as the policy orders them, for whoever asks why."""
-        return [view.number for view in sorted(bags, key=self._key)]
+
+def _what_counts(
+    message: Message, host: Host
+) -> tuple[Sequence[tuple[int, End]], Sequence[Triple]]:
+    """Ends and tasks given back: what a host that goes could not run any more is given back, and no fault of it."""
+    if not host.leaving and not message.leaving:
+        return message.ends, message.returned
+    ends = [(bag, end) for bag, end in message.ends if end.code != COULD_NOT]
+    back = [(bag, end.task, end.attempt) for bag, end in message.ends if end.code == COULD_NOT]
+    return ends, (*message.returned, *back)

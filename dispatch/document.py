@@ -9,11 +9,12 @@ from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from bags.bag import RAW, TASK, Axis, Bag, Commands, Listed, Template, parts_of
+from bags.policy import Policy, read_policy
 from kernel.documents import Document, as_value_error, load_mapping, validate
 from kernel.errors import InputError
 from kernel.units import parse_duration
@@ -88,6 +89,13 @@ class BagDocument(Document):
     env: Mapping[str, str] = {}
     output_bytes: Annotated[int, Field(ge=0, le=2**20)] = 4096
     open: bool = False
+    policy: str | Mapping[str, str | int | float | bool] | None = None
+    policy_file: str | None = None
+    copies: Literal["never", "learned"] = "never"
+    most_copies: Annotated[int, Field(ge=2, le=16)] = 4
+    tail_below: Annotated[int, Field(ge=0, le=10**9)] | None = None
+    tail_latched: bool = True
+    failover: tuple[str, ...] = ()
 
     @field_validator("env")
     @classmethod
@@ -119,6 +127,8 @@ class BagDocument(Document):
             raise ValueError("give one of 'command', 'commands' and 'commands_file'")
         if self.command is None and (self.parameters or self.table):
             raise ValueError("'parameters' and 'table' belong to a 'command'")
+        if self.policy is not None and self.policy_file is not None:
+            raise ValueError("give 'policy' or 'policy_file', not both")
         for name in self.parameters:
             if not _NAME.fullmatch(name) or name == TASK:
                 raise ValueError(f"'{name}' cannot be the name of a parameter")
@@ -249,8 +259,31 @@ def build_bag(document: BagDocument, folder: Path) -> Bag:
         memory_mib=document.memory_mib, limit_s=float(document.limit or 0.0), retries=document.retries,
         estimate_s=document.runtime_s, deadline_s=None if document.deadline is None else float(document.deadline),
         sites=document.sites, inputs=document.inputs, outputs=document.outputs, env=dict(document.env),
-        output_bytes=document.output_bytes,
+        output_bytes=document.output_bytes, policy=_policy(document, folder), learns=document.copies == "learned",
+        most_copies=document.most_copies, tail_below=document.tail_below, tail_latched=document.tail_latched,
+        failover=document.failover,
     )  # fmt: skip
+
+
+def _policy(document: BagDocument, folder: Path) -> Policy | None:
+    policy = None
+    if document.policy is not None:
+        policy = read_policy(document.policy, "policy")
+    elif document.policy_file is not None:
+        try:
+            text = (folder / document.policy_file).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"cannot be read: {error}", where="policy_file") from error
+        policy = read_policy(text, document.policy_file)
+    if (
+        policy is not None
+        and document.copies == "learned"
+        and policy.has("ReplicationRequirements")
+    ):
+        raise InputError(
+            "is learned, and the policy has ReplicationRequirements too", where="copies", fix="leave one of them out"
+        )  # fmt: skip
+    return policy
 
 
 def _commands(document: BagDocument, folder: Path) -> Commands:

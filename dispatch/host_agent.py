@@ -10,21 +10,20 @@ Shipped to hosts: the standard library only, Python 3.8 or newer.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
 import selectors
 import shutil
 import signal
-import socket
 import sys
 import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Mapping, NamedTuple
+from typing import Any
 
 from dispatch.agent_link import Link, Manager, Refused, ring_of, without_secrets
+from dispatch.agent_place import Place
 from dispatch.agent_store import Hopeless, Store, is_digest
 from dispatch.agent_talk import Standing, Talk
 from dispatch.agent_tasks import End, Key, Task, Tasks, kill_marked
@@ -34,40 +33,6 @@ BAD_KEY, NO_MANAGER, MISTOLD = 77, 75, 78
 """Exit codes: the key is wrong or revoked; the manager was away for too long; the environment does not say enough."""
 _GIVE_UP_S = 900.0
 _FAREWELL_S = 5.0
-
-
-class Place(NamedTuple):
-    """What this host is in its allocation."""
-
-    slot: str
-    node: int
-    procs: int
-    left_s: float | None
-    cache: str
-    turns: bool
-
-    @classmethod
-    def told(cls, environment: Mapping[str, str]) -> Place:
-        """From the agent's environment."""
-        whole, nodes = (
-            int(environment.get("VGRADS_PROCS", "1")),
-            int(environment.get("VGRADS_NODES", "1")),
-        )
-        own = environment.get("VGRADS_HOST_PROCS")
-        left = environment.get("VGRADS_LEFT_S")
-        return cls(
-            environment.get("VGRADS_SLOT", ""), int(environment.get("VGRADS_NODE", "0")),
-            max(1, int(own) if own else math.ceil(whole / max(1, nodes))), float(left) if left else None,
-            environment.get("VGRADS_CACHE", ""), bool(environment.get("VGRADS_TURNS")),
-        )  # fmt: skip
-
-    @property
-    def host(self) -> str:
-        """The same for every agent of this slot's node on this machine."""
-        machine = socket.gethostname()
-        with suppress(OSError):
-            machine = Path("/etc/machine-id").read_text().strip() or machine
-        return hashlib.sha256(f"{machine}.{self.slot}.{self.node}".encode()).hexdigest()[:32]
 
 
 class Agent:
@@ -299,7 +264,7 @@ class Agent:
             memory_mib = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20
         return {
             "slot": self._place.slot, "node": self._place.node, "procs": self._place.procs, "memory_mib": memory_mib,
-            "name": socket.gethostname(), "machine": os.uname().machine, "held": held, "cached": self._store.cached(),
+            "name": self._place.name, "machine": self._place.machine, "attributes": self._place.attributes, "held": held, "cached": self._store.cached(),
             "left_s": None if left_s is None else round(self._born_s + left_s - time.monotonic(), 3),
         }  # fmt: skip
 

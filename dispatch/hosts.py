@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 Key = tuple[int, int]
 """A task: its bag's number and its own."""
@@ -10,7 +12,10 @@ Key = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
-    """What a host says of itself when it comes: its slot, its processors, what it has in hand."""
+    """What a host says of itself when it comes: its slot, its processors, what it has in hand.
+
+    ``machine``: what it runs on, the same after a reinstall; ``attributes``: more, for policies to read.
+    """
 
     slot: str
     node: int = 0
@@ -18,13 +23,16 @@ class Hello:
     memory_mib: float = 0.0
     name: str = ""
     left_s: float | None = None
+    machine: str = ""
+    attributes: Mapping[str, Any] = field(default_factory=dict)
     held: tuple[tuple[int, int, int], ...] = ()
     cached: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
 class Host:
-    """Where tasks run. ``held``: task → attempt; ``life``: the agent's process, told from others of the host."""
+    """Where tasks run. ``held``: task → attempt; ``life``: the agent's process, told from others of the host;
+    ``machine``: what stays the same when it is started anew, in another slot, on a disk that was wiped."""
 
     number: int
     id: str
@@ -34,6 +42,7 @@ class Host:
     memory_mib: float
     name: str
     site: str = ""
+    machine: str = ""
     life: str = ""
     seq: int = 0
     here: bool = True
@@ -54,3 +63,4 @@ class Host:
     failed: int = 0
     lost: int = 0
     revoked: bool = False
+    attributes: dict[str, Any] = field(default_factory=dict)

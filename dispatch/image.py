@@ -8,19 +8,22 @@ from typing import Any
 
 import msgpack
 
+from bags.record import HostRecord
 from dispatch.hosts import Host
 from dispatch.state import BagState, Owner, State
 from dispatch.tasks import Tasks
 from kernel.errors import InputError
 
-VERSION = 1
+VERSION = 2
 _BAG = (
-    "number", "name", "owner", "weight", "procs", "retries", "sites", "open", "cancelled", "typical_s",
-    "stated_s", "had", "came_s", "first_s", "ended_s", "ran_s", "tried_again",
+    "number", "name", "owner", "weight", "procs", "retries", "sites", "failover", "open", "cancelled", "typical_s",
+    "stated_s", "had", "came_s", "first_s", "ended_s", "ran_s", "tried_again", "copied", "tail", "right",
+    "wrong",
 )  # fmt: skip
 _HOST = (
-    "number", "id", "slot", "node", "procs", "memory_mib", "name", "site", "life", "here", "busy_procs",
+    "number", "id", "slot", "node", "procs", "memory_mib", "name", "site", "machine", "life", "here", "busy_procs",
     "joined_s", "idle_since_s", "ends_s", "leaving", "done", "failed", "lost", "revoked",
+    "attributes",
 )  # fmt: skip
 
 
@@ -31,6 +34,7 @@ def image_of(state: State) -> dict[str, Any]:
         "now_s": state.now_s,
         "owners": {name: owner.had for name, owner in state.owners.items()},
         "slots": {name: dict(slot) for name, slot in state.slots.items()},
+        "records": {machine: list(record) for machine, record in state.records.items()},
         "bags": [
             [getattr(bag, name) for name in _BAG] + _columns(bag.tasks)
             for bag in state.bags.values()
@@ -46,7 +50,8 @@ def image_of(state: State) -> dict[str, Any]:
 def _columns(tasks: Tasks) -> list[Any]:
     return [
         bytes(tasks.status), tasks.attempts.tobytes(), array("I", tasks.where).tobytes(),
-        array("I", tasks.where.values()).tobytes(), dict(tasks.failures), dict(tasks.losses),
+        array("I", tasks.where.values()).tobytes(), {t: list(h) for t, h in tasks.copies.items()},
+        dict(tasks.failures), dict(tasks.losses),
     ]  # fmt: skip
 
 
@@ -58,13 +63,16 @@ def state_of(image: dict[str, Any]) -> State:
         )
     state = State(now_s=image["now_s"], slots=image["slots"])
     state.owners = {name: Owner(had) for name, had in image["owners"].items()}
+    for machine, (*fields, blows, pauses, until_s) in image["records"].items():
+        seen = tuple((bag, task) for bag, task in blows)
+        state.records[machine] = HostRecord._make([*fields, seen, pauses, until_s])
     for kept in image["bags"]:
         fields = dict(zip(_BAG, kept, strict=False))
-        fields["sites"] = tuple(fields["sites"])
+        fields["sites"], fields["failover"] = tuple(fields["sites"]), tuple(fields["failover"])
         tasks = Tasks(0)
-        status, attempts, given, at, failures, losses = kept[len(_BAG) :]
+        status, attempts, given, at, copies, failures, losses = kept[len(_BAG) :]
         where = dict(zip(array("I", given), array("I", at), strict=True))
-        tasks.restore(status, attempts, where)
+        tasks.restore(status, attempts, where, copies)
         tasks.failures, tasks.losses = failures, losses
         state.bags[fields["number"]] = BagState(tasks=tasks, **fields)
     for kept in image["hosts"]:

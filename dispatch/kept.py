@@ -66,7 +66,7 @@ def keep_bag(folder: Path, number: int, document: BagDocument, source: Path) -> 
 
 def _read_from(document: BagDocument) -> list[str]:
     names = [p.lines for p in document.parameters.values() if isinstance(p, LinesDocument)]
-    return [*names, *filter(None, (document.table, document.commands_file))]
+    return [*names, *filter(None, (document.table, document.commands_file, document.policy_file))]
 
 
 def open_bag(folder: Path, number: int) -> KeptBag:

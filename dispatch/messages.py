@@ -19,6 +19,7 @@ from kernel.errors import InputError
 BEAT_S = 10.0
 """Hosts say something at least so often."""
 _MOST_TEXT = 1 << 20
+_MOST_ATTRIBUTES = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ def read(body: bytes, host_number: Callable[[str], int], now_s: float) -> Heard:
         message = Message(
             host=host, life=str(given["life"]), seq=int(given["seq"]), hello=_hello(given.get("hello")), ends=ends,
             returned=_triples(given.get("returned", ())), leaving=str(given.get("leaving", "")),
-            cached=tuple(map(str, given.get("cached", ()))),
+            cached=tuple(map(str, given.get("cached", ()))), running=_ages(given.get("running", ())),
         )  # fmt: skip
         return Heard(message, said, min(60.0, max(0.0, float(given.get("wait_s", 30.0)))))
     except (
@@ -89,9 +90,20 @@ def _hello(given: Any) -> Hello | None:
     return Hello(
         slot=str(given["slot"]), node=int(given.get("node", 0)), procs=max(1, int(given.get("procs", 1))),
         memory_mib=float(given.get("memory_mib", 0.0)), name=str(given.get("name", ""))[:200],
-        left_s=None if left_s is None else float(left_s), held=_triples(given.get("held", ())),
+        left_s=None if left_s is None else float(left_s), machine=str(given.get("machine", ""))[:200],
+        attributes=_attributes(given.get("attributes", {})), held=_triples(given.get("held", ())),
         cached=tuple(map(str, given.get("cached", ()))),
     )  # fmt: skip
+
+
+def _ages(given: Any) -> tuple[tuple[tuple[int, int, int], float], ...]:
+    return tuple(((int(b), int(t), int(a)), max(0.0, float(age_s))) for b, t, a, age_s in given)
+
+
+def _attributes(given: Any) -> dict[str, Any]:
+    """What a host says of itself beyond what every host does: plain values, and not too many."""
+    found = {str(name)[:100]: value for name, value in list(dict(given).items())[:_MOST_ATTRIBUTES]}
+    return {n: v for n, v in found.items() if isinstance(v, str | int | float | bool)}
 
 
 def _triples(given: Any) -> tuple[tuple[int, int, int], ...]:

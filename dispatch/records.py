@@ -93,15 +93,40 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
+class Copied:
+    """A host was given tasks that other hosts have too, each in a new attempt."""
+
+    host: int
+    bag: int
+    tasks: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """Tasks that were taken from a host because their time was over: they wait again, and count against it."""
+
+    host: int
+    bag: int
+    tasks: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
 class Word:
-    """What is rare: ``what`` (bag, grown, closed, cancelled, joined, left, lost, slot) and its fields."""
+    """What is rare: ``what`` (bag, grown, closed, cancelled, tail, joined, left, barred, slot) and its fields."""
 
     what: str
     fields: dict[str, Any]
 
 
-Record = Given | Ended | Back | Kept | Word
-_OF_TASKS = (Given, Back, Kept)
+Record = Given | Ended | Back | Kept | Copied | Late | Word
+_OF_TASKS: dict[int, type[Given | Back | Kept | Copied | Late]] = {
+    1: Given,
+    2: Back,
+    3: Kept,
+    6: Copied,
+    7: Late,
+}
+_KINDS = {of: kind for kind, of in _OF_TASKS.items()}
 
 
 def pack(record: Record) -> bytes:
@@ -111,7 +136,7 @@ def pack(record: Record) -> bytes:
     elif isinstance(record, Word):
         kind, body = 5, json.dumps([record.what, record.fields]).encode()
     else:
-        kind = 1 + _OF_TASKS.index(type(record))
+        kind = _KINDS[type(record)]
         numbers = struct.pack(f"<{len(record.tasks)}I", *record.tasks)
         body = _TASKS.pack(record.host, record.bag) + numbers
     return _HEAD.pack(kind, len(body)) + body
@@ -150,7 +175,7 @@ def _record(kind: int, body: bytes) -> Record:
         return Ended(bag, [_end(fields) for fields in _END.iter_unpack(body[4:])])
     host, bag = _TASKS.unpack_from(body)
     tasks = struct.unpack(f"<{(len(body) - _TASKS.size) // 4}I", body[_TASKS.size :])
-    return _OF_TASKS[kind - 1](host, bag, tasks)
+    return _OF_TASKS[kind](host, bag, tasks)
 
 
 def _end(fields: tuple[Any, ...]) -> End:

@@ -6,18 +6,22 @@ is kept: nothing else changes it, and a journal read again gives the same state.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bags.choice import BagView
+from bags.record import HostRecord, barred, failed, is_quick, succeeded
 from dispatch.hosts import Host, Key
-from dispatch.records import COULD_NOT, Back, End, Ended, Given, Kept, Record
+from dispatch.records import COULD_NOT, Back, Copied, End, Ended, Given, Kept, Late, Record
 from dispatch.tasks import DONE, ENDED, FAILED, GIVEN, PENDING, Tasks
 
 MOST_LOSSES = 10
 """Hosts that may be lost over one task before it is given up: it may be what ends them."""
 _MOST_ATTEMPTS = 60_000
+_UNKNOWN = HostRecord()
+_KEEP = (
+    1.0 - 1.0 / 400.0
+)  # what an end leaves of those before it, in a bag's counts of right and wrong
 _FRESH = 0.05  # the weight of the newest run time in what is typical
 
 
@@ -30,7 +34,8 @@ class Owner:
 
 @dataclass(slots=True)
 class BagState:
-    """A bag as it stands. ``open``: more tasks may come; ``typical_s``: how long one runs, as far as is known."""
+    """A bag as it stands. ``open``: more tasks may come; ``typical_s``: how long one runs, as far as is known;
+    ``tail``: its last part has begun, where that is to stay so; ``wrong``: attempts that failed, aged."""
 
     number: int
     name: str
@@ -40,6 +45,7 @@ class BagState:
     retries: int
     tasks: Tasks
     sites: tuple[str, ...] = ()
+    failover: tuple[str, ...] = ()
     open: bool = False
     cancelled: str = ""
     typical_s: float | None = None
@@ -50,6 +56,10 @@ class BagState:
     ended_s: float | None = None
     ran_s: float = 0.0
     tried_again: int = 0
+    copied: int = 0
+    tail: bool = False
+    right: float = 0.0
+    wrong: float = 0.0
 
     @property
     def over(self) -> bool:
@@ -64,22 +74,23 @@ class BagState:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What an end came to: ``counts``: it decided the task; ``elsewhere``: the host that also has the task."""
+    """What an end came to: ``counts``: it decided the task; ``elsewhere``: the hosts that also have the task."""
 
     counts: bool
     again: bool = False
-    elsewhere: int | None = None
+    elsewhere: Sequence[int] = ()
 
 
 @dataclass
 class State:
-    """Bags by number, hosts by number, owners by name."""
+    """Bags by number, hosts by number, owners by name, what is known of machines by site and machine."""
 
     bags: dict[int, BagState] = field(default_factory=dict)
     hosts: dict[int, Host] = field(default_factory=dict)
     by_id: dict[str, int] = field(default_factory=dict)
     owners: dict[str, Owner] = field(default_factory=dict)
     slots: dict[str, dict[str, Any]] = field(default_factory=dict)
+    records: dict[str, HostRecord] = field(default_factory=dict)
     now_s: float = 0.0
 
     def apply(self, record: Record) -> list[Effect]:
@@ -92,19 +103,13 @@ class State:
             self._back(self.hosts[record.host], record.bag, record.tasks)
         elif isinstance(record, Kept):
             self._kept(record)
+        elif isinstance(record, Copied):
+            self._copied(record)
+        elif isinstance(record, Late):
+            self._late(record)
         else:
             getattr(self, f"_word_{record.what}")(**record.fields)
         return []
-
-    def views(self, bags: Iterable[BagState], serving: Iterable[BagState]) -> list[BagView]:
-        """Bags as dispatch policies see them; ``serving``: all that are not over."""
-        flight: dict[str, float] = {}
-        for bag in serving:
-            flight[bag.owner] = flight.get(bag.owner, 0.0) + bag.in_flight
-        return [
-            BagView(b.number, self.owners[b.owner].had + flight[b.owner], b.had + b.in_flight)
-            for b in bags
-        ]
 
     # tasks
 
@@ -120,39 +125,61 @@ class State:
 
     def _ended(self, number: int, end: End) -> Effect:
         bag, host = self.bags[number], self.hosts[end.host]
-        tasks = bag.tasks
+        tasks, task = bag.tasks, end.task
         self.now_s = max(self.now_s, end.at_s)
-        if host.held.get((number, end.task)) == end.attempt:
-            self._release(host, bag, end.task)
-        status = tasks.status[end.task]
-        if status in ENDED:
+        had = host.held.get((number, task)) == end.attempt
+        if had:
+            self._release(host, bag, task)
+        if tasks.status[task] in ENDED:
             return Effect(counts=False)
-        at = tasks.where.get(end.task)
         if end.code == 0:
-            tasks.end(end.task, DONE)
-            host.done += 1
-            self._learn(bag, end)
-            held = at is not None and (number, end.task) in self.hosts[at].held
-            return Effect(counts=True, elsewhere=at if held else None)
-        if status != GIVEN or at != end.host or tasks.attempts[end.task] != end.attempt:
-            return Effect(counts=False)  # another attempt is under way, or to be: this one is past
+            return self._done(bag, host, end)
+        if not had:
+            return Effect(counts=False)  # this attempt was given up; others are under way, or to be
+        self._fault(bag, host, end)
+        if not tasks.take(task, host.number):
+            return Effect(counts=False)  # others have it still: what they make of it decides
         if (
             end.code == COULD_NOT
         ):  # no such input, a full disk, the host goes: not what the task did
-            self._lose(bag, end.task, end.at_s, lost=True)
-            return Effect(
-                counts=tasks.status[end.task] == FAILED, again=tasks.status[end.task] == PENDING
-            )
-        host.failed += 1
-        tries = tasks.failures[end.task] = tasks.failures.get(end.task, 0) + 1
-        self._charge(bag, end.ran_s)
-        if tries <= bag.retries:
-            tasks.give_back(end.task)
+            self._lose(bag, task, end.at_s, lost=True)
+            failed_now = tasks.status[task] == FAILED
+            return Effect(counts=failed_now, again=not failed_now)
+        if tasks.failures[task] <= bag.retries and tasks.losses.get(task, 0) < MOST_LOSSES:
+            tasks.give_back(task)
             bag.tried_again += 1
             return Effect(counts=False, again=True)
-        tasks.end(end.task, FAILED)
+        tasks.end(task, FAILED)
         self._close_if_over(bag, end.at_s)
         return Effect(counts=True)
+
+    def _done(self, bag: BagState, host: Host, end: End) -> Effect:
+        tasks, key = bag.tasks, (bag.number, end.task)
+        others = [n for n in tasks.hosts_of(end.task) if key in self.hosts[n].held]
+        tasks.end(end.task, DONE)
+        host.done += 1
+        if host.machine:
+            turnaround_s = end.waited_s + end.fetched_s + end.ran_s + end.sent_s
+            known = self.records.get(host.machine, _UNKNOWN)
+            self.records[host.machine] = succeeded(known, end.at_s, turnaround_s)
+        bag.right = bag.right * _KEEP + 1.0
+        bag.wrong *= _KEEP
+        self._learn(bag, end)
+        return Effect(counts=True, elsewhere=others)
+
+    def _fault(self, bag: BagState, host: Host, end: End) -> None:
+        """An attempt went wrong: what that says of task, bag and host."""
+        if end.code != COULD_NOT:
+            host.failed += 1
+            tries = bag.tasks.failures.get(end.task, 0) + 1
+            bag.tasks.failures[end.task] = tries
+            self._charge(bag, end.ran_s)
+        bag.wrong = bag.wrong * _KEEP + 1.0
+        bag.right *= _KEEP
+        if host.machine:
+            blow = (bag.number, end.task) if is_quick(end.ran_s, bag.typical_s) else None
+            known = self.records.get(host.machine, _UNKNOWN)
+            self.records[host.machine] = failed(known, end.at_s, blow)
 
     def _learn(self, bag: BagState, end: End) -> None:
         self._charge(bag, end.ran_s)
@@ -183,8 +210,25 @@ class State:
         for task in tasks:
             if (number, task) in host.held:
                 self._release(host, bag, task)
-            if bag.tasks.where.get(task) == host.number:
+            if host.number in bag.tasks.hosts_of(task) and bag.tasks.take(task, host.number):
                 bag.tasks.give_back(task)
+
+    def _copied(self, record: Copied) -> None:
+        host, bag = self.hosts[record.host], self.bags[record.bag]
+        for task in record.tasks:
+            bag.tasks.copy(task, host.number)
+            host.held[record.bag, task] = bag.tasks.attempts[task]
+            host.busy_procs += bag.procs
+            bag.copied += 1
+
+    def _late(self, record: Late) -> None:
+        """Their time was over: the host counts as having failed, the task does not."""
+        host = self.hosts[record.host]
+        if host.machine:
+            known = self.records.get(host.machine, _UNKNOWN)
+            self.records[host.machine] = failed(known, self.now_s, None)
+        host.failed += len(record.tasks)
+        self._back(host, record.bag, record.tasks)
 
     def _kept(self, record: Kept) -> None:
         host, bag = self.hosts[record.host], self.bags[record.bag]
@@ -220,7 +264,7 @@ class State:
     def _word_cancelled(self, number: int, at_s: float, reason: str) -> None:
         bag = self.bags[number]
         bag.open, bag.cancelled = False, reason or "cancelled"
-        for host in (self.hosts[h] for h in set(bag.tasks.where.values())):
+        for host in (h for h in self.hosts.values() if h.held):
             for key in [k for k in host.held if k[0] == number]:
                 self._release(host, bag, key[1])
         bag.tasks.drop()
@@ -250,7 +294,7 @@ class State:
         for bag_number, task in list(host.held):
             bag = self.bags[bag_number]
             self._release(host, bag, task)
-            if bag.tasks.where.get(task) == number:
+            if bag.tasks.take(task, number):
                 self._lose(bag, task, at_s, lost)
         host.here = False
         host.lost += lost
@@ -269,6 +313,22 @@ class State:
         """How a request for hosts stands."""
         self.slots.setdefault(id, {}).update(fields)
 
+    def _word_tail(self, number: int) -> None:
+        """A bag's last part has begun."""
+        self.bags[number].tail = True
+
+    def _word_barred(self, number: int, at_s: float) -> None:
+        """A host gets nothing for a while. What it failed on is not to blame: those attempts
+        count as if the host had been lost."""
+        machine = self.hosts[number].machine
+        self.now_s = max(self.now_s, at_s)
+        for bag, task in self.records[machine].blows:
+            tasks = self.bags[bag].tasks
+            if tasks.failures.get(task) and tasks.status[task] not in ENDED:
+                tasks.failures[task] -= 1
+                tasks.losses[task] = tasks.losses.get(task, 0) + 1
+        self.records[machine] = barred(self.records[machine], at_s)
+
     def check(self) -> None:
         """AssertionError where what is kept twice differs."""
         held: dict[Key, set[int]] = {}
@@ -277,17 +337,20 @@ class State:
             assert procs == host.busy_procs, (host.id, procs, host.busy_procs)
             for key, attempt in host.held.items():
                 tasks = self.bags[key[0]].tasks
-                assert tasks.where.get(key[1]) == host.number, (host.id, key)
-                assert tasks.attempts[key[1]] == attempt, (host.id, key, attempt)
+                assert host.number in tasks.hosts_of(key[1]), (host.id, key)
+                assert 0 < attempt <= tasks.attempts[key[1]], (host.id, key, attempt)
                 held.setdefault(key, set()).add(host.number)
         for bag in self.bags.values():
             tasks = bag.tasks
             counts = [tasks.status.count(kind) for kind in range(5)]
             assert counts == tasks.counts, (counts, tasks.counts)
             assert len(tasks.where) == counts[GIVEN]
-            for task, where in tasks.where.items():
+            for task in tasks.where:
                 assert tasks.status[task] == GIVEN
-                assert where in held.get((bag.number, task), ()), (bag.number, task, where)
+                hosts = tasks.hosts_of(task)
+                assert len(set(hosts)) == len(hosts), (bag.number, task, hosts)
+                assert set(hosts) == held.get((bag.number, task)), (bag.number, task, hosts)
+            assert set(tasks.copies) <= set(tasks.where)
             waiting = {i for i in range(tasks.cursor) if tasks.status[i] == PENDING}
             assert waiting == set(tasks.again), (waiting, set(tasks.again))
             assert not any(tasks.status[tasks.cursor :])
@@ -295,8 +358,3 @@ class State:
 
 def _tupled(fields: dict[str, Any]) -> dict[str, Any]:
     return {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}
-
-
-def ended_key(status: int) -> str:
-    """What became of a task, in a word."""
-    return ("waits", "runs", "done", "failed", "dropped")[status]

@@ -14,7 +14,7 @@ Triple = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """What a host says (docs/dispatch.md). ``ends``: by bag."""
+    """What a host says (docs/dispatch.md). ``ends``: by bag; ``running``: what runs there, and since how many seconds."""
 
     host: str
     life: str
@@ -24,6 +24,7 @@ class Message:
     returned: Sequence[Triple] = ()
     leaving: str = ""
     cached: Sequence[str] = ()
+    running: Sequence[tuple[Triple, float]] = ()
 
 
 @dataclass(slots=True)

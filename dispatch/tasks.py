@@ -1,4 +1,4 @@
-"""The tasks of one bag as columns: two bytes and a half each while they wait, nothing else.
+"""The tasks of one bag as columns: three bytes each while they wait, nothing else.
 
 Changed in place, by :mod:`dispatch.state` alone (decision 0020).
 """
@@ -15,12 +15,16 @@ import numpy as np
 PENDING, GIVEN, DONE, FAILED, DROPPED = range(5)
 """What becomes of a task: it waits, a host has it, it succeeded, it failed for good, its bag was cancelled."""
 ENDED = (DONE, FAILED, DROPPED)
+WORDS = ("waits", "runs", "done", "failed", "dropped")
+"""The same for people."""
 
 
 class Tasks:
     """Status and attempts of each task, and which are next."""
 
-    __slots__ = ("again", "attempts", "counts", "cursor", "failures", "losses", "status", "where")
+    __slots__ = (
+        "again", "attempts", "copies", "counts", "cursor", "failures", "losses", "status", "where",
+    )  # fmt: skip
 
     def __init__(self, count: int) -> None:
         self.status = bytearray(count)
@@ -28,7 +32,8 @@ class Tasks:
         self.counts = [count, 0, 0, 0, 0]
         self.cursor = 0  # tasks from here on were never given
         self.again: OrderedDict[int, None] = OrderedDict()  # those before it that wait anew
-        self.where: dict[int, int] = {}  # given task → its host
+        self.where: dict[int, int] = {}  # given task → its host, the first of them
+        self.copies: dict[int, list[int]] = {}  # the other hosts that have it too
         self.failures: dict[int, int] = {}
         self.losses: dict[int, int] = {}
 
@@ -85,10 +90,33 @@ class Tasks:
         self.counts[PENDING] -= given
         self.counts[GIVEN] += given
 
+    def copy(self, task: int, host: int) -> None:
+        """One more host has it, in an attempt of its own."""
+        self.attempts[task] += 1
+        self.copies.setdefault(task, []).append(host)
+
+    def hosts_of(self, task: int) -> list[int]:
+        """The hosts that have it."""
+        first = self.where.get(task)
+        return [] if first is None else [first, *self.copies.get(task, ())]
+
+    def take(self, task: int, host: int) -> bool:
+        """A host has it no more; True where it was the last one, and something else is to become of the task."""
+        others = [number for number in self.hosts_of(task) if number != host]
+        if not others:
+            return True
+        self.where[task] = others[0]
+        if others[1:]:
+            self.copies[task] = others[1:]
+        else:
+            self.copies.pop(task, None)
+        return False
+
     def give_back(self, task: int) -> None:
         """It waits again, before those that were never given."""
         self.move(task, PENDING)
         self.where.pop(task, None)
+        self.copies.pop(task, None)
         self.again[task] = None
 
     def end(self, task: int, how: int) -> None:
@@ -97,6 +125,8 @@ class Tasks:
             self.again.pop(task, None)
         self.move(task, how)
         self.where.pop(task, None)
+        if self.copies:
+            self.copies.pop(task, None)
 
     def drop(self) -> list[int]:
         """All that have not ended are dropped; those that hosts have, for these to be told."""
@@ -109,16 +139,19 @@ class Tasks:
         self.counts[PENDING] = self.counts[GIVEN] = 0
         self.counts[DROPPED] += dropped
         self.where.clear()
+        self.copies.clear()
         self.again.clear()
         return given
 
-    def restore(self, status: bytes, attempts: bytes, where: dict[int, int]) -> None:
+    def restore(
+        self, status: bytes, attempts: bytes, where: dict[int, int], copies: dict[int, list[int]]
+    ) -> None:
         """Take over columns that were kept; what waits and was given before comes first again."""
         self.status = bytearray(status)
         self.attempts = array("H")
         self.attempts.frombytes(attempts)
         self.counts = [self.status.count(kind) for kind in range(5)]
-        self.where = where
+        self.where, self.copies = where, copies
         begun = np.flatnonzero(
             (np.frombuffer(attempts, np.uint16) > 0) | (np.frombuffer(status, np.uint8) != PENDING)
         )

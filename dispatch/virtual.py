@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from dispatch.core import Core
-from dispatch.hosts import Hello, Host
+from dispatch.hosts import Hello
 from dispatch.records import End
 from dispatch.talk import Answer, Message, Triple
 
@@ -206,8 +206,3 @@ class VirtualHosts:
                 self.leave(host.id)
 
         self.at(self.now_s + host.idle_s, leave)
-
-
-def host_of(core: Core, id: str) -> Host:
-    """The host of this id."""
-    return core.state.hosts[core.state.by_id[id]]

@@ -53,12 +53,13 @@ def canonical(state):
     image = image_of(state)
     bags = []
     for kept in image["bags"]:
-        *fields, status, attempts, given, at, failures, losses = kept
+        *fields, status, attempts, given, at, copies, failures, losses = kept
         pairs = zip(np.frombuffer(given, "u4"), np.frombuffer(at, "u4"), strict=True)
         where = sorted((int(task), int(host)) for task, host in pairs)
-        bags.append([*fields, status, attempts, where, failures, losses])
-    hosts = [[*kept[:14], *kept[15:]] for kept in image["hosts"]]  # leaving is no word of a journal
-    return [image["now_s"], image["owners"], image["slots"], bags, hosts]
+        bags.append([*fields, status, attempts, where, copies, failures, losses])
+    hosts = [[*kept[:15], *kept[16:]] for kept in image["hosts"]]  # leaving is no word of a journal
+    records = {m: [*kept[:3], *kept[4:]] for m, kept in image["records"].items()}  # half precision
+    return [image["now_s"], image["owners"], image["slots"], records, bags, hosts]
 
 
 def same(one, other):

@@ -9,11 +9,23 @@ from hypothesis import strategies as st
 
 from bags.bag import Axis, Bag, Listed, Template
 from bags.bundle import MOST, fair_part, wanted
-from bags.choice import POLICIES, BagView, local_first
+from bags.choice import local_first
 from dispatch.core import Core
 from dispatch.hosts import Hello
 from dispatch.image import image_of, pack_image, state_of, unpack_image
-from dispatch.records import Back, End, Ended, Given, Kept, Word, pack, packed_ends, unpack
+from dispatch.records import (
+    Back,
+    Copied,
+    End,
+    Ended,
+    Given,
+    Kept,
+    Late,
+    Word,
+    pack,
+    packed_ends,
+    unpack,
+)
 from dispatch.state import State
 from dispatch.talk import Message, Rules
 from dispatch.tasks import DONE, DROPPED, FAILED, GIVEN, PENDING, Tasks
@@ -21,7 +33,9 @@ from kernel.errors import InputError
 
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["next", "pick", "back", "done", "failed", "grow", "drop", "keep"]),
+        st.sampled_from(
+            ["next", "pick", "back", "done", "failed", "copy", "take", "grow", "drop", "keep"]
+        ),
         st.integers(0, 30),
     ),
     max_size=40,
@@ -34,13 +48,14 @@ def consistent(tasks, status):
     assert set(tasks.where) == {task for task, kind in enumerate(status) if kind == GIVEN}
     pending = {task for task, kind in enumerate(status) if kind == PENDING}
     assert tasks.pending == len(pending)
+    assert set(tasks.copies) <= set(tasks.where)
     if pending:
         assert set(tasks.next(len(status))) == pending
     assert len(tasks.next(2)) <= 2
 
 
 @given(st.integers(0, 12), STEPS)
-def test_the_columns_say_what_a_list_says(count, steps):
+def test_the_columns_say_what_a_list_says(count, steps):  # noqa: C901 a table of what can happen
     tasks, status = Tasks(count), [PENDING] * count
     for what, n in steps:
         given_now = sorted(tasks.where)
@@ -59,6 +74,18 @@ def test_the_columns_say_what_a_list_says(count, steps):
             to = {"back": PENDING, "done": DONE, "failed": FAILED}[what]
             tasks.give_back(task) if to == PENDING else tasks.end(task, to)
             status[task] = to
+        elif what == "copy" and given_now:
+            task = given_now[n % len(given_now)]
+            if n + 50 not in tasks.hosts_of(task):
+                before = tasks.hosts_of(task)
+                tasks.copy(task, n + 50)
+                assert tasks.hosts_of(task) == [*before, n + 50]
+        elif what == "take" and given_now:
+            task = given_now[n % len(given_now)]
+            first, *others = tasks.hosts_of(task)
+            last = tasks.take(task, first)
+            assert last == (not others)
+            assert tasks.hosts_of(task) == (others or [first])
         elif what == "grow":
             tasks.grow(n % 5)
             status += [PENDING] * (n % 5)
@@ -67,7 +94,9 @@ def test_the_columns_say_what_a_list_says(count, steps):
             status = [DROPPED if kind in {PENDING, GIVEN} else kind for kind in status]
         elif what == "keep":
             again = Tasks(0)
-            again.restore(bytes(tasks.status), tasks.attempts.tobytes(), dict(tasks.where))
+            again.restore(
+                bytes(tasks.status), tasks.attempts.tobytes(), dict(tasks.where), dict(tasks.copies)
+            )
             assert again.attempts == tasks.attempts
             tasks = again
         consistent(tasks, status)
@@ -82,7 +111,7 @@ ENDS = st.builds(
 ).filter(lambda end: end.at_s * 100 < 2**32 - 1)  # fmt: skip
 NUMBERS = st.lists(WHOLE, max_size=6).map(tuple)
 RECORDS = st.one_of(
-    *(st.builds(kind, WHOLE, WHOLE, NUMBERS) for kind in (Given, Back, Kept)),
+    *(st.builds(kind, WHOLE, WHOLE, NUMBERS) for kind in (Given, Back, Kept, Copied, Late)),
     st.builds(Ended, WHOLE, st.lists(ENDS, max_size=4)),
     st.builds(Word, st.text(max_size=9), st.dictionaries(st.text(max_size=9), st.text() | WHOLE | st.booleans())),
 )  # fmt: skip
@@ -142,14 +171,6 @@ def test_parts_of_the_last_tasks_do_not_take_from_the_others(pending, hosts):
     parts = [fair_part(pending, places, sum(hosts)) for places in hosts]
     assert all(part >= 1 for part in parts)
     assert pending <= sum(parts) <= pending + len(hosts)
-
-
-@given(st.lists(st.tuples(st.floats(0, 9), st.floats(0, 9)), min_size=1, max_size=9))
-def test_policies_order_bags(had):
-    views = [BagView(n, owner, bag) for n, (owner, bag) in enumerate(had)]
-    assert min(views, key=POLICIES["next-available"]).number == 0
-    least = min(views, key=POLICIES["fair-share"])
-    assert least.owner_had == min(owner for owner, _ in had)
 
 
 @given(st.lists(st.sets(st.sampled_from("abcd")), max_size=9), st.sets(st.sampled_from("abcd")))

@@ -290,7 +290,7 @@ def test_what_is_given_back_goes_to_the_host_that_waits():
 def test_the_last_tasks_are_parted_among_the_hosts():
     core, hosts, _ = core_with(8, "a", "b", in_hand_s=10.0)
     core.state.bags[0].typical_s = 1.0
-    assert [len(core.answer(host, 0.1).give) for host in hosts] == [4, 2]
+    assert [len(core.answer(host, 5.0).give) for host in hosts] == [4, 2]
 
 
 def test_behind_another_bag_nothing_is_given_ahead_to_a_host_that_ends():

@@ -37,7 +37,8 @@ def read_document(given: dict[str, Any], owner: str) -> BagDocument:
     """A bag that came from outside: it may name no files, for there are none beside it, and no other owner."""
     document = validate_field(BagDocument, given)
     named = [n for n, p in document.parameters.items() if isinstance(p, LinesDocument)]
-    for where, value in (("table", document.table), ("commands_file", document.commands_file)):
+    for where in ("table", "commands_file", "policy_file"):
+        value = getattr(document, where)
         if value is not None:
             raise InputError("names a file: hand its content over instead", where=where)
     if named:

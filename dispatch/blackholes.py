@@ -1,0 +1,63 @@
+"""Which hosts get nothing, or one task to show what they can do: black holes, and hosts that are new."""
+
+from __future__ import annotations
+
+from bags.record import BARRED_AT, HostRecord, black_odds, honest_chance
+from dispatch.board import Board
+from dispatch.hosts import Host
+from dispatch.records import Word
+
+FIRST_TASKS = 3
+"""What a host gets that has shown nothing yet: black holes are told after so many."""
+SHOWS_S = 2.0
+"""A host that has not failed by then gets the rest."""
+
+
+class BlackHoles:
+    """Keeps work from hosts that fail at whatever they are given."""
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+
+    def most(self, host: Host, now_s: float) -> int:
+        """The most tasks that a host may have now."""
+        record = self._board.record(host)
+        if record.blows and self.odds(host, record) > BARRED_AT:
+            return self._bar(host, record, now_s)
+        if record.done == 0.0 and not host.done and now_s - host.joined_s < SHOWS_S:
+            self._board.look_again(host, host.joined_s + SHOWS_S)
+            return FIRST_TASKS
+        return 1 << 30
+
+    def _bar(self, host: Host, record: HostRecord, now_s: float) -> int:
+        if now_s < record.barred_until_s:
+            self._board.look_again(host, record.barred_until_s)
+            return 0
+        if record.pauses and record.at_s <= record.barred_until_s:
+            return 1  # its pause is over: one task shows
+        if not self._spared(host):
+            return 1 << 30
+        self._board.note(Word("barred", {"number": host.number, "at_s": now_s}))
+        self._board.look_again(host, self._board.record(host).barred_until_s)
+        return 0
+
+    def _spared(self, host: Host) -> bool:
+        """True where at least as many processors are left: not everything is a black hole."""
+        state = self._board.state
+        machines = {m for m, r in state.records.items() if r.barred_until_s > state.now_s} | {
+            host.machine
+        }
+        barred = sum(h.procs for h in state.hosts.values() if h.here and h.machine in machines)
+        return 2 * barred <= self._board.places
+
+    def odds(self, host: Host, record: HostRecord) -> float:
+        """Log odds that a host is a black hole (:mod:`bags.record`)."""
+        return black_odds([self._chance(host, record, bag, task) for bag, task in record.blows])
+
+    def _chance(self, host: Host, record: HostRecord, number: int, task: int) -> float:
+        bag = self._board.state.bags[number]
+        own = sum(blow[0] == number for blow in record.blows)
+        here = sum(key[0] == number for key in host.held)
+        elsewhere = bag.right + len(bag.tasks.where) - here
+        others = bag.tasks.failures.get(task, 0) - (0 if record.pauses else 1)
+        return honest_chance(elsewhere, max(0.0, bag.wrong - own), max(0, others))

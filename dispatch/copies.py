@@ -1,0 +1,137 @@
+"""Now and then: tasks whose time is over are taken back, and running tasks of a bag's tail get copies."""
+
+from __future__ import annotations
+
+import heapq
+from collections import OrderedDict, deque
+from collections.abc import Iterable
+from itertools import chain, islice
+
+from bags.bag import Bag
+from bags.replicate import Attempt, stragglers
+from bags.tail import in_tail
+from dispatch.board import Board
+from dispatch.choosing import Choosing
+from dispatch.hosts import Host
+from dispatch.records import Late, Word
+from dispatch.state import BagState
+from dispatch.talk import Triple
+from dispatch.tasks import PENDING
+
+CYCLE_S = 1.0
+"""Tails and copies are looked at so often."""
+_ENDS = 2000
+_SAMPLE = 256
+"""So many running tasks of a bag are held against its written policy in a cycle."""
+
+
+class Copies:
+    """The replication cycle (GridBot, Algorithm 2)."""
+
+    def __init__(self, board: Board, choosing: Choosing) -> None:
+        self._board, self._choosing = board, choosing
+        self._looked_s = float("-inf")
+        self._ended: dict[int, deque[float]] = {}
+
+    def told(self, number: int, ran_s: float) -> None:
+        """An attempt at a task of a bag has succeeded."""
+        if self._learns(number):
+            self._ended.setdefault(number, deque(maxlen=_ENDS)).append(ran_s)
+
+    def heard(self, host: Host, running: Iterable[tuple[Triple, float]], now_s: float) -> None:
+        """A host says since when it runs what."""
+        for (bag, task, attempt), age_s in running:
+            if self._learns(bag) and host.held.get((bag, task)) == attempt:
+                self._board.begun_s[host.number, bag, task] = now_s - age_s
+
+    def look(self, now_s: float) -> None:
+        """Do what is due."""
+        self._take_back(now_s)
+        if now_s - self._looked_s < CYCLE_S:
+            return
+        self._looked_s = now_s
+        self._follow(now_s)
+        board = self._board
+        for bag in board.serving:
+            rules = board.bags.get(bag.number)
+            if rules is None or not (rules.policy or rules.learns):
+                continue
+            tail = in_tail(
+                bag.tasks.counts[PENDING], rules.tail_below, board.places // bag.procs,
+                bag.tail or bag.number in board.tails, rules.tail_latched,
+            ) and not bag.open  # fmt: skip
+            self._tell_tail(bag, rules, tail)
+            if tail and bag.tasks.where:
+                self._want(bag, self._chosen(bag, rules, now_s))
+            else:
+                board.copies.pop(bag.number, None)
+
+    def _tell_tail(self, bag: BagState, rules: Bag, tail: bool) -> None:
+        if tail == (bag.number in self._board.tails):
+            return
+        (self._board.tails.add if tail else self._board.tails.discard)(bag.number)
+        self._board.changed.append(bag.number)
+        self._board.fresh = True
+        if tail and rules.tail_latched and not bag.tail:
+            self._board.note(Word("tail", {"number": bag.number}))
+
+    def _want(self, bag: BagState, tasks: Iterable[int]) -> None:
+        before = self._board.copies.get(bag.number, ())
+        fresh = OrderedDict.fromkeys(tasks)
+        self._board.fresh = self._board.fresh or any(task not in before for task in fresh)
+        self._board.copies[bag.number] = fresh
+
+    def _chosen(self, bag: BagState, rules: Bag, now_s: float) -> list[int]:
+        """Running tasks that are to be copied."""
+        if rules.learns:
+            running = [self._attempt(bag, task, now_s) for task in bag.tasks.where]
+            waiting = (self._board.state.hosts[n] for n in self._board.waiting)
+            spare = sum((host.procs - host.busy_procs) // bag.procs for host in waiting)
+            return stragglers(self._ended.get(bag.number, ()), running, spare)
+        return self._choosing.to_copy(bag, now_s, _SAMPLE)
+
+    def _attempt(self, bag: BagState, task: int, now_s: float) -> Attempt:
+        hosts = [self._board.state.hosts[n] for n in bag.tasks.hosts_of(task)]
+        begun = [self._board.begun_s.get((host.number, bag.number, task), now_s) for host in hosts]
+        error_rate = min(self._board.record(host).error_rate for host in hosts)
+        return Attempt(task, now_s - max(begun), error_rate, len(hosts))
+
+    def _follow(self, now_s: float) -> None:
+        """Since when tasks run: a host begins them in the order in which it has them, as many as it has places."""
+        board = self._board
+        learning = {bag.number for bag in board.serving if self._learns(bag.number)}
+        before, board.begun_s = board.begun_s, {}
+        if learning:
+            hosts = {number for n in learning for number in _hosts_of(board.state.bags[n])}
+            for number in hosts:
+                host = board.state.hosts[number]
+                for bag, task in islice(host.held, host.procs):
+                    if bag in learning:
+                        key = (number, bag, task)
+                        board.begun_s[key] = before.get(key, now_s)
+        if board.given_s:
+            state = board.state
+            board.given_s = {
+                k: at_s for k, at_s in board.given_s.items() if k[1:] in state.hosts[k[0]].held
+            }
+
+    def _learns(self, number: int) -> bool:
+        rules = self._board.bags.get(number)
+        return rules is not None and rules.learns
+
+    # tasks whose time is over
+
+    def _take_back(self, now_s: float) -> None:
+        due = self._choosing.due
+        while due and due[0][0] <= now_s:
+            _, number, bag, task, attempt = heapq.heappop(due)
+            host = self._board.state.hosts[number]
+            if host.held.get((bag, task)) == attempt:
+                self._board.note(Late(number, bag, [task]))
+                host.to_cancel.append((bag, task, attempt))
+                self._board.urgent[number] = None
+
+
+def _hosts_of(bag: BagState) -> set[int]:
+    """The hosts that have any of its tasks."""
+    return set(bag.tasks.where.values()).union(chain.from_iterable(bag.tasks.copies.values()))

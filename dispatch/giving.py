@@ -1,0 +1,209 @@
+"""What hosts are given: how much, of which bag, which of its tasks; and what they are asked to give back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+
+from bags.bundle import fair_part, wanted
+from bags.choice import WINDOW, local_first
+from dispatch.blackholes import BlackHoles
+from dispatch.board import Board
+from dispatch.choosing import Choosing, Offer
+from dispatch.hosts import Host
+from dispatch.records import Copied, Given
+from dispatch.state import BagState
+from dispatch.talk import Answer
+from dispatch.tasks import PENDING
+
+_NO_MOST = 1 << 30
+_ELSEWHERE_S = 10.0
+"""So long a task that failed on a host is kept for others."""
+
+
+class Giving:
+    """Answers to hosts."""
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+        self.choosing = Choosing(board)
+        self.blackholes = BlackHoles(board)
+
+    def answer(self, host: Host, at_s: float) -> Answer:
+        """What a host is told now; nothing where there is nothing for it, and then it waits for work."""
+        found = Answer()
+        if host.to_cancel:
+            found.cancel, host.to_cancel = host.to_cancel, []
+        if host.to_recall:
+            found.recall, host.to_recall = host.to_recall, []
+        found.drain = bool(host.leaving)
+        if host.here and not host.leaving:
+            self._fill(host, found, at_s)
+        if found or not host.here:
+            self._board.waiting.pop(host.number, None)
+        else:
+            self._board.waiting[host.number] = None
+        return found
+
+    def _fill(self, host: Host, found: Answer, at_s: float) -> None:
+        most = self.blackholes.most(host, at_s) - len(host.held)
+        for offer in self.choosing.offers(host, at_s):
+            bag = offer.bag
+            if offer.concurrency is not None:  # the first one's rules; later ones may only lower it
+                most = min(most, offer.concurrency - len(host.held))
+            if most <= 0:
+                return
+            tasks = self._tasks_for(host, offer, at_s, most)
+            if tasks is None:
+                return  # it is to have the next place: nothing is given ahead of it
+            copies = self._copies_for(host, offer, at_s, most - len(tasks)) if not tasks else []
+            if tasks:
+                self._board.note(Given(host.number, bag.number, tasks))
+            if copies:
+                self._board.note(Copied(host.number, bag.number, copies))
+            self._hand_out(host, offer, [*tasks, *copies], found, at_s)
+            most -= len(tasks) + len(copies)
+
+    def _hand_out(
+        self, host: Host, offer: Offer, tasks: Sequence[int], found: Answer, at_s: float
+    ) -> None:
+        number = offer.bag.number
+        for task in tasks:
+            attempt = host.held[number, task]
+            found.give.append((number, task, attempt))
+            self.choosing.handed_out(host, offer, task, attempt, at_s)
+        if tasks and number not in host.known_bags:
+            host.known_bags.add(number)
+            found.new_bags.append(number)
+
+    def _tasks_for(self, host: Host, offer: Offer, at_s: float, most: int) -> list[int] | None:
+        """The tasks of a bag that a host gets in this round: at most what fits, and its part of the last ones.
+
+        None: it has as many as it should for now.
+        """
+        bag = offer.bag
+        places = host.procs // bag.procs
+        busy = -(-host.busy_procs // bag.procs)
+        target = self._target(host, offer, places)
+        if target <= busy:
+            return None
+        if not bag.tasks.counts[PENDING]:
+            return []
+        room = min(target - busy, self._in_time(host, bag, places, busy, at_s), most)
+        if room <= 0:
+            return []
+        part = fair_part(bag.tasks.pending, places, self._board.places // bag.procs)
+        count = min(room, part if busy + part > places else max(part, places - busy))
+        return self._next(host, bag, max(1, count), at_s)
+
+    def _target(self, host: Host, offer: Offer, places: int) -> int:
+        """How many tasks of a bag a host should hold."""
+        if host.gives_back:  # others wait for what it was to give back: not at once again
+            return places
+        if offer.concurrency is not None:
+            return offer.concurrency
+        return wanted(places, offer.bag.typical_s, self._board.rules.in_hand_s)
+
+    def _copies_for(self, host: Host, offer: Offer, at_s: float, most: int) -> list[int]:
+        """Running tasks of a bag that this host is to have too; only what it can begin at once."""
+        bag = offer.bag
+        wanted_copies = self._board.copies.get(bag.number)
+        places = (host.procs - host.busy_procs) // bag.procs
+        room = min(most, places, self._in_time(host, bag, host.procs // bag.procs, 0, at_s))
+        if not wanted_copies or room <= 0 or bag.number in {key[0] for key in host.recalled}:
+            return []
+        found: list[int] = []
+        for task in islice(list(wanted_copies), WINDOW):
+            if len(found) >= room:
+                break
+            if (bag.number, task) in host.held or task not in bag.tasks.where:
+                continue
+            if self.choosing.may_copy(host, offer, task, at_s):
+                del wanted_copies[task]
+                found.append(task)
+        return found
+
+    def _in_time(self, host: Host, bag: BagState, places: int, busy: int, at_s: float) -> int:
+        """How many more tasks can end before the host does, by what is known of their length."""
+        if host.ends_s == float("inf"):
+            return _NO_MOST
+        expected_s = bag.stated_s or bag.typical_s or 0.0
+        if expected_s <= 0:
+            return _NO_MOST if host.ends_s > at_s else 0
+        rounds = int((host.ends_s - at_s) / expected_s)
+        if any(number != bag.number for number, _ in host.held):
+            # behind tasks of another size or length: only what begins at once
+            rounds = min(rounds, 1)
+        return rounds * places - busy
+
+    def _next(self, host: Host, bag: BagState, count: int, at_s: float) -> list[int]:
+        not_here = self._not_here(host, bag, at_s)
+        needs = self._board.digests.get(bag.number)
+        if not not_here and (needs is None or not host.cached):
+            return bag.tasks.next(count)
+        window = bag.tasks.next(max(WINDOW, count) + len(not_here))
+        window = [task for task in window if task not in not_here]
+        if needs is not None and host.cached:
+            window = local_first(window, [needs(task) for task in window], host.cached)
+        return window[:count]
+
+    def _not_here(self, host: Host, bag: BagState, now_s: float) -> set[int]:
+        """Tasks that another host is to try first: they have just failed here, or are for the sites where such go."""
+        board = self._board
+        if not bag.tasks.again or board.hosts < 2:
+            return set()
+        record, found = board.record(host), set[int]()
+        if record.blows and now_s - record.at_s < _ELSEWHERE_S:
+            found = {task for number, task in record.blows if number == bag.number}
+            board.look_again(host, record.at_s + _ELSEWHERE_S)
+        if bag.failover and host.site not in bag.failover and board.has_host(bag.failover):
+            failures = bag.tasks.failures
+            found |= {task for task in islice(bag.tasks.again, WINDOW) if failures.get(task)}
+        return found
+
+    # hosts that wait
+
+    def due(self, at_s: float) -> list[tuple[Host, Answer]]:
+        """Answers for hosts that wait, as far as there is something for them now."""
+        board = self._board
+        numbers = {n: None for n in board.urgent if n in board.waiting}
+        board.urgent.clear()
+        numbers.update({n: None for n in board.awake(at_s) if n in board.waiting})
+        if board.fresh:
+            board.fresh = False
+            # the latest first: those that are idle long may go
+            numbers.update(dict.fromkeys(reversed(board.waiting)))
+        found = []
+        for number in numbers:
+            host = board.state.hosts[number]
+            told = bool(host.to_cancel or host.to_recall or host.leaving)
+            if not told and not board.work:
+                continue
+            answer = self.answer(host, at_s)
+            if answer:
+                found.append((host, answer))
+        return found
+
+    def level(self) -> None:
+        """Where hosts wait and nothing is pending: what others hold and cannot have begun is recalled for them."""
+        board, hosts = self._board, self._board.state.hosts
+        idle = sum(hosts[n].procs for n in board.waiting if not hosts[n].busy_procs)
+        if not idle or any(b.tasks.counts[PENDING] for b in board.serving):
+            return
+        for _, number in sorted(self._overfull(), reverse=True):
+            host = hosts[number]
+            spare = [k for k in list(host.held)[host.procs :] if k not in host.recalled][-idle:]
+            if spare:
+                host.recalled.update(spare)
+                host.to_recall += [(*key, host.held[key]) for key in spare]
+                board.urgent[number] = None
+                idle -= len(spare)
+            if idle <= 0:
+                return
+
+    def _overfull(self) -> set[tuple[int, int]]:
+        """(tasks in hand, host) of those that have more than they can run."""
+        hosts = self._board.state.hosts
+        numbers = {number for bag in self._board.serving for number in bag.tasks.where.values()}
+        held = ((hosts[number], number) for number in numbers)
+        return {(len(host.held), number) for host, number in held if len(host.held) > host.procs}
