@@ -31,7 +31,7 @@ Blow = tuple[int, int]
 
 class HostRecord(NamedTuple):
     """A machine's past, over all its slots. ``done`` and ``wrong``: aged counts of ends; ``blows``: quick failures since
-    its last success; ``pauses``: how often it was barred since; times in seconds of the dispatcher's clock."""
+    its last success, the longest of which took ``longest_s``; ``pauses``: how often it was barred since; times in seconds of the dispatcher's clock."""
 
     done: float = 0.0
     wrong: float = 0.0
@@ -41,8 +41,14 @@ class HostRecord(NamedTuple):
     today: int = 0
     last_done_s: float = NEVER
     blows: tuple[Blow, ...] = ()
+    longest_s: float = 0.0
     pauses: int = 0
     barred_until_s: float = NEVER
+
+    @property
+    def credible(self) -> bool:
+        """True where its failures say something of the work: it does not fail at everything."""
+        return self.done > 0.0 and len(self.blows) < 2
 
     @property
     def error_rate(self) -> float:
@@ -71,12 +77,13 @@ def succeeded(record: HostRecord, at_s: float, turnaround_s: float) -> HostRecor
     )  # fmt: skip
 
 
-def failed(record: HostRecord, at_s: float, blow: Blow | None) -> HostRecord:
+def failed(record: HostRecord, at_s: float, blow: Blow | None, ran_s: float) -> HostRecord:
     """After a failure; ``blow``: where it was a quick one. Who leaves or is preempted has not failed."""
     keep = _KEEP * exp2(min(0.0, record.at_s - at_s) / _HALF_S)
     blows = record.blows if blow is None or blow in record.blows else (*record.blows, blow)
     return record._replace(
-        done=record.done * keep, wrong=record.wrong * keep + 1.0, at_s=at_s, blows=blows[-MOST_BLOWS:]
+        done=record.done * keep, wrong=record.wrong * keep + 1.0, at_s=at_s, blows=blows[-MOST_BLOWS:],
+        longest_s=max(record.longest_s, ran_s) if blow else record.longest_s,
     )  # fmt: skip
 
 
@@ -92,8 +99,9 @@ def is_quick(ran_s: float, typical_s: float | None) -> bool:
 
 
 def honest_chance(elsewhere: float, wrong: float, same_task: int) -> float:
-    """How likely an honest host fails on a task. ``elsewhere``: attempts at the bag's tasks that succeeded or go on, on
-    other hosts; ``wrong``: that failed on them; ``same_task``: failures of this very task on them."""
+    """How likely an honest host fails on a task. ``elsewhere``: attempts at the bag's tasks that succeeded, or go on for
+    longer than they took to fail here; ``wrong``: that failed on other hosts that do not fail at everything;
+    ``same_task``: failures of this very task on such hosts."""
     bag = (wrong + 0.25) / (wrong + elsewhere + 0.5)
     return max(_LEAST, bag, same_task / (same_task + 1.0))
 

@@ -129,7 +129,7 @@ def _why_it_waits(folder: Path, state: Any, bag: Any, task: int) -> list[str]:
     hosts = [h for h in state.hosts.values() if h.here and not h.leaving]
     fit = [h for h in hosts if h.procs >= bag.procs and (not bag.sites or h.site in bag.sites)]
     before = (
-        len(bag.tasks.again) + max(0, task - bag.tasks.cursor) if task not in bag.tasks.again else 0
+        len(bag.tasks.again) + max(0, task - bag.tasks.cursor) if task >= bag.tasks.cursor else 0
     )
     said = [f"{before} tasks of its bag are before it; {len(fit)} of {len(hosts)} hosts may run it"]
     if not fit and hosts:

@@ -18,11 +18,13 @@ class BlackHoles:
 
     def __init__(self, board: Board) -> None:
         self._board = board
+        self._now_s = 0.0
 
     def most(self, host: Host, now_s: float) -> int:
         """The most tasks that a host may have now."""
+        self._now_s = now_s
         record = self._board.record(host)
-        if record.blows and self.odds(host, record) > BARRED_AT:
+        if len(record.blows) > 2 and self.odds(host, record) > BARRED_AT:
             return self._bar(host, record, now_s)
         if record.done == 0.0 and not host.done and now_s - host.joined_s < SHOWS_S:
             self._board.look_again(host, host.joined_s + SHOWS_S)
@@ -52,12 +54,21 @@ class BlackHoles:
 
     def odds(self, host: Host, record: HostRecord) -> float:
         """Log odds that a host is a black hole (:mod:`bags.record`)."""
-        return black_odds([self._chance(host, record, bag, task) for bag, task in record.blows])
+        chances = [self._chance(host, record, bag, task) for bag, task in record.blows]
+        return black_odds(chances)
 
     def _chance(self, host: Host, record: HostRecord, number: int, task: int) -> float:
         bag = self._board.state.bags[number]
-        own = sum(blow[0] == number for blow in record.blows)
-        here = sum(key[0] == number for key in host.held)
-        elsewhere = bag.right + len(bag.tasks.where) - here
-        others = bag.tasks.failures.get(task, 0) - (0 if record.pauses else 1)
-        return honest_chance(elsewhere, max(0.0, bag.wrong - own), max(0, others))
+        own = sum(blow[0] == number for blow in record.blows) if record.done else 0
+        elsewhere = bag.right + self._survivors(host, number, 2 * record.longest_s)
+        others = bag.tasks.blamed.get(task, 0) - (1 if record.done else 0)
+        return honest_chance(elsewhere, max(0.0, bag.wrong - min(2, own)), max(0, others))
+
+    def _survivors(self, host: Host, number: int, longer_s: float) -> int:
+        """Other hosts that have had tasks of the same bag for longer than they took to fail here."""
+        now_s, state = self._now_s, self._board.state
+        return sum(
+            other.machine != host.machine and now_s - other.given_s > longer_s
+            and any(key[0] == number for key in other.held) and not self._board.record(other).blows
+            for other in state.hosts.values() if other.here and other.held
+        )  # fmt: skip

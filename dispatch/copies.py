@@ -44,6 +44,19 @@ class Copies:
             if self._learns(bag) and host.held.get((bag, task)) == attempt:
                 self._board.begun_s[host.number, bag, task] = now_s - age_s
 
+    @property
+    def next_s(self) -> float:
+        """When something is due; ``inf`` if nothing ever is."""
+        due = self._choosing.due
+        first_s = due[0][0] if due else float("inf")
+        if any(bag.tasks.where and self._watched(bag.number) for bag in self._board.serving):
+            return min(first_s, self._looked_s + CYCLE_S)
+        return first_s
+
+    def _watched(self, number: int) -> bool:
+        rules = self._board.bags.get(number)
+        return rules is not None and (rules.learns or rules.policy is not None)
+
     def look(self, now_s: float) -> None:
         """Do what is due."""
         self._take_back(now_s)

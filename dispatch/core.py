@@ -257,6 +257,11 @@ class Core:
         self.copies.look(at_s)
         return self.giving.due(at_s)
 
+    @property
+    def next_s(self) -> float:
+        """When it is to look by itself, though no host says anything; ``inf`` if never."""
+        return min(self.board.next_s, self.copies.next_s)
+
     def level(self) -> None:
         """Have hosts give back what they cannot have begun, where others wait for work."""
         self.giving.level()

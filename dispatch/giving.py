@@ -61,7 +61,9 @@ class Giving:
                 self._board.note(Given(host.number, bag.number, tasks))
             if copies:
                 self._board.note(Copied(host.number, bag.number, copies))
-            self._hand_out(host, offer, [*tasks, *copies], found, at_s)
+            if tasks or copies:
+                host.given_s = at_s
+                self._hand_out(host, offer, [*tasks, *copies], found, at_s)
             most -= len(tasks) + len(copies)
 
     def _hand_out(
@@ -72,7 +74,7 @@ class Giving:
             attempt = host.held[number, task]
             found.give.append((number, task, attempt))
             self.choosing.handed_out(host, offer, task, attempt, at_s)
-        if tasks and number not in host.known_bags:
+        if number not in host.known_bags:
             host.known_bags.add(number)
             found.new_bags.append(number)
 
@@ -137,6 +139,7 @@ class Giving:
         return rounds * places - busy
 
     def _next(self, host: Host, bag: BagState, count: int, at_s: float) -> list[int]:
+        bag.tasks.wake(at_s - _ELSEWHERE_S)
         not_here = self._not_here(host, bag, at_s)
         needs = self._board.digests.get(bag.number)
         if not not_here and (needs is None or not host.cached):
@@ -150,7 +153,7 @@ class Giving:
     def _not_here(self, host: Host, bag: BagState, now_s: float) -> set[int]:
         """Tasks that another host is to try first: they have just failed here, or are for the sites where such go."""
         board = self._board
-        if not bag.tasks.again or board.hosts < 2:
+        if not (bag.tasks.again or bag.tasks.resting) or board.hosts < 2:
             return set()
         record, found = board.record(host), set[int]()
         if record.blows and now_s - record.at_s < _ELSEWHERE_S:
@@ -159,6 +162,7 @@ class Giving:
         if bag.failover and host.site not in bag.failover and board.has_host(bag.failover):
             failures = bag.tasks.failures
             found |= {task for task in islice(bag.tasks.again, WINDOW) if failures.get(task)}
+            found |= bag.tasks.resting.keys()
         return found
 
     # hosts that wait

@@ -63,4 +63,5 @@ class Host:
     failed: int = 0
     lost: int = 0
     revoked: bool = False
+    given_s: float = 0.0
     attributes: dict[str, Any] = field(default_factory=dict)

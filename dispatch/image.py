@@ -51,7 +51,7 @@ def _columns(tasks: Tasks) -> list[Any]:
     return [
         bytes(tasks.status), tasks.attempts.tobytes(), array("I", tasks.where).tobytes(),
         array("I", tasks.where.values()).tobytes(), {t: list(h) for t, h in tasks.copies.items()},
-        dict(tasks.failures), dict(tasks.losses),
+        dict(tasks.failures), dict(tasks.losses), dict(tasks.blamed),
     ]  # fmt: skip
 
 
@@ -63,17 +63,17 @@ def state_of(image: dict[str, Any]) -> State:
         )
     state = State(now_s=image["now_s"], slots=image["slots"])
     state.owners = {name: Owner(had) for name, had in image["owners"].items()}
-    for machine, (*fields, blows, pauses, until_s) in image["records"].items():
+    for machine, (*fields, blows, longest_s, pauses, until_s) in image["records"].items():
         seen = tuple((bag, task) for bag, task in blows)
-        state.records[machine] = HostRecord._make([*fields, seen, pauses, until_s])
+        state.records[machine] = HostRecord._make([*fields, seen, longest_s, pauses, until_s])
     for kept in image["bags"]:
         fields = dict(zip(_BAG, kept, strict=False))
         fields["sites"], fields["failover"] = tuple(fields["sites"]), tuple(fields["failover"])
         tasks = Tasks(0)
-        status, attempts, given, at, copies, failures, losses = kept[len(_BAG) :]
+        status, attempts, given, at, copies, failures, losses, blamed = kept[len(_BAG) :]
         where = dict(zip(array("I", given), array("I", at), strict=True))
         tasks.restore(status, attempts, where, copies)
-        tasks.failures, tasks.losses = failures, losses
+        tasks.failures, tasks.losses, tasks.blamed = failures, losses, blamed
         state.bags[fields["number"]] = BagState(tasks=tasks, **fields)
     for kept in image["hosts"]:
         host = Host(**dict(zip(_HOST, kept, strict=False)))

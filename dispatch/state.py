@@ -142,11 +142,11 @@ class State:
         if (
             end.code == COULD_NOT
         ):  # no such input, a full disk, the host goes: not what the task did
-            self._lose(bag, task, end.at_s, lost=True)
+            self._lose(bag, task, end.at_s, lost=True, rests=True)
             failed_now = tasks.status[task] == FAILED
             return Effect(counts=failed_now, again=not failed_now)
         if tasks.failures[task] <= bag.retries and tasks.losses.get(task, 0) < MOST_LOSSES:
-            tasks.give_back(task)
+            tasks.give_back(task, end.at_s)
             bag.tried_again += 1
             return Effect(counts=False, again=True)
         tasks.end(task, FAILED)
@@ -174,12 +174,14 @@ class State:
             tries = bag.tasks.failures.get(end.task, 0) + 1
             bag.tasks.failures[end.task] = tries
             self._charge(bag, end.ran_s)
-        bag.wrong = bag.wrong * _KEEP + 1.0
-        bag.right *= _KEEP
+        known = self.records.get(host.machine, _UNKNOWN)
+        if known.credible:
+            bag.wrong = bag.wrong * _KEEP + 1.0
+            bag.right *= _KEEP
+            bag.tasks.blamed[end.task] = bag.tasks.blamed.get(end.task, 0) + 1
         if host.machine:
             blow = (bag.number, end.task) if is_quick(end.ran_s, bag.typical_s) else None
-            known = self.records.get(host.machine, _UNKNOWN)
-            self.records[host.machine] = failed(known, end.at_s, blow)
+            self.records[host.machine] = failed(known, end.at_s, blow, end.ran_s)
 
     def _learn(self, bag: BagState, end: End) -> None:
         self._charge(bag, end.ran_s)
@@ -226,7 +228,7 @@ class State:
         host = self.hosts[record.host]
         if host.machine:
             known = self.records.get(host.machine, _UNKNOWN)
-            self.records[host.machine] = failed(known, self.now_s, None)
+            self.records[host.machine] = failed(known, self.now_s, None, 0.0)
         host.failed += len(record.tasks)
         self._back(host, record.bag, record.tasks)
 
@@ -299,7 +301,7 @@ class State:
         host.here = False
         host.lost += lost
 
-    def _lose(self, bag: BagState, task: int, at_s: float, lost: bool) -> None:
+    def _lose(self, bag: BagState, task: int, at_s: float, lost: bool, rests: bool = False) -> None:
         tasks = bag.tasks
         if lost:
             tasks.losses[task] = tasks.losses.get(task, 0) + 1
@@ -307,7 +309,7 @@ class State:
             tasks.end(task, FAILED)
             self._close_if_over(bag, at_s)
         else:
-            tasks.give_back(task)
+            tasks.give_back(task, at_s if rests else None)
 
     def _word_slot(self, id: str, **fields: Any) -> None:
         """How a request for hosts stands."""
@@ -352,7 +354,7 @@ class State:
                 assert set(hosts) == held.get((bag.number, task)), (bag.number, task, hosts)
             assert set(tasks.copies) <= set(tasks.where)
             waiting = {i for i in range(tasks.cursor) if tasks.status[i] == PENDING}
-            assert waiting == set(tasks.again), (waiting, set(tasks.again))
+            assert waiting == set(tasks.again) | set(tasks.resting), (waiting, set(tasks.again))
             assert not any(tasks.status[tasks.cursor :])
 
 

@@ -23,7 +23,7 @@ class Tasks:
     """Status and attempts of each task, and which are next."""
 
     __slots__ = (
-        "again", "attempts", "copies", "counts", "cursor", "failures", "losses", "status", "where",
+        "again", "attempts", "blamed", "copies", "counts", "cursor", "failures", "losses", "resting", "status", "where",
     )  # fmt: skip
 
     def __init__(self, count: int) -> None:
@@ -32,9 +32,13 @@ class Tasks:
         self.counts = [count, 0, 0, 0, 0]
         self.cursor = 0  # tasks from here on were never given
         self.again: OrderedDict[int, None] = OrderedDict()  # those before it that wait anew
+        self.resting: OrderedDict[int, float] = (
+            OrderedDict()
+        )  # and those that have just failed, since when
         self.where: dict[int, int] = {}  # given task → its host, the first of them
         self.copies: dict[int, list[int]] = {}  # the other hosts that have it too
         self.failures: dict[int, int] = {}
+        self.blamed: dict[int, int] = {}  # failures on hosts that do not fail at everything
         self.losses: dict[int, int] = {}
 
     def __len__(self) -> int:
@@ -68,17 +72,25 @@ class Tasks:
         left = most - len(found)
         if left > 0:
             found += range(self.cursor, min(self.cursor + left, len(self.status)))
+            found += islice(self.resting, most - len(found))
         return found
+
+    def wake(self, until_s: float) -> None:
+        """Those that failed before an instant are next again: others have had the time to show what their host is."""
+        while self.resting and next(iter(self.resting.values())) <= until_s:
+            self.again[self.resting.popitem(last=False)[0]] = None
 
     def give(self, tasks: Iterable[int], host: int) -> None:
         """A host has them now: each in an attempt of its own."""
-        status, attempts, where, again = self.status, self.attempts, self.where, self.again
+        status, attempts, where = self.status, self.attempts, self.where
+        again, resting = self.again, self.resting
         cursor, given = self.cursor, 0
         for task in tasks:
             if task == cursor:
                 cursor += 1
             elif task < cursor:
                 again.pop(task, None)
+                resting.pop(task, None)
             else:  # out of order: those before it wait anew
                 again.update(dict.fromkeys(range(cursor, task)))
                 cursor = task + 1
@@ -112,17 +124,21 @@ class Tasks:
             self.copies.pop(task, None)
         return False
 
-    def give_back(self, task: int) -> None:
-        """It waits again, before those that were never given."""
+    def give_back(self, task: int, failed_s: float | None = None) -> None:
+        """It waits again, before those that were never given; behind them where it has just failed."""
         self.move(task, PENDING)
         self.where.pop(task, None)
         self.copies.pop(task, None)
-        self.again[task] = None
+        if failed_s is None:
+            self.again[task] = None
+        else:
+            self.resting[task] = failed_s
 
     def end(self, task: int, how: int) -> None:
         """It has ended."""
         if self.status[task] == PENDING:
             self.again.pop(task, None)
+            self.resting.pop(task, None)
         self.move(task, how)
         self.where.pop(task, None)
         if self.copies:
@@ -141,6 +157,7 @@ class Tasks:
         self.where.clear()
         self.copies.clear()
         self.again.clear()
+        self.resting.clear()
         return given
 
     def restore(

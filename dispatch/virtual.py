@@ -49,6 +49,7 @@ class VirtualHosts:
         self.hosts: dict[str, _VirtualHost] = {}
         self.on_left: Callable[[str, float], None] = lambda *_: None
         self._level_due = False
+        self._wake_s = float("inf")
 
     def at(self, instant_s: float, what: Callable[[], None]) -> None:
         """Do something at an instant."""
@@ -124,6 +125,11 @@ class VirtualHosts:
     def _push(self) -> None:
         for known, answer in self.core.due(self.now_s):
             self._tell(self.hosts[known.id], answer)
+        next_s = max(self.core.next_s, self.now_s + 1e-3)
+        if next_s < self._wake_s or self._wake_s <= self.now_s:
+            self._wake_s = next_s
+            if next_s < float("inf"):
+                self.at(next_s, self._push)
         if not self._level_due:
             self._level_due = True
             self.at(self.now_s + 0.2, self._level)

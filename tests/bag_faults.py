@@ -53,12 +53,14 @@ def canonical(state):
     image = image_of(state)
     bags = []
     for kept in image["bags"]:
-        *fields, status, attempts, given, at, copies, failures, losses = kept
+        *fields, status, attempts, given, at, copies, failures, losses, blamed = kept
         pairs = zip(np.frombuffer(given, "u4"), np.frombuffer(at, "u4"), strict=True)
         where = sorted((int(task), int(host)) for task, host in pairs)
-        bags.append([*fields, status, attempts, where, copies, failures, losses])
+        bags.append([*fields, status, attempts, where, copies, failures, losses, blamed])
     hosts = [[*kept[:15], *kept[16:]] for kept in image["hosts"]]  # leaving is no word of a journal
-    records = {m: [*kept[:3], *kept[4:]] for m, kept in image["records"].items()}  # half precision
+    records = {
+        m: [*kept[:3], *kept[4:8], *kept[9:]] for m, kept in image["records"].items()
+    }  # half precision
     return [image["now_s"], image["owners"], image["slots"], records, bags, hosts]
 
 

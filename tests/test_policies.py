@@ -1,0 +1,307 @@
+"""What policies do to a dispatcher: over its real core, with simulated hosts in virtual time."""
+
+import random
+from collections import Counter
+
+import pytest
+
+from bags.bag import Bag, Listed
+from bags.policy import read_policy
+from dispatch.core import Core
+from dispatch.records import Copied, End, Ended, Given, Late, Word, pack, unpack
+from dispatch.state import State
+from dispatch.talk import Rules
+from dispatch.tasks import DONE
+from dispatch.virtual import VirtualHosts
+
+
+def bag(count, policy=None, **named):
+    given = None if policy is None else read_policy(policy, "policy")
+    return Bag(name="b", commands=Listed(["true"] * count), policy=given, **named)
+
+
+class World:
+    """A core, its hosts, and everything that was noted."""
+
+    def __init__(self, runs, fair=False, **named):
+        self.notes = []
+        rules = Rules(policy="fair-share" if fair else "next-available", lost_s=1e9, **named)
+        self.core = Core(State(), rules, self.notes.append)
+        self.hosts = VirtualHosts(self.core, runs)
+
+    def add(self, number, given):
+        self.core.add(number, given, self.hosts.now_s)
+        self.hosts.push()
+
+    def run(self, until_s=float("inf")):
+        self.hosts.run(until_s, lambda: all(b.over for b in self.core.state.bags.values()))
+        self.core.state.check()
+
+    def given(self, kind=Given):
+        """(host's name, bag, task) in order."""
+        hosts = self.core.state.hosts
+        return [
+            (hosts[note.host].name, note.bag, task)
+            for note in self.notes if isinstance(note, kind) for task in note.tasks
+        ]  # fmt: skip
+
+
+def steady(seconds):
+    return lambda bag, task, host: (seconds, 0)
+
+
+def test_jobs_go_only_where_requirements_are_true():
+    world = World(steady(10.0))
+    for name in ("good1", "good2", "bad"):
+        world.hosts.join(name)
+    world.add(0, bag(30, {"JobRequirements": 'regexp("^good", Host.Name)'}))
+    world.run()
+    assert Counter(host for host, _, _ in world.given()) == {"good1": 15, "good2": 15}
+
+
+def test_undefined_is_not_true():
+    world = World(steady(1.0))
+    world.hosts.join("h")
+    world.add(0, bag(3, {"JobRequirements": "Host.Gpus > 0"}))
+    world.run(100.0)
+    assert not world.given()
+
+
+def test_bags_are_served_by_rank_and_equal_ones_in_their_order():
+    world = World(steady(1.0))
+    for number, rank in enumerate([1, 3, 2, 3]):
+        world.add(number, bag(20, {"Rank": str(rank)}))
+    world.hosts.join("h")
+    world.run()
+    order = list(dict.fromkeys(number for _, number, _ in world.given()))
+    assert order == [1, 3, 2, 0]
+
+
+def test_rank_may_depend_on_the_host():
+    world = World(steady(5.0))
+    for site in ("a", "b"):
+        world.hosts.join(site, site=site)
+    world.add(0, bag(10, {"Rank": 'Host.Grid == "a" ? 2 : 0'}))
+    world.add(1, bag(10, {"Rank": "1"}))
+    world.run()
+    assert {(host, number) for host, number, _ in world.given()[:20:1]} == {("a", 0), ("b", 1)}
+
+
+def test_the_first_bags_concurrency_rules_and_later_ones_only_lower_it():
+    world = World(steady(1000.0))
+    world.add(0, bag(2, {"Rank": "2", "Concurrency": "Host.NumCpus"}))
+    world.add(1, bag(100, {"Rank": "1", "Concurrency": "100"}))
+    world.hosts.join("h", procs=3)
+    world.run(900.0)
+    assert Counter(number for _, number, _ in world.given()) == {0: 2, 1: 1}
+
+
+def test_owners_share_by_weight_whatever_their_ranks():
+    world = World(steady(1.0), fair=True)
+    for i in range(8):
+        world.hosts.join(f"h{i}")
+    world.add(0, bag(4000, {"Rank": "1e9"}, owner="loud", weight=1.0))
+    world.add(1, bag(4000, owner="quiet", weight=3.0))
+    world.run(200.0)
+    had = Counter(number for _, number, _ in world.given())
+    assert had[1] / sum(had.values()) == pytest.approx(0.75, abs=0.02)
+
+
+def test_what_takes_longer_than_its_deadline_is_given_to_another_host():
+    world = World(lambda bag, task, host: (1e6 if host == "slow" else 1.0, 0))
+    world.hosts.join("slow")
+    world.hosts.join("quick")
+    world.add(0, bag(4, {"Deadline": "Concurrency * 50", "Concurrency": "1"}))
+    world.run(1000.0)
+    late = world.given(Late)
+    assert late
+    assert {host for host, _, _ in late} == {"slow"}
+    assert world.core.state.bags[0].tasks.counts[DONE] == 4
+
+
+def test_a_deadline_is_fixed_at_hand_out():
+    world = World(lambda bag, task, host: (30.0, 0))
+    world.hosts.join("h")
+    world.add(0, bag(1, {"Deadline": "Host.JobsToday == 0 ? 60 : 1"}))
+    world.run()
+    assert not world.given(Late)
+
+
+REPLICATE = {"ReplicationRequirements": "Job.NumberOfReplicas < 2", "Concurrency": "1"}
+
+
+def lottery(share, quick, slow, seed=0):
+    """Some hosts never end anything; which, is drawn for each attempt."""
+    draw = random.Random(seed)
+    return lambda bag, task, host: (slow if draw.random() < share else quick, 0)
+
+
+@pytest.mark.parametrize("rules", [{"policy": REPLICATE}, {"learns": True}])
+def test_tasks_that_hang_in_the_tail_are_copied_and_the_first_result_counts(rules):
+    world = World(lottery(0.1, 60.0, 1e5))
+    for i in range(10):
+        world.hosts.join(f"h{i}", procs=1)
+    world.add(0, bag(100, **rules))
+    world.run(5e4)
+    state = world.core.state.bags[0]
+    assert state.tasks.counts[DONE] == 100
+    assert state.copied > 0
+    first = next(i for i, note in enumerate(world.notes) if isinstance(note, Copied))
+    waiting = 100 - sum(len(note.tasks) for note in world.notes[:first] if isinstance(note, Given))
+    assert waiting < 10  # none before the tail
+    for host in world.core.state.hosts.values():
+        assert not any(state.tasks.status[task] == DONE for _, task in host.held)
+    again = State()
+    for note in world.notes:
+        for record in unpack(pack(note)):
+            again.apply(record)
+    again.check()
+    assert again.bags[0].copied == state.copied
+
+
+def test_nothing_is_copied_where_everything_takes_its_time():
+    """Long honest tasks: fifty times as long as the others; none is stopped, and copies stay few."""
+    world = World(lambda bag, task, host: (3000.0 if task % 10 == 0 else 60.0, 0))
+    for i in range(20):
+        world.hosts.join(f"h{i}")
+    world.add(0, bag(200, learns=True))
+    world.run()
+    assert world.core.state.bags[0].tasks.counts[DONE] == 200
+    assert not world.given(Late)
+    assert world.core.state.bags[0].copied <= 20
+
+
+def test_copies_are_placed_where_none_runs_if_so_asked():
+    world = World(lottery(0.1, 60.0, 1e5))
+    for i in range(12):
+        world.hosts.join(f"h{i}", site="abc"[i % 3])
+    apart = {"JobRequirements": "!member(Host.Grid, Job.Grids)", **REPLICATE}
+    world.add(0, bag(60, apart))
+    world.run(2e4)
+    where = {}
+    for host, _, task in world.given() + world.given(Copied):
+        where.setdefault(task, []).append(world.core.state.hosts[world.core.state.by_id[host]].site)
+    copied = {task for _, _, task in world.given(Copied)}
+    assert copied
+    assert all(len(set(where[task])) == len(where[task]) for task in copied)
+
+
+@pytest.mark.parametrize("latched", [True, False])
+def test_a_tail_that_is_latched_goes_on_when_tasks_come_to_wait_again(latched):
+    world = World(steady(10.0))
+    world.hosts.join("first")
+    tail = {"JobRequirements": 'Tail ? Host.Name == "first" : true'}
+    world.add(0, bag(6, tail, tail_below=3, tail_latched=latched))
+    world.run(35.0)
+    world.hosts.join("second", procs=2)
+    state = world.core.state.bags[0]
+    for host in list(world.core.state.hosts.values()):  # what it has is given back
+        if host.name == "first":
+            world.hosts.leave("first", lost=True)
+    world.run(200.0)
+    assert state.tail == latched
+    assert state.tasks.counts[DONE] == (
+        6 if not latched and state.tasks.pending >= 3 else state.tasks.counts[DONE]
+    )
+    assert (state.tasks.counts[DONE] < 6) == (latched or state.tasks.pending > 0)
+
+
+def black(holes, seconds):
+    return lambda bag, task, host: (0.5, 1) if host in holes else (seconds, 0)
+
+
+def test_black_holes_get_three_tasks_and_then_one_now_and_then():
+    holes = {f"h{i}" for i in range(5)}
+    world = World(black(holes, 60.0))
+    for i in range(100):
+        world.hosts.join(f"h{i}")
+    world.add(0, bag(5000))
+    world.run()
+    state = world.core.state
+    assert state.bags[0].tasks.counts[DONE] == 5000
+    tries = Counter(host for host, _, _ in world.given() if host in holes)
+    barred = [note for note in world.notes if isinstance(note, Word) and note.what == "barred"]
+    first = {}
+    for i, note in enumerate(world.notes):
+        if isinstance(note, Word) and note.what == "barred":
+            first.setdefault(state.hosts[note.fields["number"]].name, i)
+    assert set(first) == holes  # and no honest one
+    for name, at in first.items():
+        before = [n for n in world.notes[:at] if isinstance(n, Ended)]
+        assert sum(state.hosts[e.host].name == name for n in before for e in n.ends) <= 3
+    assert sum(tries.values()) <= 25 + len(barred)
+    assert world.hosts.now_s <= 1.01 * 60.0 * 5000 / 95 + 120
+
+
+def test_a_healed_host_is_back_within_ten_minutes():
+    healed = []
+    world = World(lambda bag, task, host: (0.5, 1) if host == "h0" and not healed else (30.0, 0))
+    for i in range(20):
+        world.hosts.join(f"h{i}")
+    world.add(0, bag(10_000))
+    world.run(1000.0)
+    healed.append(world.hosts.now_s)
+    before = len(world.notes)
+    world.run(1600.0)
+    done = [e for n in world.notes[before:] if isinstance(n, Ended) for e in n.ends if not e.code]
+    assert sum(world.core.state.hosts[end.host].name == "h0" for end in done) > 5
+
+
+def test_poisonous_tasks_condemn_no_host():
+    world = World(lambda bag, task, host: (0.2, 1) if task % 25 == 0 else (20.0, 0))
+    for i in range(20):
+        world.hosts.join(f"h{i}")
+    world.add(0, bag(1000, retries=2))
+    world.run()
+    state = world.core.state.bags[0]
+    assert [n for n in world.notes if isinstance(n, Word) and n.what == "barred"] == []
+    assert state.tasks.counts == [0, 0, 960, 40, 0]
+    assert all(state.tasks.failures[task] == 3 for task in range(0, 1000, 25))
+
+
+def test_a_bag_that_fails_everywhere_bars_nobody():
+    world = World(lambda bag, task, host: (0.2, 1))
+    for i in range(20):
+        world.hosts.join(f"h{i}")
+    world.add(0, bag(500))
+    world.run(600.0)
+    assert world.core.state.bags[0].over
+    assert [n for n in world.notes if isinstance(n, Word) and n.what == "barred"] == []
+
+
+def test_tasks_that_failed_go_to_the_sites_for_such():
+    world = World(lambda bag, task, host: (1.0, 0 if host == "sure" or task % 3 else 1))
+    for i in range(4):
+        world.hosts.join(f"h{i}", site="grid")
+    world.hosts.join("sure", site="cluster")
+    world.add(0, bag(60, failover=("cluster",)))
+    world.run()
+    assert world.core.state.bags[0].tasks.counts[DONE] == 60
+    again = [host for host, _, task in world.given() if task % 3 == 0]
+    assert sum(host != "sure" for host in again) <= 20
+
+
+def test_why_a_host_does_not_get_a_task():
+    world = World(steady(1.0))
+    world.hosts.join("h", site="far")
+    world.add(0, bag(5, {"JobRequirements": 'Host.Grid == "near" && Host.ErrorRate < 0.1'}))
+    world.run(10.0)
+    core = world.core
+    host, state = next(iter(core.state.hosts.values())), core.state.bags[0]
+    (verdict,) = core.giving.choosing.why_not(host, state, 0, 10.0)
+    assert verdict.slot == "JobRequirements"
+    assert verdict.value is False
+    assert dict(verdict.values)["Host.Grid"] == "far"
+
+
+def test_ends_keep_their_meaning_in_any_order():
+    """A late success of an attempt whose time was over still counts; its other attempt is called off."""
+    world = World(lambda bag, task, host: (100.0 if host == "a" else 1e5, 0))
+    world.hosts.join("a")
+    world.add(0, bag(1, {"Deadline": "50"}))
+    world.hosts.run(60.0)
+    host = world.core.state.hosts[0]
+    assert world.given(Late)
+    effects = world.core.note(Ended(0, [End(0, host.number, 70.0, 0, 1, 70.0)]))
+    assert effects[0].counts
+    assert world.core.state.bags[0].over
