@@ -1,0 +1,171 @@
+"""How many hosts each grid should have for the work there is: the overlay constructor of GridBot
+(Silberstein et al., SC 2009, doi:10.1145/1654059.1654071, §5, which names the problem and leaves out how it is solved).
+
+The programme, in processors, since hosts serve whatever bag fits them, and small bags share one:
+
+    y[b, g] ≥ 0, whole, and 0 where demand b does not fit grid g
+    Σ_g y[b, g] ≤ demand[b]
+    Σ_b y[b, g] ≤ room[g] · processors of a host of g
+    1. serve as much as can be served, the demands of most weight first;
+    2. of what serves that, use hosts in this order: those that work, those that idle, and then, on their way or new,
+       the cheapest by processor, and of equal price those that are believed to come soonest
+    hosts[g] = ⌈Σ_b y[b, g] / processors of a host of g⌉, the fewest that hold it
+
+Both orders have proven optima that are whole numbers, without a solver. What can be served at once are the
+independent sets of a transversal matroid, and so is what serves it; in a matroid the greedy choice is best for
+every sum of weights and for the order itself (Edmonds 1971, doi:10.1007/BF01584082), so that it does not matter
+by how much one weight is above another. And the two do not hinder each other: a flow that serves the best demands
+and one that uses the best hosts give one that does both (Mendelsohn and Dulmage 1958, doi:10.4153/CJM-1958-027-8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernel.compiled import compiled
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """Work that waits or runs: so many processors would be kept busy at once."""
+
+    procs: int
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GridRoom:
+    """A grid: ``procs`` of one host; ``room``: hosts it may have in all, working, idle, on their way and new.
+
+    ``coming_s``, ``wait_s``: seconds until hosts that were asked for, and new ones, are believed to come; ``price``:
+    of a host by the hour; ``error_rate``: the share of requests that come to nothing.
+    """
+
+    procs: int
+    room: int
+    busy: int = 0
+    idle: int = 0
+    coming: int = 0
+    coming_s: float = 0.0
+    wait_s: float = 0.0
+    price: float = 0.0
+    error_rate: float = 0.0
+
+    @property
+    def parts(self) -> tuple[tuple[tuple[float, ...], int], ...]:
+        """Its hosts as (in which order to use them, how many of them), within its room."""
+        again = 1.0 / max(1.0 - self.error_rate, 1e-3)  # requests until one succeeds
+        price, left, found = self.price / self.procs, self.room, []
+        for order, hosts in (
+            ((0.0, price, 0.0), self.busy), ((1.0, price, 0.0), self.idle),
+            ((2.0, price, self.coming_s), self.coming), ((2.0, price, self.wait_s * again), left),
+        ):  # fmt: skip
+            taken = min(left, hosts)
+            left -= taken
+            found.append((order, taken))
+        return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """``procs[b, g]``: processors of grid g for demand b; ``hosts[g]``: hosts that this needs there."""
+
+    procs: NDArray[np.int64]
+    hosts: tuple[int, ...]
+
+
+def overlay(
+    demands: Sequence[Demand], grids: Sequence[GridRoom], fits: NDArray[np.bool_]
+) -> Plan:
+    """The best hosts for the demands; ``fits[b, g]``: may grid g serve demand b?"""
+    flow = np.zeros((len(demands), len(grids)), np.int64)
+    left = np.array([demand.procs for demand in demands], np.int64)
+    parts = sorted(
+        (order, g, hosts * grid.procs)
+        for g, grid in enumerate(grids) for order, hosts in grid.parts if hosts
+    )  # fmt: skip
+    if len(demands) and parts:
+        where = np.array([g for _, g, _ in parts], np.int64)
+        room = np.array([procs for _, _, procs in parts], np.int64)
+        fill = _fill.after(flow.size + len(parts) * len(demands))
+        fits = np.ascontiguousarray(fits, np.bool_)
+        fill(fits, left, where, room, flow)
+        if left.any():  # not all is served: the weights say what is
+            heaviest = np.array(sorted(range(len(demands)), key=lambda b: -demands[b].weight))
+            asked = np.array([demands[b].procs for b in heaviest], np.int64)
+            used, turned = flow.sum(axis=0), np.zeros(flow.T.shape, np.int64)
+            fill(np.ascontiguousarray(fits.T), used, heaviest, asked, turned)
+            flow = np.ascontiguousarray(turned.T)
+    used = flow.sum(axis=0)
+    return Plan(flow, tuple(-(-int(u) // grid.procs) for u, grid in zip(used, grids, strict=True)))
+
+
+@compiled
+def _fill(fits, left, where, room, flow):  # type: ignore[no-untyped-def]
+    """Fill the columns, part after part: each with as much of what is left as all before it allow.
+
+    What fills a column never leaves it but for as much from elsewhere: so what came earlier stays best. ``fits``,
+    ``flow``: rows × columns; ``left``: what each row has still to give. ``left`` and ``flow`` are changed.
+    """
+    rows, columns = flow.shape
+    dead = np.zeros(columns, np.bool_)  # nothing can be brought there any more
+    queue, to, by = np.empty(columns, np.int64), np.empty(columns, np.int64), np.empty(columns, np.int64)  # fmt: skip
+    for part in range(len(where)):
+        goal, more = where[part], room[part]
+        while more > 0 and not dead[goal]:
+            row, column, reached = _search(fits, left, flow, dead, goal, queue, to, by)
+            if row < 0:
+                for k in range(reached):
+                    dead[queue[k]] = True
+            else:
+                more -= _push(left, flow, goal, row, column, to, by, more)
+
+
+@compiled
+def _search(fits, left, flow, dead, goal, queue, to, by):  # type: ignore[no-untyped-def]  # noqa: PLR0913, PLR0917
+    """A row with something left, and the column where to put it so that, by moving what is there on, the goal gains.
+
+    From column q what row ``by[q]`` has there may move on to column ``to[q]``. Without one: row -1, and how many
+    columns were reached, which are in ``queue``.
+    """
+    rows, columns = flow.shape
+    seen, known = np.zeros(rows, np.bool_), dead.copy()
+    queue[0], known[goal] = goal, True
+    begun, reached = 0, 1
+    while begun < reached:
+        column = queue[begun]
+        begun += 1
+        for row in range(rows):
+            if fits[row, column] and left[row] > 0:
+                return row, column, reached
+        for row in range(rows):
+            if fits[row, column] and not seen[row]:
+                seen[row] = True
+                for other in range(columns):
+                    if flow[row, other] > 0 and not known[other]:
+                        known[other], to[other], by[other] = True, column, row
+                        queue[reached] = other
+                        reached += 1
+    return -1, -1, reached
+
+
+@compiled
+def _push(left, flow, goal, row, column, to, by, most):  # type: ignore[no-untyped-def]  # noqa: PLR0913, PLR0917
+    """Bring as much of a row to the goal as the way allows; how much it was."""
+    amount = min(most, left[row])
+    at = column
+    while at != goal:
+        amount = min(amount, flow[by[at], at])
+        at = to[at]
+    left[row] -= amount
+    flow[row, column] += amount
+    at = column
+    while at != goal:
+        flow[by[at], at] -= amount
+        flow[by[at], to[at]] += amount
+        at = to[at]
+    return amount
