@@ -59,10 +59,11 @@ class GridRoom:
     def parts(self) -> tuple[tuple[tuple[float, ...], int], ...]:
         """Its hosts as (in which order to use them, how many of them), within its room."""
         again = 1.0 / max(1.0 - self.error_rate, 1e-3)  # requests until one succeeds
+        new_s = max(self.wait_s * again, self.coming_s)  # not before what was asked for before
         price, left, found = self.price / self.procs, self.room, []
         for order, hosts in (
             ((0.0, price, 0.0), self.busy), ((1.0, price, 0.0), self.idle),
-            ((2.0, price, self.coming_s), self.coming), ((2.0, price, self.wait_s * again), left),
+            ((2.0, price, self.coming_s), self.coming), ((2.0, price, new_s), left),
         ):  # fmt: skip
             taken = min(left, hosts)
             left -= taken
@@ -78,9 +79,7 @@ class Plan:
     hosts: tuple[int, ...]
 
 
-def overlay(
-    demands: Sequence[Demand], grids: Sequence[GridRoom], fits: NDArray[np.bool_]
-) -> Plan:
+def overlay(demands: Sequence[Demand], grids: Sequence[GridRoom], fits: NDArray[np.bool_]) -> Plan:
     """The best hosts for the demands; ``fits[b, g]``: may grid g serve demand b?"""
     flow = np.zeros((len(demands), len(grids)), np.int64)
     left = np.array([demand.procs for demand in demands], np.int64)
@@ -111,7 +110,7 @@ def _fill(fits, left, where, room, flow):  # type: ignore[no-untyped-def]
     What fills a column never leaves it but for as much from elsewhere: so what came earlier stays best. ``fits``,
     ``flow``: rows × columns; ``left``: what each row has still to give. ``left`` and ``flow`` are changed.
     """
-    rows, columns = flow.shape
+    columns = flow.shape[1]
     dead = np.zeros(columns, np.bool_)  # nothing can be brought there any more
     queue, to, by = np.empty(columns, np.int64), np.empty(columns, np.int64), np.empty(columns, np.int64)  # fmt: skip
     for part in range(len(where)):
