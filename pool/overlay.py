@@ -116,31 +116,34 @@ def _fill(fits, left, where, room, flow):  # type: ignore[no-untyped-def]
     for part in range(len(where)):
         goal, more = where[part], room[part]
         while more > 0 and not dead[goal]:
-            row, column, reached = _search(fits, left, flow, dead, goal, queue, to, by)
-            if row < 0:
+            gained, reached, all_seen = _gain(fits, left, flow, dead, goal, more, queue, to, by)
+            more -= gained
+            if more > 0 and all_seen:
                 for k in range(reached):
                     dead[queue[k]] = True
-            else:
-                more -= _push(left, flow, goal, row, column, to, by, more)
 
 
 @compiled
-def _search(fits, left, flow, dead, goal, queue, to, by):  # type: ignore[no-untyped-def]  # noqa: PLR0913, PLR0917
-    """A row with something left, and the column where to put it so that, by moving what is there on, the goal gains.
+def _gain(fits, left, flow, dead, goal, most, queue, to, by):  # type: ignore[no-untyped-def]  # noqa: PLR0913, PLR0917
+    """Bring what is left of rows to the goal, also by moving on what is in its way, until a way is used up.
 
-    From column q what row ``by[q]`` has there may move on to column ``to[q]``. Without one: row -1, and how many
-    columns were reached, which are in ``queue``.
+    From column q what row ``by[q]`` has there may move on to column ``to[q]``. How much was gained, how many columns
+    were reached (they are in ``queue``), and whether these were all there are.
     """
     rows, columns = flow.shape
     seen, known = np.zeros(rows, np.bool_), dead.copy()
     queue[0], known[goal] = goal, True
-    begun, reached = 0, 1
+    begun, reached, gained = 0, 1, 0
     while begun < reached:
         column = queue[begun]
         begun += 1
         for row in range(rows):
-            if fits[row, column] and left[row] > 0:
-                return row, column, reached
+            while fits[row, column] and left[row] > 0:
+                if gained == most:
+                    return gained, reached, False
+                gained += _push(left, flow, goal, row, column, to, by, most - gained)
+                if not _mend(fits, flow, goal, column, to, by):
+                    return gained, reached, False
         for row in range(rows):
             if fits[row, column] and not seen[row]:
                 seen[row] = True
@@ -149,7 +152,7 @@ def _search(fits, left, flow, dead, goal, queue, to, by):  # type: ignore[no-unt
                         known[other], to[other], by[other] = True, column, row
                         queue[reached] = other
                         reached += 1
-    return -1, -1, reached
+    return gained, reached, True
 
 
 @compiled
@@ -168,3 +171,20 @@ def _push(left, flow, goal, row, column, to, by, most):  # type: ignore[no-untyp
         flow[by[at], to[at]] += amount
         at = to[at]
     return amount
+
+
+@compiled
+def _mend(fits, flow, goal, column, to, by):  # type: ignore[no-untyped-def]
+    """Other rows that may move on where one has no more; False where there is none."""
+    at = column
+    while at != goal:
+        if not flow[by[at], at]:
+            found = False
+            for row in range(flow.shape[0]):
+                if flow[row, at] > 0 and fits[row, to[at]]:
+                    by[at], found = row, True
+                    break
+            if not found:
+                return False
+        at = to[at]
+    return True
