@@ -80,27 +80,51 @@ class Plan:
 
 
 def overlay(demands: Sequence[Demand], grids: Sequence[GridRoom], fits: NDArray[np.bool_]) -> Plan:
-    """The best hosts for the demands; ``fits[b, g]``: may grid g serve demand b?"""
-    flow = np.zeros((len(demands), len(grids)), np.int64)
-    left = np.array([demand.procs for demand in demands], np.int64)
+    """The best hosts for the demands; ``fits[b, g]``: may grid g serve demand b?
+
+    Demands of one weight that fit the same grids are one; it is divided among them in their order.
+    """
+    asked = np.array([demand.procs for demand in demands], np.int64)
+    weights = np.array([demand.weight for demand in demands], np.float64)
+    kinds: dict[bytes, int] = {}
+    rows = np.column_stack((-weights, fits)) if len(demands) else np.zeros((0, 1 + len(grids)))
+    kind = np.array([kinds.setdefault(row.tobytes(), len(kinds)) for row in rows], np.int64)
+    first = np.unique(kind, return_index=True)[1]
+    total = np.bincount(kind, asked, len(kinds)).astype(np.int64)
+    flow = _best(total, weights[first], grids, np.ascontiguousarray(fits[first], np.bool_))
+    order = np.argsort(kind, kind="stable")
+    until, ends = np.cumsum(asked[order]), np.cumsum(flow, axis=1)
+    until -= (np.cumsum(total) - total)[kind[order]]  # within its kind
+    begun, until = (until - asked[order])[:, None], until[:, None]
+    to, since = ends[kind[order]], (ends - flow)[kind[order]]
+    procs = np.zeros((len(demands), len(grids)), np.int64)
+    procs[order] = np.maximum(0, np.minimum(until, to) - np.maximum(begun, since))
+    used = procs.sum(axis=0)
+    hosts = tuple(-(-int(u) // grid.procs) for u, grid in zip(used, grids, strict=True))
+    return Plan(procs, hosts)
+
+
+def _best(
+    asked: NDArray[np.int64], weights: NDArray[np.float64], grids: Sequence[GridRoom], fits: NDArray[np.bool_]
+) -> NDArray[np.int64]:  # fmt: skip
+    """Processors of each grid for each kind of demand."""
+    flow, left = np.zeros((len(asked), len(grids)), np.int64), asked.copy()
     parts = sorted(
         (order, g, hosts * grid.procs)
         for g, grid in enumerate(grids) for order, hosts in grid.parts if hosts
     )  # fmt: skip
-    if len(demands) and parts:
-        where = np.array([g for _, g, _ in parts], np.int64)
-        room = np.array([procs for _, _, procs in parts], np.int64)
-        fill = _fill.after(flow.size + len(parts) * len(demands))
-        fits = np.ascontiguousarray(fits, np.bool_)
-        fill(fits, left, where, room, flow)
-        if left.any():  # not all is served: the weights say what is
-            heaviest = np.array(sorted(range(len(demands)), key=lambda b: -demands[b].weight))
-            asked = np.array([demands[b].procs for b in heaviest], np.int64)
-            used, turned = flow.sum(axis=0), np.zeros(flow.T.shape, np.int64)
-            fill(np.ascontiguousarray(fits.T), used, heaviest, asked, turned)
-            flow = np.ascontiguousarray(turned.T)
-    used = flow.sum(axis=0)
-    return Plan(flow, tuple(-(-int(u) // grid.procs) for u, grid in zip(used, grids, strict=True)))
+    if not len(asked) or not parts:
+        return flow
+    where = np.array([g for _, g, _ in parts], np.int64)
+    room = np.array([procs for _, _, procs in parts], np.int64)
+    fill = _fill.after(flow.size + len(parts) * len(asked))
+    fill(fits, left, where, room, flow)
+    if not left.any():
+        return flow
+    heaviest = np.argsort(-weights, kind="stable")  # not all is served: the weights say what is
+    used, turned = flow.sum(axis=0), np.zeros(flow.T.shape, np.int64)
+    fill(np.ascontiguousarray(fits.T), used, heaviest, asked[heaviest], turned)
+    return np.ascontiguousarray(turned.T)
 
 
 @compiled
