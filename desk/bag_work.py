@@ -129,6 +129,7 @@ def _place(site: Site, wanting: Sequence[HostsDocument]) -> Place:
         site=site.name, queue=queue.name if queue else "", node_type=node.name, procs=procs,
         limits=PoolLimits(least=least, most=most, longest_s=longest_s), longest_s=longest_s, decide=_decide(first),
         boot_s=180.0 + 2 * site.boot_s, widest=widest, requests=queue.max_jobs if queue else 1 << 30,
+        price=node.price_usd_per_hour,
     )  # fmt: skip
 
 

@@ -8,18 +8,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import ceil
 from typing import Any
 
 from dispatch.core import Core
 from dispatch.hosts import Host
 from dispatch.records import Word
+from dispatch.supply import Fits, Grid, Supply, Work
 from drivers.api import SlotSpec, SlotState
 from execmgr.book import spec_id
 from execmgr.engine import Pilot
 from execmgr.sites import Sites
 from execmgr.states import Event, SiteSilent, SlotNews
 from pool.lookahead import Seen, learn, look_ahead
+from pool.overlay import GridRoom
 from pool.view import HostView, PoolDecision, PoolLimits, PoolView, RequestView
 
 Decide = Callable[[PoolView], PoolDecision]
@@ -33,7 +34,7 @@ _GIVE_UP = 3
 @dataclass(frozen=True, kw_only=True)
 class Place:
     """A site where hosts may come from. ``procs``: of one host; ``longest_s`` and ``widest`` (hosts): of one request;
-    ``requests``: how many its queue takes of us at once."""
+    ``requests``: how many its queue takes of us at once; ``price``: of a host, dollars an hour."""
 
     site: str
     queue: str
@@ -45,13 +46,16 @@ class Place:
     boot_s: float = 180.0
     widest: int = 1 << 30
     requests: int = 1 << 30
+    price: float = 0.0
 
 
 @dataclass
 class _Luck:
-    """How a site has answered lately."""
+    """How a site has answered lately. ``late_s``: how long one was waited for in vain since one last came."""
 
     refused: int = 0
+    failed: int = 0
+    late_s: float = 0.0
     next_s: float = 0.0
     pause_s: float = _FIRST_PAUSE_S
     wait_s: float = 0.0
@@ -60,14 +64,29 @@ class _Luck:
 
 
 @dataclass
+class _Known:
+    """What a place has: hosts that are here, requests of which some are to come, slots that have not ended."""
+
+    hosts: list[Host] = field(default_factory=list)
+    asked: list[RequestView] = field(default_factory=list)
+    held: int = 0
+
+    @property
+    def busy(self) -> int:
+        return sum(bool(host.held) for host in self.hosts)
+
+
+@dataclass
 class Fleet:
-    """Requests for hosts and what became of them. ``journal``: takes each record first."""
+    """Requests for hosts and what became of them. ``fits``: may a bag use a grid? Told the grid's ad: ``Name``,
+    ``Limit``, ``Free``, ``Queued``, ``Running`` (hosts), ``MeanWait`` (s), ``ErrorRate`` (of requests), ``Price``."""
 
     core: Core
     sites: Sites
     places: Sequence[Place]
     run: str
     pilot_environment: Callable[[str], Mapping[str, str]]
+    fits: Fits = lambda bag, grid: True  # noqa: ARG005 any grid will do
     reasons: list[tuple[float, str, str]] = field(default_factory=list)
     _luck: dict[str, _Luck] = field(default_factory=dict)
     _to_open: list[str] = field(default_factory=list)
@@ -75,6 +94,7 @@ class Fleet:
     _found: bool = False
     _busy: dict[int, tuple[int, float]] = field(default_factory=dict)
     _came: Counter[str] = field(default_factory=Counter)
+    _supply: Supply = field(default_factory=Supply)
 
     # what Sites asks
 
@@ -100,18 +120,20 @@ class Fleet:
         """Look at the work and the hosts; what follows is noted, and carried out next. False where nothing follows."""
         self._watch(now_s)
         self._count_hosts(now_s)
-        moved, left = False, self._loads()
-        for where in self.places:
-            view = self._view(where, left, now_s)
-            luck = self._luck.setdefault(where.site, _Luck())
-            decision = where.decide(view)
+        moved, known = False, self._known(now_s)
+        grids = [self._grid(where, known[where.site], now_s) for where in self.places]
+        shares = self._supply.share(
+            self.core.state.bags.values(), self.core.serving, grids, self.fits
+        )
+        for where, work in zip(self.places, shares, strict=True):
+            decision = where.decide(self._view(where, work, known[where.site], now_s))
+            luck = self._luck[where.site]
             if decision.open and (now_s < luck.next_s or luck.refused >= _GIVE_UP):
                 decision = PoolDecision(
                     withdraw=decision.withdraw, drain=decision.drain, reasons=()
                 )
             self._note(where, decision, now_s)
             moved = moved or bool(decision.open or decision.withdraw or decision.drain)
-            left = max(0, left - len(view.staying) - view.coming - sum(decision.open))
         self._close_empty(now_s)
         return moved or bool(self._to_close)
 
@@ -124,34 +146,54 @@ class Fleet:
                 known = before.get(host.number)
                 self._busy[host.number] = known if known and known[0] == ended else (ended, now_s)
 
-    def _loads(self) -> int:
-        """How many hosts the tasks that there are would keep busy."""
-        procs = sum((len(b.tasks.where) + b.tasks.pending) * b.procs for b in self.core.serving)
-        return ceil(procs / self._typical_procs)
+    def _known(self, now_s: float) -> dict[str, _Known]:
+        """What each place has."""
+        known = {where.site: _Known() for where in self.places}
+        for host in self.core.state.hosts.values():
+            if host.here and host.site in known:
+                known[host.site].hosts.append(host)
+        for name, slot in self._open_slots():
+            if slot["site"] in known and (missing := self._missing(name, slot, now_s)):
+                known[slot["site"]].asked.append(
+                    RequestView(id=name, hosts=missing, asked_s=slot["asked_s"])
+                )
+        for site, held in self._held().items():
+            if site in known:
+                known[site].held = held
+        return known
 
-    @property
-    def _typical_procs(self) -> int:
-        return min((p.procs for p in self.places), default=1)
+    def _held(self) -> Counter[str]:
+        """Slots of each site that have not ended."""
+        slots = self.core.state.slots.values()
+        return Counter(s["site"] for s in slots if "site" in s and not s.get("ended"))
 
-    @property
-    def arrived(self) -> int:
-        """How many hosts all tasks that ever came would have kept busy."""
-        procs = sum(len(b.tasks) * b.procs for b in self.core.state.bags.values())
-        return ceil(procs / self._typical_procs)
+    def _grid(self, where: Place, known: _Known, now_s: float) -> Grid:
+        """A place as the overlay sees it: what is there may stay; more only where something may be asked for."""
+        luck = self._luck.setdefault(where.site, _Luck())
+        hosts, busy, most = len(known.hosts), known.busy, where.limits.most
+        idle = sum(not host.held and not host.leaving for host in known.hosts)
+        coming = sum(one.hosts for one in known.asked)
+        shut = now_s < luck.next_s or luck.refused >= _GIVE_UP
+        more = 0 if shut else max(0, where.requests - known.held) * where.widest
+        expected_s = max(luck.wait_s if luck.came else where.boot_s, luck.late_s)
+        left_s = sum(_going_on(now_s - one.asked_s, expected_s) * one.hosts for one in known.asked)
+        errors = luck.failed / max(1, luck.failed + luck.came)
+        room = GridRoom(
+            procs=where.procs, room=max(0, min(most - (hosts - busy - idle), busy + idle + coming + more)),
+            busy=busy, idle=idle, coming=coming, coming_s=left_s / max(1, coming), wait_s=expected_s,
+            price=where.price, error_rate=errors,
+        )  # fmt: skip
+        ad = {
+            "Name": where.site, "Limit": most, "Free": max(0, most - hosts - coming), "Queued": coming,
+            "Running": hosts, "MeanWait": luck.wait_s, "ErrorRate": errors, "Price": where.price,
+        }  # fmt: skip
+        return Grid(site=where.site, room=room, most=most, ad=ad)
 
-    def _view(self, where: Place, loads: int, now_s: float) -> PoolView:
-        hosts = self._hosts(where.site)
-        running = sum(bool(host.held) for host in hosts)
-        asked = tuple(
-            RequestView(id=name, hosts=missing, asked_s=slot["asked_s"])
-            for name, slot in self._open_slots()
-            if slot["site"] == where.site and (missing := self._missing(name, slot, now_s))
-        )
-        task_s = max((b.typical_s or 0.0 for b in self.core.serving), default=0.0)
+    def _view(self, where: Place, work: Work, known: _Known, now_s: float) -> PoolView:
         return PoolView(
-            now_s=now_s, queued=max(0, loads - running), running=running, limits=where.limits, asked=asked,
-            hosts=tuple(self._host_view(host) for host in hosts), arrived=self.arrived, task_s=task_s,
-            wait_s=self._luck.setdefault(where.site, _Luck()).wait_s,
+            now_s=now_s, queued=max(0, work.loads - known.busy), running=known.busy, limits=where.limits,
+            asked=tuple(known.asked), hosts=tuple(self._host_view(host) for host in known.hosts),
+            arrived=work.arrived, task_s=work.task_s, wait_s=self._luck[where.site].wait_s,
         )  # fmt: skip
 
     def _host_view(self, host: Host) -> HostView:
@@ -161,9 +203,6 @@ class Fleet:
             busy_since_s=self._busy[host.number][1] if host.number in self._busy else None,
             ends_s=None if host.ends_s == float("inf") else host.ends_s, draining=bool(host.leaving),
         )  # fmt: skip
-
-    def _hosts(self, site: str) -> list[Host]:
-        return [h for h in self.core.state.hosts.values() if h.here and h.site == site]
 
     def _open_slots(self) -> list[tuple[str, dict[str, Any]]]:
         return [
@@ -185,11 +224,8 @@ class Fleet:
         for reason in decision.reasons:
             if not self.reasons or self.reasons[-1][1:] != (where.site, reason):
                 self.reasons = [*self.reasons[-_MOST_REASONS:], (now_s, where.site, reason)]
-        held = sum(
-            s.get("site") == where.site and not s.get("ended")
-            for s in self.core.state.slots.values()
-        )
-        for hosts in _split(decision.open, where.widest)[: max(0, where.requests - held)]:
+        most = max(0, where.requests - self._held()[where.site]) if decision.open else 0
+        for hosts in _split(decision.open, where.widest)[:most]:
             name = f"h{len(self.core.state.slots)}"
             self.core.note(
                 Word("slot", {"id": name, "site": where.site, "hosts": hosts, "asked_s": now_s})
@@ -197,6 +233,8 @@ class Fleet:
             self._to_open.append(name)
         for name in decision.withdraw:
             if not self._came[name]:
+                luck, slot = self._luck[where.site], self.core.state.slots[name]
+                luck.late_s = max(luck.late_s, now_s - slot["asked_s"])
                 self.close(name, "no more work for it")
         for number in decision.drain:
             self.core.dismiss(self.core.state.hosts[int(number)], "given back")
@@ -237,7 +275,7 @@ class Fleet:
     def _joined(self, name: str, slot: Mapping[str, Any], now_s: float) -> None:
         self.core.note(Word("slot", {"id": name, "joined": True}))
         luck = self._luck.setdefault(slot["site"], _Luck())
-        luck.refused, luck.pause_s, luck.words = 0, _FIRST_PAUSE_S, ""
+        luck.refused, luck.pause_s, luck.words, luck.late_s = 0, _FIRST_PAUSE_S, "", 0.0
         luck.came += 1
         luck.wait_s += (now_s - slot["asked_s"] - luck.wait_s) / luck.came
 
@@ -299,6 +337,7 @@ class Fleet:
         """A request came to nothing: the next one waits, longer each time; what is refused for good, not often."""
         luck = self._luck.setdefault(site, _Luck())
         luck.refused += 1 if permanent else 0
+        luck.failed += 1
         luck.next_s = now_s + luck.pause_s
         luck.pause_s = min(_LONGEST_PAUSE_S, luck.pause_s * 2)
 
@@ -317,6 +356,11 @@ class Fleet:
         for name in open_:
             self.close(name, "the work is over")
         return not open_
+
+
+def _going_on(passed_s: float, expected_s: float) -> float:
+    """What is left of a wait; what is late is believed to be late by as much again."""
+    return abs(expected_s - passed_s)
 
 
 def _split(sizes: Sequence[int], widest: int) -> list[int]:
