@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from dispatch.core import Core
+from dispatch.explaining import look_at_tails, why_not
 from dispatch.journal import EndReader, look
 from dispatch.kept import host_names, open_bag, read_status
 from dispatch.messages import Said
 from dispatch.outputs import OutputReader
 from dispatch.records import COULD_NOT, END
-from dispatch.state import MOST_LOSSES
-from dispatch.tasks import DONE, FAILED, GIVEN, WORDS
+from dispatch.state import MOST_LOSSES, BagState, State
+from dispatch.talk import Rules
+from dispatch.tasks import DONE, FAILED, GIVEN, PENDING, WORDS
 from kernel.errors import InputError
+
+_MOST_HOSTS = 200
 
 
 class Results:
@@ -85,8 +91,8 @@ def how_it_ended(code: int) -> str:
     return f"killed by signal {-code}" if code < 0 else f"exit code {code}"
 
 
-def why(folder: Path, number: int, task: int) -> dict[str, Any]:
-    """Why a task stands where it stands, in words and numbers."""
+def why(folder: Path, number: int, task: int, host: str = "") -> dict[str, Any]:
+    """Why a task stands where it stands, in words and numbers; of a host, or of all, why it does not have it."""
     kept = open_bag(folder, number)
     state = look(folder / "journal")
     bag = state.bags.get(number)
@@ -110,8 +116,8 @@ def why(folder: Path, number: int, task: int) -> dict[str, Any]:
     }  # fmt: skip
     said = found["reasons"]
     if status == GIVEN:
-        for host in (state.hosts[number] for number in bag.tasks.hosts_of(task)):
-            said.append(f"host {host.name} of {host.site} has it, with {len(host.held) - 1} others")
+        for at in (state.hosts[number] for number in bag.tasks.hosts_of(task)):
+            said.append(f"host {at.name} of {at.site} has it, with {len(at.held) - 1} others")
     elif status == FAILED:
         lost = found["hosts_lost"] >= MOST_LOSSES
         said.append(
@@ -120,7 +126,32 @@ def why(folder: Path, number: int, task: int) -> dict[str, Any]:
         )  # fmt: skip
     elif status != DONE:
         said += _why_it_waits(folder, state, bag, task)
+    if status in (PENDING, GIVEN):
+        found["hosts"] = _why_not(folder, state, bag, task, host)
     return found
+
+
+def _why_not(
+    folder: Path, state: State, bag: BagState, task: int, wanted: str
+) -> list[dict[str, Any]]:
+    """What keeps the task from each host that is here."""
+    core = Core(state, Rules(), lambda _: None)
+    for number in state.bags:
+        core.attach(number, open_bag(folder, number).bag)
+    now_s = float(read_status(folder).get("now_s", state.now_s))
+    core.awake_after_restart(now_s)
+    look_at_tails(core)
+    hosts = [h for h in state.hosts.values() if h.here and wanted in ("", h.name, h.id)]
+    if wanted and not hosts:
+        raise InputError(
+            f"no host '{wanted}' is here",
+            where="host",
+            fix="vgrads bags status BAG --json lists them",
+        )
+    return [
+        {"host": h.name or h.id, "site": h.site, "why": [asdict(r) for r in why_not(core, h, bag, task, now_s)]}
+        for h in hosts[:_MOST_HOSTS]
+    ]  # fmt: skip
 
 
 def _why_it_waits(folder: Path, state: Any, bag: Any, task: int) -> list[str]:

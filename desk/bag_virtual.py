@@ -137,7 +137,8 @@ class VirtualBagWork:
         sites = Sites(self.run, drivers, clock, {})
         places = places_of(self.catalog, [open_bag(self.folder, n).document for n in numbers])
         fleet = Fleet(
-            core=self._core, sites=sites, places=places, run=self.run, pilot_environment=lambda _: {}
+            core=self._core, sites=sites, places=places, run=self.run, pilot_environment=lambda _: {},
+            fits=self._core.giving.choosing.fits,
         )  # fmt: skip
         return fleet, sites
 

@@ -266,6 +266,7 @@ class BagWork:
         fleet = Fleet(
             core=manager.core, sites=Sites(self.run, drivers, clock, reach), run=self.run,
             places=places_of(self.catalog, documents), pilot_environment=environment,
+            fits=manager.core.giving.choosing.fits,
         )  # fmt: skip
         return fleet
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby, islice
 from operator import itemgetter
@@ -193,6 +193,12 @@ class Choosing:
     def _job(self, bag: BagState) -> Ad:
         return job_ad(self._board, bag, self._board.bags[bag.number], None, 0.0)
 
+    def fits(self, number: int, grid: Mapping[str, object]) -> bool:
+        """May hosts of a grid be had for a bag? ``grid``: its ad."""
+        if number not in self._policies:
+            return True
+        return self._terms(self._board.state.bags[number]).grid(grid, queue_ad(self._board))
+
     # what follows a hand-out
 
     def handed_out(self, host: Host, offer: Offer, task: int, attempt: int, now_s: float) -> None:
@@ -243,7 +249,7 @@ class Choosing:
 
     # why
 
-    def why_not(self, host: Host, bag: BagState, task: int, now_s: float) -> list[Verdict]:
+    def verdicts(self, host: Host, bag: BagState, task: int, now_s: float) -> list[Verdict]:
         """The slots that decide whether a host gets a task, with what they read."""
         rules = self._board.bags[bag.number]
         if rules.policy is None:

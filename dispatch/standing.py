@@ -6,6 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
+from bags.record import HostRecord
 from dispatch.records import End
 from dispatch.state import BagState, State
 from dispatch.tasks import DONE, DROPPED, FAILED, GIVEN, PENDING
@@ -32,6 +33,7 @@ def bag_json(bag: BagState, rate: float) -> dict[str, Any]:
         "number": bag.number, "name": bag.name, "owner": bag.owner, "weight": bag.weight, "state": state_word(bag),
         "tasks": len(bag.tasks), "waiting": counts[PENDING], "running": counts[GIVEN], "done": counts[DONE],
         "failed": counts[FAILED], "dropped": counts[DROPPED], "tried_again": bag.tried_again,
+        "copied": bag.copied,
         "typical_s": bag.typical_s, "ran_s": bag.ran_s, "came_s": bag.came_s, "first_s": bag.first_s,
         "ended_s": bag.ended_s, "rate": rate, "left_s": left / rate if rate > 0 and left else None,
         "reason": bag.cancelled,
@@ -44,10 +46,20 @@ def hosts_json(state: State) -> list[dict[str, Any]]:
         {
             "name": host.name or host.id, "site": host.site, "slot": host.slot, "node": host.node, "procs": host.procs,
             "holds": len(host.held), "done": host.done, "failed": host.failed, "joined_s": host.joined_s,
-            "leaving": host.leaving,
+            "leaving": host.leaving, **_record_json(state.records.get(host.machine), state.now_s),
         }
         for host in state.hosts.values() if host.here
     ]  # fmt: skip
+
+
+def _record_json(record: HostRecord | None, now_s: float) -> dict[str, Any]:
+    if record is None:
+        return {"error_rate": None, "turnaround_s": None, "barred_s": None}
+    left_s = record.barred_until_s - now_s
+    barred_s = left_s if record.blows and left_s > 0 else None
+    return {
+        "error_rate": round(record.error_rate, 4), "turnaround_s": round(record.turnaround_s, 3), "barred_s": barred_s,
+    }  # fmt: skip
 
 
 @dataclass

@@ -49,7 +49,7 @@ def _run(arguments: list[str] | None) -> int:
     try:
         code = int(app(args=arguments, prog_name="vgrads", standalone_mode=False) or 0)
     except VgradsError as error:
-        first, *more = (" ".join(line.split()) for line in error.lines)
+        first, *more = (" ".join(line.splitlines()).rstrip() for line in error.lines)
         sys.stderr.write("\n  ".join([f"vgrads: {first}", *more]) + "\n")
         return error.exit_code
     except (

@@ -8,6 +8,7 @@ import pytest
 from bags.bag import Bag, Listed
 from bags.policy import read_policy
 from dispatch.core import Core
+from dispatch.explaining import why_not
 from dispatch.records import Copied, End, Ended, Given, Late, Word, pack, unpack
 from dispatch.state import State
 from dispatch.talk import Rules
@@ -288,10 +289,12 @@ def test_why_a_host_does_not_get_a_task():
     world.run(10.0)
     core = world.core
     host, state = next(iter(core.state.hosts.values())), core.state.bags[0]
-    (verdict,) = core.giving.choosing.why_not(host, state, 0, 10.0)
+    (verdict,) = why_not(core, host, state, 0, 10.0)
     assert verdict.slot == "JobRequirements"
-    assert verdict.value is False
-    assert dict(verdict.values)["Host.Grid"] == "far"
+    assert "JobRequirements is false" in verdict.words
+    assert verdict.expression == 'Host.Grid == "near" && Host.ErrorRate < 0.1'
+    assert verdict.values["Host.Grid"] == "far"
+    assert verdict.values["Host.ErrorRate"] == 0.05
 
 
 def test_ends_keep_their_meaning_in_any_order():

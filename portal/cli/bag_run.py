@@ -243,8 +243,8 @@ def show_logs(bag_id: str, tasks: Sequence[int], failed: bool, as_json: bool) ->
                 sys.stdout.write(text if text.endswith("\n") else text + "\n")
 
 
-def explain_task(bag_id: str, task: int) -> dict[str, Any]:
-    """Why a task stands where it stands."""
+def explain_task(bag_id: str, task: int, host: str) -> dict[str, Any]:
+    """Why a task stands where it stands, and why not on a host."""
     with Store() as store:
         row = Bags(store.engine).get(bag_id)
-    return why(dispatcher_folder(row.dispatcher), row.number, task)
+    return why(dispatcher_folder(row.dispatcher), row.number, task, host)

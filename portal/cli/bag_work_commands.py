@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -102,24 +102,45 @@ def logs(
     show_logs(bag, task or (), failed, as_json)
 
 
-@bags_app.command("explain", epilog="Example: `vgrads bags explain BAG 7`")
+@bags_app.command(
+    "explain",
+    epilog="Examples: `vgrads bags explain BAG 7` · `vgrads bags explain BAG 7 --host node3`",
+)
 def explain(
     bag: BagId,
     task: Annotated[int, typer.Argument(metavar="N", min=0, help="Number of the task.")],
+    host: Annotated[str, typer.Option("--host", help="Only why this host does not have it.")] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Why a task of a bag stands where it stands."""
+    """Why a task of a bag stands where it stands, and why hosts do not have it: slot, expression, values."""
     from rich.text import Text
 
     from portal.cli.bag_run import explain_task
 
-    told = explain_task(bag, task)
+    told = explain_task(bag, task, host)
     lines = [
         f"task {told['task']}: {told.get('state', 'waits')}",
         f"$ {told['command']}",
         *told["reasons"],
+        *(line for one in told.get("hosts", ()) for line in _of_host(one)),
     ]
     answer_with(as_json, told, lambda: Text("\n".join(lines)))
+
+
+def _of_host(told: dict[str, Any]) -> list[str]:
+    """Why a host does not have a task."""
+    lines = [
+        f"{told['host']} of {told['site']}:" + ("" if told["why"] else " may have it, in its turn")
+    ]
+    for reason in told["why"]:
+        lines.append(f"  {reason['words']}")
+        if reason["slot"]:
+            values = ", ".join(f"{name} = {value}" for name, value in reason["values"].items())
+            lines.append(
+                f"    {reason['slot']} = {reason['expression']}"
+                + (f"    [{values}]" if values else "")
+            )
+    return lines
 
 
 @bags_app.command("schema", epilog="Example: `vgrads bags schema`")

@@ -210,12 +210,13 @@ def _add_reading(app: FastAPI, service: Service) -> None:
 
     @app.get("/v1/bags/{bag_id}/tasks/{task}")
     def explain_task(
-        bag_id: BagId, task: Annotated[int, PathParameter(ge=0, le=10**9)], who: Reader
-    ) -> Json:
-        """Why a task stands where it stands."""
+        bag_id: BagId, task: Annotated[int, PathParameter(ge=0, le=10**9)], who: Reader,
+        host: Annotated[str, Query(max_length=200)] = "",
+    ) -> Json:  # fmt: skip
+        """Why a task stands where it stands, and why hosts (or one of them) do not have it: slot, expression, values."""
         row = visible_bag(service, bag_id, who)
         try:
-            return why(dispatcher_folder(row.dispatcher), row.number, task)
+            return why(dispatcher_folder(row.dispatcher), row.number, task, host)
         except InputError as error:
             raise HTTPException(404, str(error)) from error
 
@@ -286,6 +287,20 @@ def _add_pages(app: FastAPI, service: Service) -> None:
         who = reader_of(request)
         rows = Bags(service.store.engine).newest(None if who.operator else who.user)
         return page_of(request, "/bags", "bags.html", bags=[standing_of(row) for row in rows])
+
+    @app.get("/bags/{bag_id}/why", response_class=HTMLResponse, include_in_schema=False)
+    def why_page(
+        bag_id: BagId, request: Request, task: Annotated[int, Query(ge=0, le=10**9)] = 0,
+        host: Annotated[str, Query(max_length=200)] = "",
+    ) -> HTMLResponse:  # fmt: skip
+        row = visible_bag(service, bag_id, reader_of(request))
+        try:
+            told, problem = why(dispatcher_folder(row.dispatcher), row.number, task, host), ""
+        except InputError as error:
+            told, problem = {}, str(error)
+        return page_of(
+            request, "/bags", "bag_why.html", b=standing_of(row), t=told, problem=problem, task=task, host=host
+        )  # fmt: skip
 
     @app.get("/bags/{bag_id}", response_class=HTMLResponse, include_in_schema=False)
     def bag_page(bag_id: BagId, request: Request) -> HTMLResponse:

@@ -1,0 +1,109 @@
+"""Why a host does not get a task: the first thing that stands against it, with what it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from bags.policy import Verdict
+from bags.record import BARRED_AT
+from bags.tail import in_tail
+from dispatch.core import Core
+from dispatch.hosts import Host
+from dispatch.state import BagState
+from dispatch.tasks import PENDING, WORDS
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """What stands against it, in words; ``slot``: of the policy, with its ``expression`` and the ``values`` it read."""
+
+    words: str
+    slot: str = ""
+    expression: str = ""
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
+def look_at_tails(core: Core) -> None:
+    """Which bags are in their tail, for a core that only explains."""
+    board = core.board
+    for bag in board.serving:
+        rules = board.bags.get(bag.number)
+        if rules is not None and not bag.open and in_tail(
+            bag.tasks.counts[PENDING], rules.tail_below, board.places // bag.procs, bag.tail, rules.tail_latched,
+        ):  # fmt: skip
+            board.tails.add(bag.number)
+
+
+def why_not(core: Core, host: Host, bag: BagState, task: int, now_s: float) -> list[Reason]:
+    """What keeps a task from a host; empty where it may have it when its turn comes."""
+    return list(_reasons(core, host, bag, task, now_s))
+
+
+def _reasons(core: Core, host: Host, bag: BagState, task: int, now_s: float) -> Iterator[Reason]:
+    if bag.tasks.status[task] > 1:
+        yield Reason(f"the task is {WORDS[bag.tasks.status[task]]}")
+        return
+    if (bag.number, task) in host.held:
+        yield Reason("it has it")
+        return
+    yield from _of_host(core, host, now_s)
+    if bag.procs > host.procs:
+        yield Reason(f"it has {host.procs} processors, the task needs {bag.procs}")
+    if bag.sites and host.site not in bag.sites:
+        yield Reason(f"it is at {host.site}, the bag wants {', '.join(bag.sites)}")
+    left_s, takes_s = host.ends_s - now_s, bag.stated_s or bag.typical_s or 0.0
+    if takes_s > left_s:
+        yield Reason(f"its time is over in {left_s:.0f} s, the task takes about {takes_s:.0f} s")
+    if bag.failover and host.site not in bag.failover and bag.tasks.failures.get(task):
+        yield Reason(f"the task has failed and goes to {', '.join(bag.failover)}")
+    yield from _of_policy(core, host, bag, task, now_s)
+    if bag.tasks.where.get(task) is not None and task not in core.board.copies.get(bag.number, ()):
+        yield Reason("another host has it, and no copy is wanted")
+
+
+def _of_host(core: Core, host: Host, now_s: float) -> Iterator[Reason]:
+    if not host.here:
+        yield Reason("it is gone")
+    if host.leaving:
+        yield Reason(f"it leaves: {host.leaving}")
+    record = core.board.record(host)
+    odds = core.giving.blackholes.odds(host, record) if record.blows else 0.0
+    if record.pauses and now_s < record.barred_until_s and odds > BARRED_AT:
+        yield Reason(
+            f"it is barred for {record.barred_until_s - now_s:.0f} s more: its last {len(record.blows)} tasks failed at once, "
+            "and others do them"
+        )  # fmt: skip
+
+
+def _of_policy(core: Core, host: Host, bag: BagState, task: int, now_s: float) -> Iterator[Reason]:
+    choosing = core.giving.choosing
+    for verdict in choosing.verdicts(host, bag, task, now_s):
+        if verdict.slot == "JobRequirements" and verdict.value is not True:
+            yield _told(
+                f"the bag does not want it: JobRequirements is {_word(verdict.value)}", verdict
+            )
+        elif verdict.slot == "Concurrency" and len(host.held) >= verdict.counts:
+            yield _told(
+                f"it has {len(host.held)} tasks, and Concurrency is {verdict.counts}", verdict
+            )
+        elif verdict.slot == "Rank":
+            first = next(choosing.offers(host, now_s), None)
+            if first is not None and first.bag is not bag and first.rank > verdict.counts:
+                yield _told(
+                    f"bag {first.bag.name} comes first: it ranks this host {first.rank:g}, this one {verdict.counts:g}", verdict
+                )  # fmt: skip
+
+
+def _word(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else getattr(value, "value", str(value))
+
+
+def _told(words: str, verdict: Verdict) -> Reason:
+    values = {name: value if _is_plain(value) else _word(value) for name, value in verdict.values}
+    return Reason(words, verdict.slot, verdict.expression, values)
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, bool | int | float | str)
