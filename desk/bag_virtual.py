@@ -17,6 +17,7 @@ from dispatch.core import Core
 from dispatch.fleet import Fleet
 from dispatch.journal import Journal, read_state
 from dispatch.kept import KeptBag, is_closed, kept_bags, open_bag, write_host_names, write_status
+from dispatch.manager import GUEST
 from dispatch.records import Word
 from dispatch.standing import Rates, status_json
 from dispatch.state import State
@@ -36,6 +37,8 @@ _LATELY = 200
 def simulated_part(catalog: Catalog, folder: Path) -> Catalog | None:
     """The sites that a dispatcher's bags may use, where all of them are simulated; None where they are real."""
     named = [open_bag(folder, number).document.sites for number in kept_bags(folder)]
+    if any(GUEST in names for names in named):
+        return None
     wanted = {name for names in named for name in names or [s.name for s in catalog.sites]}
     sites = tuple(site for site in catalog.sites if site.name in wanted)
     return replace(catalog, sites=sites) if all_simulated(sites) else None

@@ -36,7 +36,7 @@ from dispatch.kept import (
     write_status,
 )
 from dispatch.keys import key_of
-from dispatch.manager import Manager, Setting
+from dispatch.manager import GUEST, Manager, Setting
 from dispatch.standing import Latest, Rates, status_json
 from dispatch.talk import Rules
 from execmgr.book import spec_id
@@ -71,8 +71,10 @@ class Wishes:
 
 def check_places(catalog: Catalog, document: BagDocument) -> None:
     """InputError for a bag that none of the sites can serve, or that asks in a way that nobody knows."""
-    for name in (*document.sites, *document.failover):
+    for name in {*document.sites, *document.failover} - {GUEST}:
         catalog.site(name)
+    if document.sites == (GUEST,) and document.hosts.guests:
+        return
     sites = [s for s in catalog.sites if not document.sites or s.name in document.sites]
     if all_simulated(sites) and sites and document.runtime_s is None:
         raise InputError(
@@ -192,7 +194,9 @@ class BagWork:
         bags = [open_bag(self.folder, number) for number in kept_bags(self.folder)]
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self.folder / "cert.pem", keys.key)
-        away = any(is_real(site) for site in self.catalog.sites)
+        away = any(is_real(site) for site in self.catalog.sites) or any(
+            bag.document.hosts.guests for bag in bags
+        )
         port = await self._listen(manager, "0.0.0.0" if away else "127.0.0.1", context)
         fleet = self._fleet(manager, keys, port, clock, [b.document for b in bags])
         self._dispatcher = Dispatcher(
@@ -266,7 +270,7 @@ class BagWork:
         fleet = Fleet(
             core=manager.core, sites=Sites(self.run, drivers, clock, reach), run=self.run,
             places=places_of(self.catalog, documents), pilot_environment=environment,
-            fits=manager.core.giving.choosing.fits,
+            fits=manager.core.giving.choosing.fits, guests=any(d.hosts.guests for d in documents),
         )  # fmt: skip
         return fleet
 

@@ -46,6 +46,7 @@ Parameter = tuple[Value, ...] | RangeDocument | LinesDocument
 class HostsDocument(Document):
     """How many hosts, how they are asked for and when they go. ``procs``: of one host; ``longest``: of a request.
 
+    ``guests``: hosts may come that no site gave (``vgrads bags invite BAG``), they are at the site ``guest``;
     ``idle``: after which a host goes; ``patience``: for ``release: look-ahead``, how many idle seconds of a host a second
     of waiting is worth.
     """
@@ -57,6 +58,7 @@ class HostsDocument(Document):
     idle: str | float = 60.0
     acquire: str = "all-at-once"
     release: str = "distributed"
+    guests: bool = False
     patience: Annotated[float, Field(ge=0, le=1e6)] = 3.0
 
     @field_validator("longest", "idle")

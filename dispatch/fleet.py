@@ -87,6 +87,7 @@ class Fleet:
     run: str
     pilot_environment: Callable[[str], Mapping[str, str]]
     fits: Fits = lambda bag, grid: True  # noqa: ARG005 any grid will do
+    guests: bool = False
     reasons: list[tuple[float, str, str]] = field(default_factory=list)
     _luck: dict[str, _Luck] = field(default_factory=dict)
     _to_open: list[str] = field(default_factory=list)
@@ -344,7 +345,7 @@ class Fleet:
     @property
     def hopeless(self) -> str:
         """Why no host can come any more; empty while one can."""
-        if any(h.here for h in self.core.state.hosts.values()) or not self.places:
+        if any(h.here for h in self.core.state.hosts.values()) or not self.places or self.guests:
             return ""
         if all(self._luck.get(p.site, _Luck()).refused >= _GIVE_UP for p in self.places):
             return "; ".join(f"{p.site}: {self._luck[p.site].words}" for p in self.places)

@@ -38,6 +38,8 @@ _FULL_DISK_S = 2.0
 _CHUNK = 256 * 2**10
 _AGAIN = b'{"again_s": 0.0, "hello": true}'
 
+GUEST = "guest"
+"""The site of hosts that no site gave: they came with an invitation."""
 Told = Callable[[int, End, str], None]
 
 
@@ -278,7 +280,8 @@ class Manager:
         if message.hello is not None:
             name = message.hello.slot.removeprefix(f"{self.setting.run}.")
             message = replace(message, hello=replace(message.hello, slot=name))
-            site = str(self.state.slots.get(name, {}).get("site", ""))
+            unknown = GUEST if name.startswith(f"{GUEST}.") else ""
+            site = str(self.state.slots.get(name, {}).get("site", unknown))
         if self.core.is_past(message):
             return line, 0, Answer(stop=True)  # nothing of it is acknowledged
         if not self._is_news(message) or not self.core.hear(message, now, site):

@@ -103,6 +103,32 @@ def logs(
 
 
 @bags_app.command(
+    "invite",
+    epilog="Example: `vgrads bags invite BAG --contact 192.0.2.7 > join.sh`, then `sh join.sh` elsewhere",
+)
+def invite(
+    bag: BagId,
+    name: Annotated[
+        str, typer.Option("--name", help="What the hosts that use it are called together.")
+    ] = "guests",
+    contact: Annotated[
+        str, typer.Option("--contact", help="Under which they find this machine.")
+    ] = "",
+) -> None:
+    """Print a script that brings a machine to the bag's dispatcher, for bags with `hosts: {guests: true}`. It holds a key."""
+    from desk.guests import invitation
+    from portal.jobs.bags import dispatcher_folder
+    from portal.records.bags import Bags
+    from portal.records.store import Store
+
+    with Store() as store:
+        row = Bags(store.engine).get(bag)
+    typer.echo(
+        invitation(dispatcher_folder(row.dispatcher), row.dispatcher, name, contact), nl=False
+    )
+
+
+@bags_app.command(
     "explain",
     epilog="Examples: `vgrads bags explain BAG 7` · `vgrads bags explain BAG 7 --host node3`",
 )
