@@ -104,7 +104,7 @@ class Policy:
         if found is None:
             if len(self._residuals) >= RESIDUALS:
                 self._residuals.clear()
-                self._slots.clear()
+                self._slots = {key: slot for key, slot in self._slots.items() if not key[1]}
             known = dict(zip(self._state, values, strict=True))
             found = Residual({slot: self._slot(slot, known) for slot in SLOTS})
             self._residuals[key] = found
@@ -112,10 +112,12 @@ class Policy:
 
     def _slot(self, slot: str, known: Mapping[str, Any]) -> Slot:
         """What is left of one slot; the same where two states leave the same."""
-        if slot not in self._trees:
-            return Slot(slot, None)
-        tree = simplified(self._trees[slot], known)
-        key = slot, text_of(tree, {})
+        tree = self._trees.get(slot)
+        if tree and not self._reads[slot].isdisjoint(known):
+            tree = simplified(tree, known)
+            key = slot, text_of(tree, {})
+        else:
+            key = slot, ""
         if key not in self._slots:
             self._slots[key] = Slot(slot, tree)
         return self._slots[key]
