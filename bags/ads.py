@@ -11,7 +11,10 @@ from collections.abc import Mapping, Sequence
 from math import isfinite, isnan
 from typing import Any
 
-import classad2
+try:
+    import classad2
+except ImportError:  # there are builds for Linux alone, and all but policies works without
+    classad2 = None
 
 from bags.policy_text import Node, in_a_row
 from bags.policy_values import ERROR, UNDEFINED, Nothing, Value
@@ -30,6 +33,11 @@ _QUOTED = {
     "\b": "\\b",
     "\f": "\\f",
 }
+
+
+def present() -> bool:
+    """Whether the library is installed."""
+    return classad2 is not None
 
 
 def given(value: Any, within: bool = False) -> Any:

@@ -12,13 +12,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bags.ads import Expression, text_of
+from bags.ads import Expression, present, text_of
 from bags.policy_names import SLOTS, STATE, in_order, job_ad, look_up
 from bags.policy_reading import Written, read_attributes_of, written_of
 from bags.policy_simplify import names_in, simplified
 from bags.policy_slots import COUNTS, Slot
 from bags.policy_text import Node
 from bags.policy_values import ERROR, UNDEFINED, Ad, Value
+from kernel.errors import InputError
 
 __all__ = [
     "ERROR",
@@ -59,6 +60,10 @@ def read_policy(given: str | Mapping[str, Any], where: str) -> Policy:
     Attributes that are no slot are helpers, which slots may refer to. Raises InputError, which names the attribute,
     line and column; ``where`` says where all of it stands.
     """
+    if not present():
+        raise InputError(
+            "policies need the package htcondor", where=where, fix="there are builds of it for Linux"
+        )  # fmt: skip
     attributes = read_attributes_of(given, where)
     return Policy(written_of(attributes, where), where)
 
