@@ -35,7 +35,7 @@ def test_patterns_that_are_taken_are_quick(pattern):
 
 @pytest.mark.parametrize("pattern", [
     "(a*)*", "(a|b)+c", "(a?){30}", "((a)+)+", "(a+b){2}", r"(a)\1", "(?=a)b", "(?R)", "(?<x>a)", "a**", "*a", "a{,3}",
-    "a{2", "(a", "a)", "[a", "a{1,1000}", "x" * 201, "a*b*c*d*", "a*a*[bc]", "a?" * 40, "|" * 150 + "a*a*[bc]", r"\Ka", r"\g1",
+    "a{2", "(a", "a)", "[a", "a{1,1000}", "x" * 201, "a*b*c*d*", "a*a*[bc]", "(a*)(a*)[bc]", "a?" * 40, "|" * 150 + "a*a*[bc]", r"\Ka", r"\g1",
 ])  # fmt: skip
 def test_patterns_that_are_refused(pattern):
     written = pattern.replace("\\", "\\\\")

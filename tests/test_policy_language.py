@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bags.ads import LONGEST, MOST
+from bags.ads import LONGEST, MOST, constant
 from bags.policy import ERROR, RESIDUALS, SLOTS, UNDEFINED, Policy, read_policy
 from bags.policy_cost import FUNCTIONS, SHOWN
 from bags.policy_slots import COUNTS, REMEMBERED
@@ -80,6 +80,8 @@ def test_remembered_verdicts_tell_one_from_true_and_whole_from_real():
     left = read_policy({"Rank": "isBoolean(Host.X) ? 1 : isInteger(Host.X) ? 2 : 3"}, "b").under({})
     for _ in range(2):
         assert [left.rank({"X": x}) for x in (1, 1.0, True, 0, False, 0.0)] == [2, 3, 1, 2, 1, 3]
+    done = read_policy({"Rank": "isBoolean(JobsDone) ? 1 : 2"}, "b")
+    assert [done.under({"JobsDone": x}).rank({}) for x in (1, True, 1.0)] == [2, 1, 2]
     some = read_policy({"Rank": "isBoolean(Host.X[0]) ? 1 : 2"}, "b").under({})
     for _ in range(2):
         assert [some.rank({"X": x}) for x in ([1], (True,), [True], (1,))] == [2, 1, 1, 2]
@@ -138,6 +140,7 @@ def test_a_policy_can_be_kept_and_sent():
     ("Rank = 1 +\nDeadline = 3", "Rank, line 1, column 11", "ends too early"),
     ("Deadline = 3\n\n  Rank = 2 * * 3", "Rank, line 3, column 14", "not '*'"),
     ("Rank = 1 2", "Rank, line 1, column 10", "ended before '2'"),
+    ("Rank = Tail ?: !Tail", "Rank, line 1, column 16", "not '!'"),
     ("Rank = Tail ? 1", "Rank, line 1, column 16", "a : of the condition"),
     ("Rank = {1, }", "Rank, line 1, column 12", "not '}'"),
     ("[ Rank = 1", "Rank, line 1, column 11", "ended here with ;"),
@@ -298,6 +301,21 @@ def test_agreement_with_plain_classad2():
     assert all(len(values) > 1 for values in told.values())
 
 
+@pytest.mark.parametrize("first", reference.SIGNS)
+def test_operators_bind_as_in_the_library(first):
+    """Each pair of operators without brackets, with and without a sign before."""
+    for second in reference.SIGNS:
+        for a, b, c in (
+            ("7", "2", "3"),
+            ("true", "false", "5.5"),
+            ("undefined", "1", "true"),
+            ("0", "4", "error"),
+        ):
+            for text in (f"{a} {first} {b} {second} {c}", f"-{a} {first} {b} {second} {c}"):
+                plain = reference.ours(classad2.ExprTree(text).eval())
+                assert reference.same(constant(read_expression(Source(text, ""), "")), plain), text
+
+
 @settings(deadline=None)
 @given(st.lists(st.sampled_from([
     "1", "2.5", "true", '"a"', "Host.Name", "Tail", "undefined", "(", ")", "+", "-", "!", "&&", "||", "==", "=?=", "is",
@@ -314,7 +332,14 @@ def test_the_same_texts_are_expressions(words):
         read_expression(Source(text, ""), "Rank")
     except InputError as error:
         # what is left out: ads, attributes of what is no name, "? :" for "?:", texts side by side
-        left_out = ("ClassAd within", "joins names", "not ':'", "not '-'", "ended before '\"a")
+        left_out = (
+            "ClassAd within",
+            "joins names",
+            "not ':'",
+            "not '-'",
+            "not '.'",
+            "ended before '\"a",
+        )
         assert not plain or any(reason in str(error) for reason in left_out), (text, error)
     else:
         assert plain, text
