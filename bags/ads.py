@@ -11,14 +11,17 @@ from collections.abc import Mapping, Sequence
 from math import isfinite, isnan
 from typing import Any
 
-import classad2
+try:
+    import classad2
+except ImportError:  # there are builds for Linux alone, and all but policies works without
+    classad2 = None
 
-from bags.policy_text import Node
+from bags.policy_text import Node, in_a_row
 from bags.policy_values import ERROR, UNDEFINED, Nothing, Value
 
 LONGEST = 256
 """Characters that a text in an ad may have; a longer one counts as an error."""
-MOST = 64
+MOST = 32
 """Members that a list in an ad may have; a longer one counts as an error."""
 
 _QUOTED = {
@@ -30,6 +33,11 @@ _QUOTED = {
     "\b": "\\b",
     "\f": "\\f",
 }
+
+
+def present() -> bool:
+    """Whether the library is installed."""
+    return classad2 is not None
 
 
 def given(value: Any, within: bool = False) -> Any:
@@ -100,7 +108,7 @@ def constant(node: Node) -> Value:
 
 
 def text_of(node: Node, names: Mapping[str, str]) -> str:
-    """An expression as the library reads it, every part in brackets of its own."""
+    """An expression as the library reads it: every part in brackets of its own, but for rows like a + b + c."""
     if node.kind == "value":
         return literal(node.value)
     if node.kind == "name":
@@ -114,6 +122,8 @@ def text_of(node: Node, names: Mapping[str, str]) -> str:
         return f"{parts[0]}[{parts[1]}]"
     if node.word == "?":
         return f"({parts[0]} ? {parts[1]} : {parts[2]})"
+    if len(parts) == 2 and in_a_row(node):
+        parts[0] = parts[0][1:-1]
     return f"({node.word}{parts[0]})" if len(parts) == 1 else f"({parts[0]} {node.word} {parts[1]})"
 
 

@@ -12,13 +12,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bags.ads import Expression, text_of
+from bags.ads import Expression, present, text_of
 from bags.policy_names import SLOTS, STATE, in_order, job_ad, look_up
 from bags.policy_reading import Written, read_attributes_of, written_of
 from bags.policy_simplify import names_in, simplified
 from bags.policy_slots import COUNTS, Slot
 from bags.policy_text import Node
 from bags.policy_values import ERROR, UNDEFINED, Ad, Value
+from kernel.errors import InputError
 
 __all__ = [
     "ERROR",
@@ -59,6 +60,10 @@ def read_policy(given: str | Mapping[str, Any], where: str) -> Policy:
     Attributes that are no slot are helpers, which slots may refer to. Raises InputError, which names the attribute,
     line and column; ``where`` says where all of it stands.
     """
+    if not present():
+        raise InputError(
+            "policies need the package htcondor", where=where, fix="there are builds of it for Linux"
+        )  # fmt: skip
     attributes = read_attributes_of(given, where)
     return Policy(written_of(attributes, where), where)
 
@@ -104,7 +109,7 @@ class Policy:
         if found is None:
             if len(self._residuals) >= RESIDUALS:
                 self._residuals.clear()
-                self._slots.clear()
+                self._slots = {key: slot for key, slot in self._slots.items() if not key[1]}
             known = dict(zip(self._state, values, strict=True))
             found = Residual({slot: self._slot(slot, known) for slot in SLOTS})
             self._residuals[key] = found
@@ -112,10 +117,12 @@ class Policy:
 
     def _slot(self, slot: str, known: Mapping[str, Any]) -> Slot:
         """What is left of one slot; the same where two states leave the same."""
-        if slot not in self._trees:
-            return Slot(slot, None)
-        tree = simplified(self._trees[slot], known)
-        key = slot, text_of(tree, {})
+        tree = self._trees.get(slot)
+        if tree and not self._reads[slot].isdisjoint(known):
+            tree = simplified(tree, known)
+            key = slot, text_of(tree, {})
+        else:
+            key = slot, ""
         if key not in self._slots:
             self._slots[key] = Slot(slot, tree)
         return self._slots[key]

@@ -13,24 +13,28 @@ from dataclasses import dataclass
 
 from bags.ads import LONGEST, MOST
 from bags.policy_patterns import PatternError, pattern_cost_ns
-from bags.policy_text import DEEPEST, Node, Source
+from bags.policy_text import BRACKETS, DEEPEST, Node, Source, in_a_row
 
 LIMIT_NS = 2_000_000.0
 """An expression may be reckoned at 2 ms: the limit is 5 ms, and machines are busy."""
 MOST_PARTS = 4_000
 """So many parts an expression may have, with what it refers to."""
 
+NAME_NS = 30_000.0
+"""What it takes to put in the longest list that a name may stand for."""
+
 REGEXPS = {"regexp": (2, 3), "regexpmember": (2, 3)}
 LISTS = {
     "member": (2, 2), "identicalmember": (2, 2), "anycompare": (3, 3), "allcompare": (3, 3), "sum": (1, 1),
     "avg": (1, 1), "min": (1, 1), "max": (1, 1),
 }  # fmt: skip
+WHOLE = {*LISTS, "strcat", "string", "toupper", "tolower"}
+"""Functions that go through a list with all its texts."""
 FUNCTIONS = REGEXPS | LISTS | {
     "size": (1, 1), "isundefined": (1, 1), "iserror": (1, 1), "isstring": (1, 1), "isinteger": (1, 1), "isreal": (1, 1),
     "isboolean": (1, 1), "islist": (1, 1), "int": (1, 1), "real": (1, 1), "string": (1, 1), "bool": (1, 1),
     "floor": (1, 1), "ceiling": (1, 1), "round": (1, 1), "pow": (2, 2), "quantize": (2, 2), "ifthenelse": (3, 3),
-    "strcat": (1, 20), "substr": (2, 3), "strcmp": (2, 2), "stricmp": (2, 2), "toupper": (1, 1), "tolower": (1, 1),
-    "stringlistmember": (2, 3), "stringlistimember": (2, 3), "versioncmp": (2, 2), "versiongt": (2, 2),
+    "strcat": (1, 20), "substr": (2, 3), "strcmp": (2, 2), "stricmp": (2, 2), "toupper": (1, 1), "tolower": (1, 1), "versioncmp": (2, 2), "versiongt": (2, 2),
     "versionge": (2, 2), "versionlt": (2, 2), "versionle": (2, 2), "versioneq": (2, 2),
 }  # fmt: skip
 """Functions by their lower-case names, and how many arguments each takes."""
@@ -38,7 +42,7 @@ SHOWN = (
     "regexp", "regexpMember", "member", "identicalMember", "anyCompare", "allCompare", "sum", "avg", "min", "max",
     "size", "isUndefined", "isError", "isString", "isInteger", "isReal", "isBoolean", "isList", "int", "real", "string",
     "bool", "floor", "ceiling", "round", "pow", "quantize", "ifThenElse", "strcat", "substr", "strcmp", "stricmp",
-    "toUpper", "toLower", "stringListMember", "stringListIMember", "versioncmp", "versionGT", "versionGE", "versionLT",
+    "toUpper", "toLower", "versioncmp", "versionGT", "versionGE", "versionLT",
     "versionLE", "versionEQ",
 )  # fmt: skip
 """The same as the manual writes them."""
@@ -58,13 +62,21 @@ IMPURE = (
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """At worst: time in ns, characters of a text that comes out, members of a list, parts, levels."""
+    """At worst: time in ns, characters of a text that comes out, members of a list, parts, levels, brackets, and which
+    names are read."""
 
     ns: float
     chars: float
     members: int
     parts: int
     depth: int
+    brackets: int
+    names: frozenset[str] = frozenset()
+
+    @property
+    def worst_ns(self) -> float:
+        """The time with that for putting in the value of each name once."""
+        return self.ns + NAME_NS * len(self.names)
 
 
 @dataclass(frozen=True)
@@ -78,8 +90,8 @@ class Scales:
     def checked(self, node: Node) -> Weight:
         """The weight of an expression, or what is wrong with it."""
         weight = self.weigh(node)
-        if weight.ns > LIMIT_NS or weight.parts > MOST_PARTS:
-            said = f"it may take {weight.ns / 1e6:.1f} ms and has {weight.parts} parts"
+        if weight.worst_ns > LIMIT_NS or weight.parts > MOST_PARTS:
+            said = f"it may take {weight.worst_ns / 1e6:.1f} ms, has {weight.parts} parts, reads {len(weight.names)} names"
             raise self.source.wrong(
                 f"the expression is too dear: {said}", node.at, name=self.name,
                 fix=f"at most {LIMIT_NS / 1e6:g} ms by the longest values, and {MOST_PARTS} parts",
@@ -88,14 +100,18 @@ class Scales:
 
     def weigh(self, node: Node) -> Weight:
         if node.kind == "value":
-            return Weight(50.0, len(str(node.value)), 1, 1, 1)
+            return Weight(50.0, len(str(node.value)), 1, 1, 1, 1)
         if node.kind == "name":
-            return self.helper(node) or Weight(700.0, LONGEST, MOST, 1, 1)
+            return self.helper(node) or Weight(
+                1_000.0, LONGEST, MOST, 1, 1, 0, frozenset([node.word.lower()])
+            )
         parts = [self.weigh(part) for part in node.parts]
         depth = 1 + max((p.depth for p in parts), default=0)
-        if depth > DEEPEST:
+        row = len(parts) == 2 and in_a_row(node)
+        brackets = max([p.brackets + (i > 0 or not row) for i, p in enumerate(parts)], default=1)
+        if depth > DEEPEST or brackets > BRACKETS:
             raise self.source.wrong(
-                f"the expression is too deep: more than {DEEPEST} levels", node.at, name=self.name,
+                f"the expression is too deep: more than {DEEPEST} levels, or {BRACKETS} with brackets", node.at, name=self.name,
                 fix="member(x, {…}) stands for a long row of comparisons",
             )  # fmt: skip
         ns = 200.0 + sum(p.ns for p in parts)
@@ -110,7 +126,15 @@ class Scales:
                 chars, members = sum(p.chars * p.members + 32 for p in parts), 1
         elif node.word not in ("?", "?:", "[]"):
             chars, members = 32.0, 1
-        return Weight(ns, chars, members, count, depth)
+        return Weight(
+            ns,
+            chars,
+            members,
+            count,
+            depth,
+            brackets,
+            frozenset[str]().union(*[p.names for p in parts]),
+        )
 
     def _call_ns(self, node: Node, parts: list[Weight]) -> float:
         word = node.word.lower()
@@ -122,7 +146,7 @@ class Scales:
             raise self.source.wrong(
                 f"{node.word} takes {wanted} arguments, not {len(parts)}", node.at, name=self.name
             )  # fmt: skip
-        ns = 500.0 + 5 * sum(p.chars * (p.members if word in LISTS else 1) for p in parts)
+        ns = 500.0 + 5 * sum(p.chars * (p.members if word in WHOLE else 1) for p in parts)
         if word in LISTS:
             ns += 200.0 * parts[-1].members + 200.0 * parts[0].members
             self._compared(node)
@@ -151,9 +175,15 @@ class Scales:
                     f'the options of {node.word} are "i" or nothing', option.at, name=self.name
                 )  # fmt: skip
         try:
-            return pattern_cost_ns(pattern.value, longest)
+            ns = pattern_cost_ns(pattern.value, longest)
         except PatternError as error:
             raise self.source.wrong(str(error), pattern.at, name=self.name) from None
+        if ns > LIMIT_NS:
+            raise self.source.wrong(
+                f"the pattern is too dear: it may take {ns / 1e6:.1f} ms", pattern.at, name=self.name,
+                fix="begin it with ^, or bound its repetitions as in {1,9}",
+            )  # fmt: skip
+        return ns
 
     def _unknown(self, node: Node) -> None:
         if node.word.lower() in [w.lower() for w in IMPURE]:

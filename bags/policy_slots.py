@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from math import floor, isfinite
 from typing import Any
 
@@ -60,7 +60,7 @@ class Slot:
     __slots__ = ("_constant", "_counts", "_expression", "_known", "_said", "_take", "names")
 
     def __init__(self, slot: str, tree: Node | None) -> None:
-        self.names = in_order(names_in(tree)) if tree else ()
+        self.names = in_order(set(names_in(tree))) if tree else ()
         self._counts, self._known = COUNTS[slot], dict[Any, Any]()
         self._expression = Expression(tree, self.names) if tree else None
         self._take = taker(self.names)
@@ -73,25 +73,33 @@ class Slot:
         """The verdict."""
         if self._constant:
             return self._said
+        key = None
         try:
             values = self._take(host, job, queue, grid, concurrency)
-            return self._known[values, tuple(map(type, values))]
-        except (KeyError, TypeError):
-            return self._afresh(host, job, queue, grid, concurrency)
+            key = values, tuple(map(type, values))
+            return self._known[key]
+        except KeyError:
+            if key and tuple not in key[1]:
+                return self._remembered(key, key[0])
+        except TypeError:
+            pass
+        return self._afresh(host, job, queue, grid, concurrency)
+
+    def _remembered(self, key: Any, values: Sequence[Any]) -> Any:
+        """Evaluated, and kept for the next time."""
+        if len(self._known) >= REMEMBERED:
+            self._known.clear()
+        said = self._known[key] = self._counts(self._expression.evaluate(values))  # type: ignore[union-attr]
+        return said
 
     def _afresh(self, *ads: Any) -> Any:
         """The same for values not met before, for lists, and for ads that lack a name or spell it otherwise."""
         values = [look_up(name, ads) for name in self.names]
         key = (*map(_key, values),), (*map(_kind, values),)
         try:
-            said = self._known.get(key)
+            return self._known[key] if key in self._known else self._remembered(key, values)
         except TypeError:  # something that is no value: it counts as an error and is not remembered
             return self._counts(self._expression.evaluate(values))  # type: ignore[union-attr]
-        if said is None and key not in self._known:
-            if len(self._known) >= REMEMBERED:
-                self._known.clear()
-            said = self._known[key] = self._counts(self._expression.evaluate(values))  # type: ignore[union-attr]
-        return said
 
 
 def _key(value: Any) -> Any:

@@ -20,6 +20,8 @@ LONGEST_TEXT = 16 * 1024
 """Characters that a policy may have."""
 DEEPEST = 200
 """So many levels an expression may have, with what it refers to."""
+BRACKETS = 120
+"""So many of them may need brackets of their own; the library reads no more than 165."""
 NESTED = 30
 """So many brackets may stand within one another."""
 
@@ -53,6 +55,15 @@ class Node:
     parts: tuple[Node, ...] = ()
     value: Value = None
     at: int = 0
+
+
+def in_a_row(node: Node) -> bool:
+    """Whether an operator goes on from its left side, as the second + of a + b + c does."""
+    left = node.parts[0]
+    return (
+        node.kind == left.kind == "op" and len(left.parts) == 2 and left.word in BINDS
+        and BINDS[left.word] == BINDS.get(node.word)
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,15 +219,13 @@ class Reader:
         raise self.source.wrong(what, place, name=self.name, fix=fix)
 
     def expression(self) -> Node:
-        """``a ? b : c``, ``a ?: b`` and all that binds more tightly."""
+        """``a ? b : c`` and all that binds more tightly."""
         self.nested += 1
         if self.nested > NESTED:
             self.stop(f"more than {NESTED} brackets or conditions within one another")
         node = self.binary(0)
         at = self.now.at
-        if self.take("?:"):
-            node = Node("op", "?:", (node, self.expression()), at=at)
-        elif self.take("?"):
+        if self.take("?"):
             yes = self.expression()
             if not self.take(":"):
                 self.stop("here a : of the condition's ? is missing")
@@ -241,9 +250,18 @@ class Reader:
         while self.now.kind == "sign" and self.now.word in ("!", "-", "+", "~"):
             signs.append(self.now)
             self.step()
-        node = self.postfix()
+        node = self.default()
         for sign in reversed(signs):
             node = Node("op", sign.word, (node,), at=sign.at)
+        return node
+
+    def default(self) -> Node:
+        """``a ?: b``: b where a is undefined. It binds most tightly of all operators, even more than a sign."""
+        node = self.postfix()
+        while self.now.word == "?:" and self.now.kind == "sign":
+            at = self.now.at
+            self.step()
+            node = Node("op", "?:", (node, self.postfix()), at=at)
         return node
 
     def postfix(self) -> Node:

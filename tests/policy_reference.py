@@ -26,7 +26,7 @@ SIGNS = ("||", "&&", "==", "!=", "=?=", "=!=", "is", "isnt", "<", "<=", ">", ">=
 CALLS = {
     1: ("size", "isUndefined", "isError", "isString", "isInteger", "isReal", "isBoolean", "isList", "int", "real",
         "string", "bool", "floor", "ceiling", "round", "toUpper", "toLower", "sum", "avg", "min", "max"),
-    2: ("member", "identicalMember", "strcat", "strcmp", "stricmp", "substr", "versionGE", "stringListMember", "pow",
+    2: ("member", "identicalMember", "strcat", "strcmp", "stricmp", "substr", "versionGE", "pow",
         "quantize"),
     3: ("ifThenElse",),
 }  # fmt: skip
@@ -71,11 +71,10 @@ def expression(draw, kinds, depth, helpers=()):
     one = [expression(draw, kinds, depth - 1, helpers) for _ in range(3)]
     kind = draw.randrange(10)
     if kind < 4:
-        return f"{one[0]} {draw.choice(SIGNS)} {one[1]}"
-    if kind == 4:
-        return f"({one[0]})"
-    if kind == 5:
-        return f"{draw.choice('!!-+~')} {one[0]}"
+        sign = draw.choice(SIGNS)
+        return f"{one[0]} {sign} ({one[1]})" if sign == "?:" else f"{one[0]} {sign} {one[1]}"
+    if kind <= 5:
+        return f"({one[0]})" if kind == 4 else f"{draw.choice('!!-+~')} {one[0]}"
     if kind == 6:
         return f"({one[0]} ? {one[1]} : {one[2]})"
     if kind == 7:

@@ -1,0 +1,99 @@
+"""What a policy may cost: patterns are judged before they are matched, and no expression that is taken passes 5 ms."""
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bags.ads import LONGEST, MOST, Expression
+from bags.policy import ERROR, read_policy
+from bags.policy_names import in_order
+from bags.policy_patterns import PatternError, pattern_cost_ns
+from bags.policy_reading import read_attributes_of, written_of
+from bags.policy_simplify import names_in
+from kernel.errors import InputError
+
+
+def refused(text, where="bag.yaml"):
+    with pytest.raises(InputError) as caught:
+        read_policy(text, where)
+    return caught.value
+
+
+@pytest.mark.parametrize("pattern", [
+    "a*[bc]", "^a*a*[bc]", ".*a.*[bc]", "a?a?a?a?a?a?a?[bc]", "(a|aa)(a|aa)(a|aa)(a|aa)[bc]",
+    "a{1,20}a{1,20}[bc]", "(?:aa){2,}[bc]", "(a|b|ab)?(a|b|ab)?[xy]", "^[a-z]+a+[^a]", "a{2,9}?a{2,9}?a{2,9}?[bc]",
+])  # fmt: skip
+def test_patterns_that_are_taken_are_quick(pattern):
+    text = "a" * LONGEST
+    tree = read_policy({"Rank": f'regexp("{pattern}", Host.Name) ? 1 : 0'}, "b")
+    assert tree.under({}).rank({"Name": text}) in (0, 1)
+    assert tree.explain("Rank", {}, {"Name": text}).value is not ERROR
+    assert worst_s(f'regexp("{pattern}", Host.Name)') <= 5e-3
+
+
+@pytest.mark.parametrize("pattern", [
+    "(a*)*", "(a|b)+c", "(a?){30}", "((a)+)+", "(a+b){2}", r"(a)\1", "(?=a)b", "(?R)", "(?<x>a)", "a**", "*a", "a{,3}",
+    "a{2", "(a", "a)", "[a", "a{1,1000}", "x" * 201, "a*b*c*d*", "a*a*[bc]", "(a*)(a*)[bc]", "a?" * 40, "|" * 150 + "a*a*[bc]", r"\Ka", r"\g1",
+])  # fmt: skip
+def test_patterns_that_are_refused(pattern):
+    written = pattern.replace("\\", "\\\\")
+    assert refused({"JobRequirements": f'regexp("{written}", Host.Name)'}).where.endswith(
+        tuple("0123456789")
+    )
+
+
+@given(st.text("a*+?{}()|[]^.\\b1,", max_size=25))
+def test_every_pattern_is_judged(pattern):
+    try:
+        cost = pattern_cost_ns(pattern, LONGEST)
+    except PatternError:
+        return
+    assert cost > 0
+    if cost <= 2e6:
+        written = pattern.replace("\\", "\\\\")
+        assert worst_s(f'regexp("{written}", Host.Name)', 1) <= 0.05
+
+
+WORST = {
+    "a list": ["a" * LONGEST] * MOST,
+    "a text": "a" * LONGEST,
+    "a number": 0.1,
+    "numbers": [1.5] * MOST,
+}
+
+
+def worst_s(expression, repeats=3):
+    """The longest that an expression takes over ads of the worst kinds, in seconds; of each the best of a few."""
+    tree = written_of(read_attributes_of({"Rank": expression}, ""), "").trees["Rank"]
+    ready = Expression(tree, in_order(set(names_in(tree))))
+    slowest = 0.0
+    for value in WORST.values():
+        taken = []
+        for _ in range(repeats):
+            begin = time.perf_counter()
+            ready.evaluate([value] * len(ready.names))
+            taken.append(time.perf_counter() - begin)
+        slowest = max(slowest, min(taken))
+    return slowest
+
+
+@pytest.mark.parametrize("piece", [
+    "Host.A{i} == Host.B{i}", 'regexp("a[^b]*[bc]", Host.A{i})', "member(Host.A{i}, Host.B{i})", "sum(Host.A{i}) > 1",
+    'anyCompare(">", Host.A{i}, Host.B{i})', 'strcat(Host.A{i}, Host.A{i}) == "x"', 'toUpper(Host.A{i}) == "x"',
+    'regexpMember("^a+b", Host.A{i})', 'versionGE(Host.A{i}, Host.B{i})',
+    "Host.A == {i}", 'string(Host.A{i}) == "x"', "quantize(Host.A{i}, 7) > {i}",
+])  # fmt: skip
+def test_the_dearest_that_is_taken_keeps_the_limit(piece):
+    """As many pieces as are taken at all, up to the refusal: 5 ms hold for each expression that is not refused."""
+    taken, refusals = None, 0
+    for count in (1, 2, 4, 8, 16, 32, 64, 128, 190):
+        expression = " || ".join(piece.replace("{i}", str(i)) for i in range(count))
+        try:
+            read_policy({"Rank": expression}, "b")
+        except InputError as error:
+            refusals += "too d" in str(error)
+            break
+        taken = expression
+    assert taken is not None and worst_s(taken, 5) <= 5e-3
