@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from bags.bag import Bag
+from bags.policy import job_ad as policy_job_ad
 from dispatch.board import Board
 from dispatch.hosts import Host
 from dispatch.state import BagState
@@ -35,14 +36,12 @@ def job_ad(board: Board, bag: BagState, rules: Bag, task: int | None, now_s: flo
             "Name": f"{bag.name}.{task}.{host.held.get((bag.number, task or 0), 0)}",
             "Host": host_ad(board, host, now_s), "SentTime": sent_s, "Age": now_s - sent_s,
         })  # fmt: skip
-    ad: Ad = {
-        "Name": bag.name if task is None else f"{bag.name}.{task}", "Procs": bag.procs, "Owner": bag.owner,
-        "NumberOfReplicas": len(replicas), "Failures": 0 if task is None else bag.tasks.failures.get(task, 0),
-        "Executable": rules.executable, "Grids": [replica["Host"]["Grid"] for replica in replicas],
-        "Hosts": [replica["Host"]["Name"] for replica in replicas], "Replicas": replicas,
+    name = bag.name if task is None else f"{bag.name}.{task}"
+    failures = 0 if task is None else bag.tasks.failures.get(task, 0)
+    return policy_job_ad(name, rules.executable, replicas) | {
+        "Procs": bag.procs, "Owner": bag.owner, "Failures": failures,
+        "Hosts": [replica["Host"]["Name"] for replica in replicas],
     }  # fmt: skip
-    ad.update({f"Replica{i}": replica for i, replica in enumerate(replicas, 1)})
-    return ad
 
 
 def bag_ad(bag: BagState, tail: bool) -> Ad:
