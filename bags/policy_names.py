@@ -23,13 +23,16 @@ SLOTS = (
 
 STATE = ("Tail", "JobsLeft", "JobsDone")
 """Of the bag: whether its tail has begun, tasks not yet done, tasks done."""
-HOST = ("Name", "Grid", "NumCpus", "ErrorRate", "Turnaround", "JobsToday", "RecentSuccess")
-"""Of a host: its name, its grid, processors, share of failures, seconds from hand-out to result, results without error
-of the last day, and whether there was one."""
+HOST = (
+    "Name", "Grid", "Machine", "NumCpus", "Memory", "JobsRunning", "ErrorRate", "Turnaround", "JobsToday",
+    "RecentSuccess",
+)  # fmt: skip
+"""Of a host: its name, its grid, its machine (the same when it comes again), processors, MiB, tasks that it holds; share
+of failures, seconds from hand-out to result, results without error of the day, whether there was one within a day."""
 REPLICA = ("Name", "SentTime", "Age")
 """Of a running copy, beside its ``Host``: its name, when it was given out, and the seconds since."""
-JOB = ("Name", "Executable", "NumberOfReplicas", "Grids")
-"""Of a job, beside ``Replica1``, ``Replica2``, … and ``Replicas``; ``Grids``: where its copies run."""
+JOB = ("Name", "Executable", "NumberOfReplicas", "Grids", "Hosts", "Procs", "Owner", "Failures")
+"""Of a job, beside ``Replica1``, ``Replica2``, … and ``Replicas``; ``Grids`` and ``Hosts``: where its copies run."""
 QUEUE = ("BOTsInQueue",)
 GRID = ("Name", "Free", "Limit", "Queued", "Running", "MeanWait", "ErrorRate", "Price")
 """Of a grid: hosts free, allowed, asked for and running, mean wait in seconds, share of failures, price."""

@@ -73,9 +73,10 @@ class Board:
         """How many hosts are here and stay."""
         return len(self._staying)
 
-    def has_host(self, sites: Collection[str]) -> bool:
-        """True where a host of one of these sites stays."""
-        return any(self.state.hosts[number].site in sites for number in self._staying)
+    def has_host(self, sites: Collection[str], procs: int) -> bool:
+        """True where a host of one of these sites stays that has so many processors."""
+        hosts = (self.state.hosts[number] for number in self._staying)
+        return any(host.site in sites and host.procs >= procs for host in hosts)
 
     def record(self, host: Host) -> HostRecord:
         """What is known of the machine that a host runs on."""

@@ -221,6 +221,12 @@ class Choosing:
                 )
                 heapq.heappush(self.due, entry)
 
+    def taken_up(self, host: Host, bag: BagState, task: int, attempt: int, now_s: float) -> None:
+        """The same for what a host had before."""
+        if bag.number in self._policies:
+            ad = host_ad(self._board, host, now_s)
+            self.handed_out(host, self._offer(bag, 0.0, ad), task, attempt, now_s)
+
     # copies
 
     def may_copy(self, host: Host, offer: Offer, task: int, now_s: float) -> bool:

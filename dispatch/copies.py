@@ -32,6 +32,7 @@ class Copies:
         self._board, self._choosing = board, choosing
         self._looked_s = float("-inf")
         self._ended: dict[int, deque[float]] = {}
+        self._known: set[int] = set()
 
     def told(self, number: int, ran_s: float) -> None:
         """An attempt at a task of a bag has succeeded."""
@@ -69,6 +70,9 @@ class Copies:
             rules = board.bags.get(bag.number)
             if rules is None or not (rules.policy or rules.learns):
                 continue
+            if bag.number not in self._known:
+                self._known.add(bag.number)
+                self._take_up(bag, now_s)
             tail = in_tail(
                 bag.tasks.counts[PENDING], rules.tail_below, board.places // bag.procs,
                 bag.tail or bag.number in board.tails, rules.tail_latched,
@@ -78,6 +82,14 @@ class Copies:
                 self._want(bag, self._chosen(bag, rules, now_s))
             else:
                 board.copies.pop(bag.number, None)
+
+    def _take_up(self, bag: BagState, now_s: float) -> None:
+        """After a restart nobody knows since when hosts have what they have: their time begins anew."""
+        for task in bag.tasks.where:
+            for host in (self._board.state.hosts[n] for n in bag.tasks.hosts_of(task)):
+                if (host.number, bag.number, task) not in self._board.given_s:
+                    attempt = host.held[bag.number, task]
+                    self._choosing.taken_up(host, bag, task, attempt, now_s)
 
     def _tell_tail(self, bag: BagState, rules: Bag, tail: bool) -> None:
         if tail == (bag.number in self._board.tails):
@@ -90,7 +102,8 @@ class Copies:
 
     def _want(self, bag: BagState, tasks: Iterable[int]) -> None:
         before = self._board.copies.get(bag.number, ())
-        fresh = OrderedDict.fromkeys(tasks)
+        tries = bag.tasks.failures
+        fresh = OrderedDict.fromkeys(t for t in tasks if tries.get(t, 0) <= bag.retries)
         self._board.fresh = self._board.fresh or any(task not in before for task in fresh)
         self._board.copies[bag.number] = fresh
 

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import csv
-import json
 import re
-from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -15,13 +12,13 @@ from pydantic import Field, field_validator, model_validator
 
 from bags.bag import RAW, TASK, Axis, Bag, Commands, Listed, Template, parts_of
 from bags.policy import Policy, read_policy
+from dispatch.lines import FileLines, Growing, Rows, Steps, plain
 from kernel.documents import Document, as_value_error, load_mapping, validate
 from kernel.errors import InputError
 from kernel.units import parse_duration
 
 OPEN = "commands.ndjson"
 """In the folder of an open bag: the commands that have come so far, each as a JSON string on a line."""
-_CHUNK = 16 * 2**20
 MOST_TASKS = 100_000_000
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LONGEST_S = 1e9
@@ -131,110 +128,12 @@ class BagDocument(Document):
             raise ValueError("'parameters' and 'table' belong to a 'command'")
         if self.policy is not None and self.policy_file is not None:
             raise ValueError("give 'policy' or 'policy_file', not both")
+        if self.sites and not set(self.failover) <= set(self.sites):
+            raise ValueError("'failover' names a site that is not among 'sites'")
         for name in self.parameters:
             if not _NAME.fullmatch(name) or name == TASK:
                 raise ValueError(f"'{name}' cannot be the name of a parameter")
         return self
-
-
-class FileLines:
-    """The lines of a file by number: only where each begins is in memory, eight bytes a line."""
-
-    def __init__(self, path: Path, where: str) -> None:
-        try:
-            self._body = path.read_bytes()
-        except OSError as error:
-            raise InputError(f"cannot be read: {error.strerror}", where=where) from error
-        starts, at = array("Q"), 0
-        while at < len(self._body):
-            starts.append(at)
-            end = self._body.find(b"\n", at)
-            at = len(self._body) if end < 0 else end + 1
-        self._starts = starts
-        self._check(where)
-
-    def _check(self, where: str) -> None:
-        """All of it is text; the number of a line that is not."""
-        if b"\0" in self._body:
-            line = self._body[: self._body.index(b"\0")].count(b"\n") + 1
-            raise InputError(f"line {line}: has a NUL character", where=where)
-        try:
-            self._body.decode()
-        except UnicodeDecodeError as error:
-            line = self._body[: error.start].count(b"\n") + 1
-            raise InputError(f"line {line}: is not UTF-8 text", where=where) from error
-
-    def __len__(self) -> int:
-        return len(self._starts)
-
-    def __getitem__(self, index: int) -> str:
-        begin = self._starts[index]
-        end = self._starts[index + 1] if index + 1 < len(self._starts) else len(self._body)
-        return self._body[begin:end].decode().rstrip("\r\n")
-
-
-class Growing:
-    """Commands of an open bag: a file to which lines are added, each a command as a JSON string."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._starts, self._end = array("Q"), 0
-        self._file = path.open("rb")
-        self.look()
-
-    def look(self) -> int:
-        """How many whole lines have come since the last look."""
-        self._file.seek(self._end)
-        before = len(self._starts)
-        while part := self._file.read(_CHUNK):
-            begin, at = self._end, 0
-            while (newline := part.find(b"\n", at)) >= 0:
-                self._starts.append(begin + at)
-                at = newline + 1
-            self._end += at
-            if not at or len(part) < _CHUNK:
-                break
-            self._file.seek(self._end)
-        return len(self._starts) - before
-
-    def __len__(self) -> int:
-        return len(self._starts)
-
-    def __getitem__(self, index: int) -> str:
-        begin = self._starts[index]
-        end = self._starts[index + 1] if index + 1 < len(self._starts) else self._end
-        self._file.seek(begin)
-        return str(json.loads(self._file.read(end - begin)))
-
-
-@dataclass(frozen=True)
-class _Rows(Sequence[tuple[str, ...]]):
-    """The lines of a file as the rows of an axis."""
-
-    lines: FileLines
-
-    def __len__(self) -> int:
-        return len(self.lines)
-
-    def __getitem__(self, index: Any) -> Any:
-        return (self.lines[index],)
-
-
-@dataclass(frozen=True)
-class _Steps(Sequence[tuple[str, ...]]):
-    """The numbers of a range as the rows of an axis: none of them is kept."""
-
-    start: float
-    step: float
-    many: int
-
-    def __len__(self) -> int:
-        return self.many
-
-    def __getitem__(self, index: Any) -> Any:
-        if not 0 <= index < self.many:
-            raise IndexError(index)
-        return (_plain(self.start + index * self.step),)
 
 
 def load_bag(path: Path) -> tuple[BagDocument, Bag]:
@@ -344,13 +243,13 @@ def _check_files(document: BagDocument, commands: Commands) -> None:
 def _axis(name: str, given: Any, folder: Path) -> Axis:
     where = f"parameters.{name}"
     if isinstance(given, LinesDocument):
-        return Axis((name,), _Rows(FileLines(folder / given.lines, where)))
+        return Axis((name,), Rows(FileLines(folder / given.lines, where)))
     if isinstance(given, RangeDocument):
         return Axis((name,), _range(given.range, where))
-    return Axis((name,), [(_plain(value),) for value in given])
+    return Axis((name,), [(plain(value),) for value in given])
 
 
-def _range(given: tuple[float, ...], where: str) -> _Steps:
+def _range(given: tuple[float, ...], where: str) -> Steps:
     start, stop = (0.0, given[0]) if len(given) == 1 else given[:2]
     step = given[2] if len(given) == 3 else 1.0
     if step == 0 or not all(map(_finite, (start, stop, step))):
@@ -358,7 +257,7 @@ def _range(given: tuple[float, ...], where: str) -> _Steps:
     count = max(0, -int(-((stop - start) / step) // 1))
     if count > MOST_TASKS:
         raise InputError(f"has {count:,} values; at most {MOST_TASKS:,} are taken", where=where)
-    return _Steps(start, step, count)
+    return Steps(start, step, count)
 
 
 def _finite(number: float) -> bool:
@@ -390,10 +289,3 @@ def _table(path: Path) -> Axis:
     except (UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"is no CSV file: {error}", where="table") from error
     return Axis(names, found)
-
-
-def _plain(value: Value) -> str:
-    """A value as it stands in a command: whole numbers without a point."""
-    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
-        return str(int(value))
-    return f"{value:.12g}" if isinstance(value, float) else str(value)

@@ -118,7 +118,12 @@ class Giving:
         for task in islice(list(wanted_copies), WINDOW):
             if len(found) >= room:
                 break
-            if (bag.number, task) in host.held or task not in bag.tasks.where:
+            tries = bag.tasks.failures.get(task, 0)
+            if (
+                (bag.number, task) in host.held
+                or task not in bag.tasks.where
+                or tries > bag.retries
+            ):
                 continue
             if self.choosing.may_copy(host, offer, task, at_s):
                 del wanted_copies[task]
@@ -159,7 +164,11 @@ class Giving:
         if record.blows and now_s - record.at_s < _ELSEWHERE_S:
             found = {task for number, task in record.blows if number == bag.number}
             board.look_again(host, record.at_s + _ELSEWHERE_S)
-        if bag.failover and host.site not in bag.failover and board.has_host(bag.failover):
+        if (
+            bag.failover
+            and host.site not in bag.failover
+            and board.has_host(bag.failover, bag.procs)
+        ):
             failures = bag.tasks.failures
             found |= {task for task in islice(bag.tasks.again, WINDOW) if failures.get(task)}
             found |= bag.tasks.resting.keys()

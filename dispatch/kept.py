@@ -19,8 +19,9 @@ from typing import Any
 
 from bags.bag import Bag, Listed
 from dispatch.bag_files import BagFiles
-from dispatch.document import OPEN, BagDocument, Growing, LinesDocument, build_bag
+from dispatch.document import OPEN, BagDocument, LinesDocument, build_bag
 from dispatch.journal import write_whole
+from dispatch.lines import Growing
 from execmgr.run_keys import make_keys
 from kernel.documents import validate
 from kernel.errors import InputError

@@ -6,13 +6,23 @@ import heapq
 import math
 import random
 import shutil
+from dataclasses import replace
 
 from bags.bag import Bag, Listed
+from bags.policy import read_policy
 from dispatch.journal import read_state
 from dispatch.records import COULD_NOT
 from tests.bag_faults import Desk, FragilePath, Judge, Killed, canonical, same
 from tests.bag_hosts import Agent
 
+_POLICIES = [
+    read_policy(given, "policy") for given in (
+        {"ReplicationRequirements": "NumberOfReplicas < 3"},
+        {"ReplicationRequirements": "NumberOfReplicas < 2", "Concurrency": "1", "Deadline": "6"},
+        {"JobRequirements": "Host.ErrorRate < 0.9 || !Tail", "Rank": "Host.JobsToday", "Deadline": "Concurrency * 6"},
+        {"JobRequirements": "!member(Host.Name, Job.Hosts)", "ReplicationRequirements": "true", "Rank": "-JobsLeft"},
+    )
+]  # fmt: skip
 CALM_S, PATIENCE_S = 20.0, 900.0
 
 
@@ -176,9 +186,22 @@ class World:
                 self.wishes.append((came_s + 8.0, "close", number, None))
             if draw.random() < 0.15:
                 self.wishes.append((came_s + draw.uniform(0.0, 9.0), "cancel", number, None))
+        self._give_policies(random.Random(self.seed + 0.5))
         self.wishes.sort(key=lambda wish: (wish[0], wish[2]))
         self.failing = draw.choice((0.0, 0.1, 0.3))
         self.hopeless, self.killing = draw.choice((0.0, 0.05)), draw.choice((0.0, 0.0, 0.03))
+
+    def _give_policies(self, draw):
+        """Some bags have a policy, or copies of what is late, or a site for what has failed."""
+        for n, (at_s, what, number, more) in enumerate(self.wishes):
+            if what == "bag":
+                learns = draw.random() < 0.15
+                policy = None if learns or draw.random() < 0.6 else draw.choice(_POLICIES)
+                bag = replace(
+                    more[0], learns=learns, policy=policy, tail_below=draw.choice((None, 3, 100)),
+                    tail_latched=draw.random() < 0.5, failover=draw.choice(((), (), more[0].sites or ("s1",))),
+                )  # fmt: skip
+                self.wishes[n] = (at_s, what, number, (bag, more[1]))
 
     def fate(self, bag, task, attempt):
         """(run time in seconds, exit code, whether its host dies of it)."""
