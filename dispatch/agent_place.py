@@ -47,11 +47,13 @@ class Place(NamedTuple):
 
     @property
     def host(self) -> str:
-        """The same for every agent of this slot's node on this machine."""
-        machine = socket.gethostname()
+        """The same for every agent of this slot's node on this machine. Images share their machine's number: the name
+        tells them apart."""
+        number = ""
         with suppress(OSError):
-            machine = Path("/etc/machine-id").read_text().strip() or machine
-        return hashlib.sha256(f"{machine}.{self.slot}.{self.node}".encode()).hexdigest()[:32]
+            number = Path("/etc/machine-id").read_text().strip()
+        parts = (number, socket.gethostname(), self.name, self.slot, str(self.node))
+        return hashlib.sha256(".".join(parts).encode()).hexdigest()[:32]
 
 
 def _card(cards: Path) -> str:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from bags.bag import RAW, TASK, Axis, Bag, Commands, Listed, Template, parts_of
-from bags.policy import Policy, read_policy
+from bags.policy import SLOTS, Policy, read_policy
 from dispatch.lines import FileLines, Growing, Rows, Steps, plain
 from kernel.documents import Document, as_value_error, load_mapping, validate
 from kernel.errors import InputError
@@ -176,6 +176,8 @@ def _policy(document: BagDocument, folder: Path) -> Policy | None:
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"cannot be read: {error}", where="policy_file") from error
         policy = read_policy(text, document.policy_file)
+    if policy is not None and not any(map(policy.has, SLOTS)):
+        raise InputError("says nothing", where="policy", fix=f"it has one of {', '.join(SLOTS)}")
     if (
         policy is not None
         and document.copies == "learned"

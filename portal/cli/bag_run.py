@@ -20,6 +20,7 @@ from desk.bag_answers import results, why
 from desk.bag_work import check_places
 from dispatch.document import BagDocument, load_bag
 from dispatch.kept import is_worked_on, read_status
+from dispatch.manager import GUEST
 from dispatch.talk import Rules
 from kernel.errors import InputError
 from kernel.units import format_duration
@@ -70,7 +71,8 @@ def run_bags(files: Sequence[Path], how: HowToWork) -> int:
 def _usable(catalog: Catalog, document: BagDocument) -> Catalog:
     if not document.sites:
         return catalog
-    return replace(catalog, sites=tuple(catalog.site(name) for name in document.sites))
+    named = [name for name in document.sites if name != GUEST]
+    return replace(catalog, sites=tuple(catalog.site(name) for name in named))
 
 
 def resume_bags(bag_id: str, how: HowToWork) -> int:

@@ -13,6 +13,7 @@ from typing import Any
 
 from dispatch.document import BagDocument, LinesDocument
 from dispatch.kept import is_worked_on
+from dispatch.manager import GUEST
 from kernel.documents import validate_field
 from kernel.errors import InputError, VgradsError
 from portal.jobs import beside
@@ -61,7 +62,8 @@ def hand_over(
             where="sites",
             fix="vgrads sites open SITE USER, by the operator, does it",
         )
-    names = tuple(site.name for site in allowed.sites)
+    guests = (GUEST,) if document.hosts.guests else ()
+    names = (*(site.name for site in allowed.sites), *guests)
     unknown = [name for name in document.sites if name not in names]
     if unknown:
         raise InputError(
