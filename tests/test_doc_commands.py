@@ -32,6 +32,7 @@ ELSEWHERE = {
     "vgrads bags status BAG": "tests/test_bag_virtual.py",
     "vgrads bags logs BAG": "tests/test_bag_virtual.py",
     "vgrads bags explain BAG": "tests/test_bag_virtual.py",
+    "vgrads bags invite BAG": "tests/test_policy_runs.py",
     "vgrads bags resume BAG": "tests/test_bag_virtual.py",
     "vgrads bags cancel BAG": "tests/test_bag_virtual.py",
     "vgrads db upgrade 0001": "tests/test_database.py, up and down",
