@@ -2,11 +2,14 @@
 
 import json
 import os
+import re
 import signal
 from collections import Counter
 
 import pytest
+import yaml
 
+from bags.policy import SLOTS, read_policy
 from dispatch.kept import read_status
 from portal.jobs.bags import dispatcher_folder
 from tests.conftest import ROOT
@@ -150,3 +153,42 @@ def test_an_invitation_needs_a_dispatcher_that_has_listened(vgrads, write):
         vgrads("bags", "run", write("b.yaml", "name: b\ncommand: 'true'\n"), "--json").out
     )["bags"]
     assert vgrads("bags", "invite", told["id"], "--name", "a/b").code == 2
+
+
+def test_a_killed_dispatcher_finds_its_guests_again_and_knows_the_black_hole(
+    vgrads, guests, tmp_path
+):
+    policy = 'policy: {JobRequirements: "Host.ErrorRate < 0.9", Deadline: "60", Concurrency: "2"}'
+    work = start_bag(tmp_path, GUESTS.format(seconds=0.3, count=120, more=policy))
+    script, folder = invite(tmp_path), dispatcher_folder(bag_of(tmp_path))
+    for i in range(3):
+        guests.start(script, f"good{i}")
+
+    def hosts():
+        return {host["name"]: host for host in read_status(folder).get("hosts", ())}
+
+    until(lambda: sum(host["done"] for host in hosts().values()) > 4, seconds=30)
+    guests.start(script, "hole", BROKEN="1")
+    until(lambda: hosts().get("hole", {}).get("barred_s"), seconds=30)
+    work.kill()
+    work.wait()
+    told = json.loads(vgrads("bags", "resume", bag_of(tmp_path), "--json").out)["bags"][0]
+    assert (told["state"], told["done"]) == ("done", 120)
+    by = Counter((end["host"], end["code"]) for end in ends(vgrads, told["id"]))
+    assert sum(n for (_, code), n in by.items() if code == 0) == 120
+    assert by["hole", 9] <= 8
+
+
+def test_every_policy_of_the_documents_is_one():
+    text = (ROOT / "docs" / "policies.md").read_text()
+    table = text.partition("## By example")[2].partition("## Copies")[0]
+    rows = [
+        row for row in re.findall(r"^\| [^|]+ \| `(.+)` \|$", table, re.MULTILINE) if " = " in row
+    ]
+    rows += re.findall(r"^    (GridPolicy = .+)$", text, re.MULTILINE)
+    assert len(rows) >= 10
+    for row in rows:
+        assert any(map(read_policy(row.replace(r"\|", "|"), "docs").has, SLOTS))
+    read_policy(
+        yaml.safe_load(re.search(r"```yaml\n(.*?)```", text, re.DOTALL)[1])["policy"], "docs"
+    )
