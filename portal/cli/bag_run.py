@@ -19,13 +19,13 @@ from rich.text import Text
 from desk.bag_answers import results, why
 from desk.bag_work import check_places
 from dispatch.document import BagDocument, load_bag
-from dispatch.kept import is_worked_on, read_status
+from dispatch.kept import is_worked_on
 from dispatch.manager import GUEST
 from dispatch.talk import Rules
 from kernel.errors import InputError
 from kernel.units import format_duration
 from portal.cli.terminal import console
-from portal.jobs.bags import Crew, cancel, dispatcher_folder, resumable, submit
+from portal.jobs.bags import Crew, bag_standing, cancel, dispatcher_folder, resumable, submit
 from portal.records.bags import ENDED, Bags
 from portal.records.sites import choose_catalog
 from portal.records.store import Store, new_id
@@ -189,9 +189,7 @@ def status_json(row: BagRow) -> dict[str, Any]:
 
 
 def _numbers(row: BagRow) -> dict[str, Any]:
-    standing = json.loads(row.summary)
-    status = read_status(dispatcher_folder(row.dispatcher))
-    fresh = next((b for b in status.get("bags", ()) if b["number"] == row.number), standing)
+    fresh = bag_standing(row)
     state = fresh["state"] if fresh and row.state in ("waiting", "running") else row.state
     names = (
         "waiting",
@@ -200,6 +198,7 @@ def _numbers(row: BagRow) -> dict[str, Any]:
         "failed",
         "dropped",
         "tried_again",
+        "copied",
         "typical_s",
         "rate",
         "left_s",

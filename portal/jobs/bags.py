@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import signal
 import threading
@@ -44,6 +45,13 @@ def submit(
     row = new_bag(bag_id, dispatcher, number, document.name, owner, len(kept.bag.commands))
     bags.add(row)
     return row
+
+
+def bag_standing(row: BagRow) -> dict[str, Any]:
+    """A bag as its dispatcher told of it last; empty where it has not yet."""
+    status = read_status(dispatcher_folder(row.dispatcher))
+    told = (bag for bag in status.get("bags", ()) if bag["number"] == row.number)
+    return dict(next(told, None) or json.loads(row.summary))
 
 
 @dataclass

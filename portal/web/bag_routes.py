@@ -27,7 +27,7 @@ from kernel.documents import parse_mapping
 from kernel.errors import InputError
 from portal.charts.rates import rate_chart
 from portal.jobs.bag_service import hand_over, read_document, source_of
-from portal.jobs.bags import dispatcher_folder
+from portal.jobs.bags import bag_standing, dispatcher_folder
 from portal.records.access import Principal
 from portal.records.bags import ENDED, Bags
 from portal.records.tables import BagRow
@@ -178,13 +178,10 @@ def _command(line: bytes, number: int) -> str:
 
 
 def standing_of(row: BagRow) -> Json:
-    """A bag as its dispatcher told of it last."""
-    status = read_status(dispatcher_folder(row.dispatcher))
-    kept = json.loads(row.summary)
-    standing = next((b for b in status.get("bags", ()) if b["number"] == row.number), kept)
+    """A bag: its row, and how it stood last."""
     return {
         "id": row.id, "name": row.name, "owner": row.owner, "state": row.state, "tasks": row.tasks,
-        "created": row.created.isoformat(), **{k: v for k, v in standing.items() if k not in ("number", "owner", "state")},
+        "created": row.created.isoformat(), **{k: v for k, v in bag_standing(row).items() if k not in ("number", "owner", "state")},
     }  # fmt: skip
 
 
