@@ -51,7 +51,7 @@ def bag_standing(row: BagRow) -> dict[str, Any]:
     """A bag as its dispatcher told of it last; empty where it has not yet."""
     status = read_status(dispatcher_folder(row.dispatcher))
     told = (bag for bag in status.get("bags", ()) if bag["number"] == row.number)
-    return dict(next(told, None) or json.loads(row.summary))
+    return next(told, {}) or dict(json.loads(row.summary))
 
 
 @dataclass
