@@ -58,12 +58,18 @@ class End(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """A host was given tasks, each in a new attempt."""
+class OfTasks:
+    """Something that befell tasks of a bag, and the host that it was about."""
 
     host: int
     bag: int
     tasks: Sequence[int]
+
+
+class Given(OfTasks):
+    """A host was given tasks, each in a new attempt."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,40 +80,28 @@ class Ended:
     ends: Sequence[End]
 
 
-@dataclass(frozen=True, slots=True)
-class Back:
+class Back(OfTasks):
     """Tasks that a host gave back, or never got: they wait again, nobody is to blame."""
 
-    host: int
-    bag: int
-    tasks: Sequence[int]
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
+class Kept(OfTasks):
     """Tasks that a host has although they were taken from it: it goes on with them."""
 
-    host: int
-    bag: int
-    tasks: Sequence[int]
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Copied:
+class Copied(OfTasks):
     """A host was given tasks that other hosts have too, each in a new attempt."""
 
-    host: int
-    bag: int
-    tasks: Sequence[int]
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Late:
+class Late(OfTasks):
     """Tasks that were taken from a host because their time was over: they wait again, and count against it."""
 
-    host: int
-    bag: int
-    tasks: Sequence[int]
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +112,8 @@ class Word:
     fields: dict[str, Any]
 
 
-Record = Given | Ended | Back | Kept | Copied | Late | Word
-_OF_TASKS: dict[int, type[Given | Back | Kept | Copied | Late]] = {
+Record = OfTasks | Ended | Word
+_OF_TASKS: dict[int, type[OfTasks]] = {
     1: Given,
     2: Back,
     3: Kept,

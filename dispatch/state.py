@@ -12,7 +12,7 @@ from typing import Any
 
 from bags.record import HostRecord, barred, failed, is_quick, succeeded
 from dispatch.hosts import Host, Key
-from dispatch.records import COULD_NOT, Back, Copied, End, Ended, Given, Kept, Late, Record
+from dispatch.records import COULD_NOT, Back, Copied, End, Ended, Given, Kept, Late, Record, Word
 from dispatch.tasks import DONE, ENDED, FAILED, GIVEN, PENDING, Tasks
 
 MOST_LOSSES = 10
@@ -107,7 +107,7 @@ class State:
             self._copied(record)
         elif isinstance(record, Late):
             self._late(record)
-        else:
+        elif isinstance(record, Word):
             getattr(self, f"_word_{record.what}")(**record.fields)
         return []
 
