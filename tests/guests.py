@@ -34,7 +34,7 @@ def invite(folder, *options):
     bag, path = bag_of(folder), folder / "join.sh"
     until((folder / "home" / "dispatchers" / bag / "port").exists)
     answer = subprocess.run(
-        [sys.executable, "-m", "portal", "bags", "invite", bag, "--contact", "127.0.0.1", *options],
+        [sys.executable, "-m", "portal", "bags", "invite", bag, *(options or ("--contact", "127.0.0.1"))],
         cwd=ROOT, check=True, capture_output=True, text=True,
     )  # fmt: skip
     path.write_text(answer.stdout)

@@ -136,7 +136,7 @@ def test_copies_save_the_tail_when_a_host_stops_without_a_word(vgrads, guests, t
 
 def test_who_has_no_key_is_no_guest(guests, tmp_path):
     work = start_bag(tmp_path, GUESTS.format(seconds=0.1, count=5, more=""))
-    script = invite(tmp_path, "--name", "friends")
+    script = invite(tmp_path, "--name", "friends", "--contact", "127.0.0.1")
     forged = tmp_path / "forged.sh"
     forged.write_text(script.read_text().replace("VGRADS_HOST_KEY=", "VGRADS_HOST_KEY=x"))
     guests.start(forged, "stranger")
