@@ -162,7 +162,9 @@ def _why_it_waits(folder: Path, state: Any, bag: Any, task: int) -> list[str]:
     before = (
         len(bag.tasks.again) + max(0, task - bag.tasks.cursor) if task >= bag.tasks.cursor else 0
     )
-    said = [f"{before} tasks of its bag are before it; {len(fit)} of {len(hosts)} hosts are wide enough and at its sites"]
+    said = [
+        f"{before} tasks of its bag are before it; {len(fit)} of {len(hosts)} hosts are wide enough and at its sites"
+    ]
     if not fit and hosts:
         said.append(
             f"it needs {bag.procs} processors of one host"

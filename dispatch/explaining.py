@@ -14,6 +14,8 @@ from dispatch.hosts import Host
 from dispatch.state import BagState
 from dispatch.tasks import PENDING, WORDS
 
+_SAMPLE = 50
+
 
 @dataclass(frozen=True, slots=True)
 class Reason:
@@ -39,6 +41,32 @@ def look_at_tails(core: Core) -> None:
 def why_not(core: Core, host: Host, bag: BagState, task: int, now_s: float) -> list[Reason]:
     """What keeps a task from a host; empty where it may have it when its turn comes."""
     return list(_reasons(core, host, bag, task, now_s))
+
+
+def unwanted(core: Core, now_s: float) -> str:
+    """A bag that none of the hosts that are here may serve, by its policy, in words; empty where there is none."""
+    hosts = [host for host in core.state.hosts.values() if host.here and not host.leaving][:_SAMPLE]
+    for bag in core.serving:
+        rules = core.bags.get(bag.number)
+        if (
+            not hosts
+            or not bag.tasks.pending
+            or bag.tasks.where
+            or rules is None
+            or rules.policy is None
+        ):
+            continue
+        task = bag.tasks.next(1)[0]
+        found = [
+            reason for host in hosts for reason in _of_policy(core, host, bag, task, now_s)
+            if reason.slot == "JobRequirements"
+        ]  # fmt: skip
+        if len(found) == len(hosts):
+            values = ", ".join(
+                f"{name} = {_word(value)}" for name, value in found[0].values.items()
+            )
+            return f"{bag.name}: none of the hosts is wanted, JobRequirements = {found[0].expression} [{values}]"
+    return ""
 
 
 def _reasons(core: Core, host: Host, bag: BagState, task: int, now_s: float) -> Iterator[Reason]:

@@ -7,6 +7,7 @@ the same whenever it is looked at; ``status.json`` says how it stood last.
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
 import secrets
@@ -50,7 +51,7 @@ def keep_bag(folder: Path, number: int, document: BagDocument, source: Path) -> 
     place = folder / "bags" / f"{number:04d}"
     (place / "given").mkdir(parents=True, exist_ok=True)
     for name in _read_from(document):
-        target = place / "given" / name
+        target = place / "given" / _inside(name)
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
             shutil.copyfile(source / name, target)
@@ -60,7 +61,7 @@ def keep_bag(folder: Path, number: int, document: BagDocument, source: Path) -> 
             ) from error
     if document.open:
         (place / "given" / OPEN).touch()
-    kept = {"document": document.model_dump(mode="json"), "source": str(source)}
+    kept = {"document": _moved(document).model_dump(mode="json"), "source": str(source)}
     write_whole(place / "document.json", json.dumps(kept).encode())
     return open_bag(folder, number)
 
@@ -68,6 +69,25 @@ def keep_bag(folder: Path, number: int, document: BagDocument, source: Path) -> 
 def _read_from(document: BagDocument) -> list[str]:
     names = [p.lines for p in document.parameters.values() if isinstance(p, LinesDocument)]
     return [*names, *filter(None, (document.table, document.commands_file, document.policy_file))]
+
+
+def _inside(name: str) -> str:
+    """Where a file is kept that may lie anywhere."""
+    path = Path(name)
+    if not path.is_absolute() and ".." not in path.parts:
+        return name
+    return f"{hashlib.sha256(name.encode()).hexdigest()[:8]}-{path.name}"
+
+
+def _moved(document: BagDocument) -> BagDocument:
+    """The document with the names under which its files are kept."""
+    files = {n: getattr(document, n) for n in ("table", "commands_file", "policy_file")}
+    parameters = {
+        name: LinesDocument(lines=_inside(p.lines)) if isinstance(p, LinesDocument) else p
+        for name, p in document.parameters.items()
+    }
+    moved = {n: _inside(name) for n, name in files.items() if name is not None}
+    return document.model_copy(update={**moved, "parameters": parameters})
 
 
 def open_bag(folder: Path, number: int) -> KeptBag:

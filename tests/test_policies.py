@@ -8,7 +8,7 @@ import pytest
 from bags.bag import Bag, Listed
 from bags.policy import read_policy
 from dispatch.core import Core
-from dispatch.explaining import why_not
+from dispatch.explaining import unwanted, why_not
 from dispatch.records import Copied, End, Ended, Given, Late, Word, pack, unpack
 from dispatch.state import State
 from dispatch.talk import Rules
@@ -60,12 +60,14 @@ def test_jobs_go_only_where_requirements_are_true():
     assert Counter(host for host, _, _ in world.given()) == {"good1": 15, "good2": 15}
 
 
-def test_undefined_is_not_true():
+def test_undefined_is_not_true_and_it_is_said_that_no_host_is_wanted():
     world = World(steady(1.0))
     world.hosts.join("h")
     world.add(0, bag(3, {"JobRequirements": "Host.Gpus > 0"}))
     world.run(100.0)
     assert not world.given()
+    said = "b: none of the hosts is wanted, JobRequirements = Host.Gpus > 0 [Host.Gpus = undefined]"
+    assert unwanted(world.core, 100.0) == said
 
 
 def test_bags_are_served_by_rank_and_equal_ones_in_their_order():

@@ -41,6 +41,19 @@ def test_the_papers_own_policy_file_serves_a_bag(vgrads, write):
     assert (told["state"], told["done"]) == ("done", 40)
 
 
+def test_files_of_a_bag_may_lie_anywhere(vgrads, write, tmp_path):
+    (tmp_path / 'far "away"').mkdir()
+    policy, table = tmp_path / 'far "away"' / "a b.ad", tmp_path / 'far "away"' / "t.csv"
+    policy.write_text(PAPER)
+    table.write_text("x\n1\n2\n")
+    (tmp_path / "bags").mkdir()
+    document = {"name": "b", "command": "echo {x} {y}", "table": str(table), "policy_file": '../far "away"/a b.ad',
+        "parameters": {"y": {"lines": '../far "away"/t.csv'}}}  # fmt: skip
+    bag = write("bags/bag.yaml", json.dumps(document))
+    (told,) = json.loads(vgrads("bags", "run", bag, "--json").out)["bags"]
+    assert (told["state"], told["done"]) == ("done", 6)
+
+
 @pytest.mark.parametrize(
     ("policy", "said"),
     [
