@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -104,11 +104,24 @@ class Met:
         )
 
 
+@dataclass(frozen=True)
+class Numbers(Sequence[tuple[str, ...]]):
+    """Rows of an axis, as those of a range in a document: none is kept."""
+
+    count: int
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: Any) -> Any:
+        if not 0 <= index < self.count:
+            raise IndexError(index)
+        return (str(index),)
+
+
 def template(name: str, count: int, **more: Any) -> Bag:
     """A bag that costs nothing but its tasks' columns."""
-    axis = Axis(("x",), [(str(n),) for n in range(min(count, 100))])
-    other = Axis(("y",), [(str(n),) for n in range(-(-count // 100))])
-    return Bag(name=name, commands=Template("work {x} {y}", (other, axis)), **more)
+    return Bag(name=name, commands=Template("work {x}", (Axis(("x",), Numbers(count)),)), **more)
 
 
 def made(desk: Desk, tell: Any) -> Core:
@@ -119,7 +132,9 @@ def made(desk: Desk, tell: Any) -> Core:
     each = desk.jobs // desk.bags
     for i in range(desk.bags):
         wanted = (
-            None if desk.kind == "none" else read_policy(policy(i, str(desk.concurrency)), f"bag {i}")
+            None
+            if desk.kind == "none"
+            else read_policy(policy(i, str(desk.concurrency)), f"bag {i}")
         )
         tail = {"tail_below": each - 5, "tail_latched": False} if i % 20 == 8 else {}
         core.add(i, template(f"b{i}", each, policy=wanted, owner=f"o{i % desk.owners}", **tail), 0.0)  # fmt: skip
@@ -144,7 +159,7 @@ def load(desk: Desk) -> Met:
         holds[number.number] += given.give
     wrong = draw.random((desk.requests, desk.concurrency)) < desk.wrong
     met, waits, seq, size = Met(np.zeros(desk.requests)), 0.0, 0, 0
-    gc.collect()
+    gc.set_threshold(100_000)  # as the command does
     turns = _turns(holds)
     at_s = 10.0
     for i in range(desk.requests):

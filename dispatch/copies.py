@@ -83,15 +83,16 @@ class Copies:
         if tail == (bag.number in self._board.tails):
             return
         (self._board.tails.add if tail else self._board.tails.discard)(bag.number)
-        self._board.changed.append(bag.number)
-        self._board.fresh = True
+        self._board.change(bag.number)
         if tail and rules.tail_latched and not bag.tail:
             self._board.note(Word("tail", {"number": bag.number}))
 
     def _want(self, bag: BagState, tasks: Iterable[int]) -> None:
         before = self._board.copies.get(bag.number, ())
         fresh = OrderedDict.fromkeys(tasks)
-        self._board.fresh = self._board.fresh or any(task not in before for task in fresh)
+        if any(task not in before for task in fresh):
+            self._board.fresh = True
+            self._board.arrived.add(bag.number)
         self._board.copies[bag.number] = fresh
 
     def _chosen(self, bag: BagState, rules: Bag, now_s: float) -> list[int]:

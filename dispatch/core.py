@@ -64,10 +64,9 @@ class Core:
     ) -> None:
         """What the tasks of a bag run; ``digests``: of each one's inputs, where they are looked at."""
         self.bags[number] = bag
-        self.board.changed.append(number)
         if digests:
             self.board.digests[number] = digests
-        self.board.refresh()
+        self.board.take_on(number)
 
     def grow(self, number: int, count: int) -> None:
         """More tasks of an open bag; one that was closed or cancelled meanwhile stays as it is."""

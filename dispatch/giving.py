@@ -65,15 +65,16 @@ class Giving:
                 host.given_s = at_s
                 self._hand_out(host, offer, [*tasks, *copies], found, at_s)
             most -= len(tasks) + len(copies)
+            if most <= 0:
+                return
 
     def _hand_out(
         self, host: Host, offer: Offer, tasks: Sequence[int], found: Answer, at_s: float
     ) -> None:
         number = offer.bag.number
-        for task in tasks:
-            attempt = host.held[number, task]
-            found.give.append((number, task, attempt))
-            self.choosing.handed_out(host, offer, task, attempt, at_s)
+        given = [(number, task, host.held[number, task]) for task in tasks]
+        found.give += given
+        self.choosing.handed_out(host, offer, given, at_s)
         if number not in host.known_bags:
             host.known_bags.add(number)
             found.new_bags.append(number)
