@@ -247,7 +247,7 @@ def fit(name: str, sizes: list[int], rounds: int, **named: Any) -> None:
     print(f"ms a request by {name}: {said}   exponent {slope(sizes, best):+.3f}", flush=True)
 
 
-def desk(glance: bool = False) -> None:
+def desk() -> None:
     """Rates and latencies, against naive evaluation and against no policies; then what they grow with."""
     for owners in (50, 1):
         for hosts in (256, 2000):

@@ -11,6 +11,7 @@ from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, groupby, islice
+from math import isnan
 from operator import itemgetter
 from random import Random
 from typing import Any
@@ -115,6 +116,13 @@ class Choosing:
             yield from self._by_share(found, ad)
         else:
             yield from self._in_turn(list(chain.from_iterable(r.values() for r in found)), ad)
+
+    def serves(self, host: Host, number: int) -> bool:
+        """May a host have tasks of a bag?"""
+        self._look()
+        ad = host_ad(self._board, host, self._board.state.now_s) if self._policies else {}
+        group = self._of.get(number)
+        return group is not None and number in self._order(group, host, ad).places
 
     def _by_share(
         self, found: Sequence[Mapping[str, list[tuple[float, int]]]], ad: Ad
@@ -355,7 +363,7 @@ def signed(value: Any) -> Any:
     """What a value is remembered by: 1, 1.0 and true are different, and so are lists of them; one NaN is all of them."""
     if isinstance(value, list | tuple):
         return (*map(signed, value),)
-    if isinstance(value, float) and value != value:
+    if isinstance(value, float) and isnan(value):
         return "NaN", float
     if isinstance(value, bool | int | float | str | None):
         return value, type(value)
