@@ -7,21 +7,19 @@ that a request costs the bags that it is offered and not the bags that there are
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain, groupby, islice
-from math import isnan
 from operator import itemgetter
 from random import Random
 from typing import Any
 
 from bags.choice import FAIR_SHARE
 from bags.policy import Policy, Residual, Verdict
-from bags.policy_names import look_up
 from dispatch.advertising import Ad, bag_ad, host_ad, job_ad, queue_ad
 from dispatch.board import Board
 from dispatch.hosts import Host
+from dispatch.orders import Group, Order, Rank, Row, value_of
 from dispatch.state import BagState
 from dispatch.talk import Triple
 
@@ -43,57 +41,14 @@ class Offer:
     terms: Residual | None = None
 
 
-@dataclass(slots=True)
-class _Order:
-    """Bags that a kind of host may serve, by owner, the highest rank first; ``upto``: changes taken in; ``said``: the
-    rank of bags whose policies have the same words, None where they do not fit."""
-
-    upto: int = 0
-    rows: dict[str, list[tuple[float, int]]] = field(default_factory=dict)
-    places: dict[int, tuple[str, float]] = field(default_factory=dict)
-    said: dict[Any, float | None] = field(default_factory=dict)
-
-    def put(self, number: int, owner: str, rank: float) -> None:
-        self.places[number] = (owner, rank)
-        insort(self.rows.setdefault(owner, []), (-rank, number))
-
-    def drop(self, number: int) -> None:
-        place = self.places.pop(number, None)
-        if place is not None:
-            row = self.rows[place[0]]
-            del row[bisect_left(row, (-place[1], number))]
-            if not row:
-                del self.rows[place[0]]
-
-
-@dataclass(slots=True)
-class _Group:
-    """Bags whose policies read the same of a host: what else changes of it does not touch their order.
-
-    ``log``: members that changed, for orders to catch up; ``orders``: by what is read.
-    """
-
-    names: tuple[str, ...]
-    members: dict[int, None] = field(default_factory=dict)
-    log: list[int] = field(default_factory=list)
-    orders: dict[Any, _Order] = field(default_factory=dict)
-
-    def changed(self, number: int) -> None:
-        """Have the orders look at a bag again; all at once where that is cheaper."""
-        self.log.append(number)
-        if len(self.log) > max(64, len(self.members)):
-            self.orders.clear()
-            self.log.clear()
-
-
 class Choosing:
     """``due``: when the time of tasks is over that have a deadline: (instant, host, bag, task, attempt)."""
 
     def __init__(self, board: Board) -> None:
         self._board = board
         self._fair = board.rules.policy == FAIR_SHARE
-        self._groups: dict[tuple[str, ...], _Group] = {}
-        self._of: dict[int, _Group] = {}
+        self._groups: dict[tuple[str, ...], Group] = {}
+        self._of: dict[int, Group] = {}
         self._words: dict[Any, int] = {}
         self._policies: dict[int, tuple[Policy, int]] = {}  # with a number for its words
         self._alike: dict[int, Any] = {}  # bags of the same one fit the same hosts at the same rank
@@ -111,36 +66,41 @@ class Choosing:
         """Bags with work that this host may serve, the first first."""
         self._look()
         ad = host_ad(self._board, host, now_s) if self._policies else {}
-        found = [self._order(group, host, ad).rows for group in self._groups.values()]
+        found = [(group, *self._order(group, host, ad)) for group in self._groups.values()]
         if self._fair:
             yield from self._by_share(found, ad)
         else:
-            yield from self._in_turn(list(chain.from_iterable(r.values() for r in found)), ad)
+            rows = [
+                g.row(order, owner, rank) for g, order, rank in found for owner in [*order.owners]
+            ]
+            yield from self._in_turn(rows, ad)
 
     def serves(self, host: Host, number: int) -> bool:
         """May a host have tasks of a bag?"""
         self._look()
         ad = host_ad(self._board, host, self._board.state.now_s) if self._policies else {}
         group = self._of.get(number)
-        return group is not None and number in self._order(group, host, ad).places
+        return group is not None and self._order(group, host, ad)[1](number) is not None
 
-    def _by_share(
-        self, found: Sequence[Mapping[str, list[tuple[float, int]]]], ad: Ad
-    ) -> Iterator[Offer]:
+    def _by_share(self, found: Sequence[tuple[Group, Order, Rank]], ad: Ad) -> Iterator[Offer]:
         """The owner who has had least by weight comes first, each time anew (stride scheduling, Waldspurger 1995)."""
-        shares = self._board.shares
-        owners = dict.fromkeys(chain.from_iterable(found))
-        turns: dict[str, Iterator[Offer]] = {}
+
+        def turn(owner: str) -> Iterator[Offer]:
+            rows = [g.row(order, owner, rank) for g, order, rank in found if owner in order.owners]
+            return self._in_turn(rows, ad)
+
+        shares, turns = self._board.shares, dict[str, Iterator[Offer]]()
+        owners = dict.fromkeys(chain.from_iterable(order.owners for _, order, _ in found))
         if owners:  # mostly nothing else is asked for
             first = min(owners, key=shares.__getitem__)
-            turns[first] = self._in_turn([rows[first] for rows in found if first in rows], ad)
+            turns[first] = turn(first)
             yield from islice(turns[first], 1)
         heap = [(shares[owner], i, owner) for i, owner in enumerate(owners)]
         heapq.heapify(heap)
         while heap:
             _, i, owner = heap[0]
             if owner not in turns:
-                turns[owner] = self._in_turn([rows[owner] for rows in found if owner in rows], ad)
+                turns[owner] = turn(owner)
             offer = next(turns[owner], None)
             if offer is None:
                 heapq.heappop(heap)
@@ -148,7 +108,7 @@ class Choosing:
                 yield offer
                 heapq.heapreplace(heap, (shares[owner], i, owner))
 
-    def _in_turn(self, rows: Sequence[list[tuple[float, int]]], ad: Ad) -> Iterator[Offer]:
+    def _in_turn(self, rows: Sequence[Row], ad: Ad) -> Iterator[Offer]:
         """By rank; of equal ones the one that has had least, or came first."""
         board = self._board
         row = rows[0] if len(rows) == 1 else heapq.merge(*rows)
@@ -192,8 +152,7 @@ class Choosing:
         bag, before = self._board.state.bags[number], self._of.get(number)
         group = None if bag.over else self._group(bag)
         if before is not None and before is not group:
-            before.members.pop(number, None)
-            before.changed(number)
+            before.leave(number)
             if not before.members:
                 self._groups.pop(before.names, None)
         if group is None:
@@ -206,14 +165,13 @@ class Choosing:
             return
         self._groups.setdefault(group.names, group)
         self._of[number] = group
-        group.members[number] = None
-        group.changed(number)
+        group.take(number, bag.owner)
 
-    def _group(self, bag: BagState) -> _Group:
+    def _group(self, bag: BagState) -> Group:
         number, rules = bag.number, self._board.bags.get(bag.number)
         if rules is None or rules.policy is None:
             self._alike[number] = (bag.procs, bag.sites)
-            return self._groups.get(()) or _Group(())
+            return self._groups.get(()) or Group(())
         policy = rules.policy
         if number not in self._policies:
             words = self._words.setdefault(tuple(policy.attributes.items()), len(self._words))
@@ -231,12 +189,11 @@ class Choosing:
         own = len(names) < len(reads) or number in self._always
         tail = number in self._board.tails
         self._alike[number] = (self._policies[number][1], tail, bag.procs, bag.sites, number if own else None)  # fmt: skip
-        return self._groups.get(names) or _Group(names)
+        return self._groups.get(names) or Group(names)
 
-    def _order(self, group: _Group, host: Host, ad: Ad) -> _Order:
-        kind: Any = (host.site, host.procs)
-        if group.names:
-            kind = (*kind, *[signed(_of_host(ad, name)) for name in group.names])
+    def _order(self, group: Group, host: Host, ad: Ad) -> tuple[Order, Rank]:
+        """The order of a group's bags for a host, and what ranks them."""
+        kind = (host.site, host.procs, *[value_of(ad, name) for name in group.names])
         order = group.orders.get(kind)
         if order is None:
             self._places += 1 + len(group.members)
@@ -244,24 +201,17 @@ class Choosing:
                 self._places = 0
                 for other in self._groups.values():
                     other.orders.clear()
-            order = group.orders[kind] = _Order(upto=len(group.log))
-            for number in group.members:
-                self._place(order, number, host, ad)
-        elif order.upto < len(group.log):
-            for number in dict.fromkeys(group.log[order.upto :]):
-                order.drop(number)
-                if number in group.members:
-                    self._place(order, number, host, ad)
-            order.upto = len(group.log)
-        return order
+            order = group.orders[kind] = Order(len(group.log), dict.fromkeys(group.owners))
+        said = order.said
 
-    def _place(self, order: _Order, number: int, host: Host, ad: Ad) -> None:
-        alike = self._alike[number]
-        if number in self._always or alike not in order.said:
-            order.said[alike] = self._rank(number, host, ad)
-        rank = order.said[alike]
-        if rank is not None:
-            order.put(number, self._board.state.bags[number].owner, rank)
+        def rank(number: int) -> float | None:
+            alike = self._alike[number]
+            if number in self._always or alike not in said:
+                said[alike] = self._rank(number, host, ad)
+            return said[alike]
+
+        group.catch_up(order, rank)
+        return order, rank
 
     def _rank(self, number: int, host: Host, ad: Ad) -> float | None:
         """How a bag ranks this host; None where it does not fit."""
@@ -351,20 +301,3 @@ class Choosing:
             rules.policy.explain(slot, state, host=host_, job=job, queue=queue_ad(self._board))
             for slot in ("JobRequirements", "Rank", "Concurrency") if rules.policy.has(slot)
         ]  # fmt: skip
-
-
-def _of_host(ad: Ad, name: str) -> Any:
-    """What a host says to ``Host.…``, however it spells that."""
-    value = ad.get(name[5:])
-    return look_up(name, (ad, {}, {}, {}, 1)) if value is None else value
-
-
-def signed(value: Any) -> Any:
-    """What a value is remembered by: 1, 1.0 and true are different, and so are lists of them; one NaN is all of them."""
-    if isinstance(value, list | tuple):
-        return (*map(signed, value),)
-    if isinstance(value, float) and isnan(value):
-        return "NaN", float
-    if isinstance(value, bool | int | float | str | None):
-        return value, type(value)
-    return "no value", object
