@@ -15,6 +15,7 @@ from dispatch.talk import Rules
 from dispatch.tasks import PENDING
 
 _NEW = HostRecord()
+_GIVES = frozenset({Given, Kept, Copied})
 Held = tuple[int, int, int]
 """Host, bag, task."""
 
@@ -61,11 +62,11 @@ class Board:
     def note(self, record: Record) -> list[Effect]:
         """Write down what is to be, and let it be."""
         self._tell(record)
-        touched = _touched(record, self.state)
+        touched = _touched(record, self.state) if isinstance(record, Word) else (record.bag,)
         effects = self.state.apply(record)
-        gives = isinstance(record, Given | Kept | Copied)
-        if not gives:
-            self.fresh = self.fresh or not effects or any(effect.again for effect in effects)
+        gives = type(record) in _GIVES
+        if not gives and not self.fresh:
+            self.fresh = not effects or any([effect.again for effect in effects])
         for number in touched:
             self._follow(number)
             if not gives and number in self.counting:
@@ -83,21 +84,19 @@ class Board:
         bag = self.state.bags[number]
         if not bag.tasks.counts[PENDING]:
             self.ready.discard(number)
+            if number in self._serves and bag.over:
+                self._serves.discard(number)
+                self.serving = [other for other in self.serving if other is not bag]
+                self.copies.pop(number, None)
+                self.changed[number] = None
         elif number not in self.ready:
             self.ready.add(number)
             self.arrived.add(number)
         in_flight, owner = bag.in_flight, bag.owner
-        more = in_flight - self._in_flight.get(number, 0.0)
-        if more:
-            self._in_flight[number] = in_flight
-            self._flight[owner] = self._flight.get(owner, 0.0) + more
+        flight = self._flight.get(owner, 0.0) + in_flight - self._in_flight.get(number, 0.0)
+        self._in_flight[number], self._flight[owner] = in_flight, flight
         self.load[number] = bag.had + in_flight
-        self.shares[owner] = self.state.owners[owner].had + self._flight.get(owner, 0.0)
-        if number in self._serves and bag.over:
-            self._serves.discard(number)
-            self.serving = [other for other in self.serving if other is not bag]
-            self.copies.pop(number, None)
-            self.changed[number] = None
+        self.shares[owner] = self.state.owners[owner].had + flight
 
     def refresh(self) -> None:
         """Which bags are not over, and what they have in hand: after a change that is rare."""
@@ -171,10 +170,8 @@ class Board:
         return self._later[0][0] if self._later else float("inf")
 
 
-def _touched(record: Record, state: State) -> Collection[int]:
-    """The bags that a record changes."""
-    if not isinstance(record, Word):
-        return (record.bag,)
+def _touched(record: Word, state: State) -> Collection[int]:
+    """The bags that a rare record changes."""
     number = record.fields.get("number", -1)
     if record.what == "left":
         return {bag for bag, _ in state.hosts[number].held}

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain, groupby, islice
 from operator import itemgetter
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from bags.choice import FAIR_SHARE
 from bags.policy import Policy, Residual, Verdict
@@ -31,8 +30,7 @@ _MOST_PLACES = 400_000
 _LEAST_S = 1e-3
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
+class Offer(NamedTuple):
     """A bag that may serve a host. ``concurrency``: the most tasks the host may hold then; None: as many as is good."""
 
     bag: BagState
@@ -65,7 +63,13 @@ class Choosing:
     def offers(self, host: Host, now_s: float) -> Iterator[Offer]:
         """Bags with work that this host may serve, the first first."""
         self._look()
-        ad = host_ad(self._board, host, now_s) if self._policies else {}
+        board = self._board
+        if len(board.serving) == 1 and not self._policies:  # nothing to choose
+            bag = board.serving[0]
+            if board.work_for(bag) and self._rank(bag.number, host, {}) is not None:
+                yield Offer(bag)
+            return
+        ad = host_ad(board, host, now_s) if self._policies else {}
         found = [(group, *self._order(group, host, ad)) for group in self._groups.values()]
         if self._fair:
             yield from self._by_share(found, ad)
@@ -91,6 +95,9 @@ class Choosing:
 
         shares, turns = self._board.shares, dict[str, Iterator[Offer]]()
         owners = dict.fromkeys(chain.from_iterable(order.owners for _, order, _ in found))
+        if len(owners) == 1:
+            yield from turn(next(iter(owners)))
+            return
         if owners:  # mostly nothing else is asked for
             first = min(owners, key=shares.__getitem__)
             turns[first] = turn(first)
@@ -111,11 +118,11 @@ class Choosing:
     def _in_turn(self, rows: Sequence[Row], ad: Ad) -> Iterator[Offer]:
         """By rank; of equal ones the one that has had least, or came first."""
         board = self._board
-        row = rows[0] if len(rows) == 1 else heapq.merge(*rows)
+        row, ready = rows[0] if len(rows) == 1 else heapq.merge(*rows), board.ready
         for neg_rank, ties in groupby(row, key=itemgetter(0)):
-            ready, copies = board.ready, board.copies
+            copies = board.copies
             numbers = [n for _, n in ties if n in ready or copies.get(n)]
-            for number in self._least_first(numbers) if self._fair else numbers:
+            for number in self._least_first(numbers) if self._fair and numbers[1:] else numbers:
                 yield self._offer(board.state.bags[number], -neg_rank, ad)
 
     def _least_first(self, numbers: Sequence[int]) -> Iterator[int]:
@@ -138,7 +145,7 @@ class Choosing:
     def _look(self) -> None:
         """Take in bags that came, went or changed."""
         board = self._board
-        if self._queue != len(board.serving):
+        if self._queued and self._queue != len(board.serving):
             self._queue = len(board.serving)
             for number in self._queued:
                 board.change(number)

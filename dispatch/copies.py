@@ -34,14 +34,13 @@ class Copies:
         self._ended: dict[int, deque[float]] = {}
 
     def told(self, number: int, ran_s: float) -> None:
-        """An attempt at a task of a bag has succeeded."""
-        if self._learns(number):
-            self._ended.setdefault(number, deque(maxlen=_ENDS)).append(ran_s)
+        """An attempt at a task of a bag that learns has succeeded."""
+        self._ended.setdefault(number, deque(maxlen=_ENDS)).append(ran_s)
 
     def heard(self, host: Host, running: Iterable[tuple[Triple, float]], now_s: float) -> None:
         """A host says since when it runs what."""
         for (bag, task, attempt), age_s in running:
-            if self._learns(bag) and host.held.get((bag, task)) == attempt:
+            if self.learns(bag) and host.held.get((bag, task)) == attempt:
                 self._board.begun_s[host.number, bag, task] = now_s - age_s
 
     @property
@@ -113,7 +112,7 @@ class Copies:
     def _follow(self, now_s: float) -> None:
         """Since when tasks run: a host begins them in the order in which it has them, as many as it has places."""
         board = self._board
-        learning = {bag.number for bag in board.serving if self._learns(bag.number)}
+        learning = {bag.number for bag in board.serving if self.learns(bag.number)}
         before, board.begun_s = board.begun_s, {}
         if learning:
             hosts = {number for n in learning for number in _hosts_of(board.state.bags[n])}
@@ -129,7 +128,8 @@ class Copies:
                 k: at_s for k, at_s in board.given_s.items() if k[1:] in state.hosts[k[0]].held
             }
 
-    def _learns(self, number: int) -> bool:
+    def learns(self, number: int) -> bool:
+        """True where late tasks of a bag are copied by what is learned of them."""
         rules = self._board.bags.get(number)
         return rules is not None and rules.learns
 

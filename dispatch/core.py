@@ -104,11 +104,14 @@ class Core:
         self.heard_s.move_to_end(host.number)
         host.seq = max(host.seq, message.seq)
         host.cached.update(message.cached)
-        self.copies.heard(host, message.running, at_s)
+        if message.running:
+            self.copies.heard(host, message.running, at_s)
         ends, returned = _what_counts(message, host)
-        self._ends(ends)
+        if ends:
+            self._ends(ends)
         host.gives_back = bool(message.returned)
-        self._returned(host, returned)
+        if returned:
+            self._returned(host, returned)
         if message.leaving and not host.leaving:
             host.leaving = message.leaving
             self.board.count_in(host)
@@ -196,9 +199,10 @@ class Core:
                 done.add((bag, end.task))
             by_bag.setdefault(bag, []).append(end)
         for bag, new in by_bag.items():
+            learns = self.copies.learns(bag)
             for end, effect in zip(new, self.note(Ended(bag, new)), strict=True):
                 self._told(bag, end, effect)
-                if end.code == 0 and effect.counts:
+                if learns and end.code == 0 and effect.counts:
                     self.copies.told(bag, end.ran_s)
                 for other in effect.elsewhere:
                     self._call_off(other, bag, end.task)

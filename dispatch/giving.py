@@ -61,15 +61,14 @@ class Giving:
             tasks = self._tasks_for(host, offer, at_s, most)
             if tasks is None:
                 return  # it is to have the next place: nothing is given ahead of it
-            copies = self._copies_for(host, offer, at_s, most - len(tasks)) if not tasks else []
             if tasks:
                 self._board.note(Given(host.number, bag.number, tasks))
-            if copies:
-                self._board.note(Copied(host.number, bag.number, copies))
-            if tasks or copies:
+            elif tasks := self._copies_for(host, offer, at_s, most):
+                self._board.note(Copied(host.number, bag.number, tasks))
+            if tasks:
                 host.given_s = at_s
-                self._hand_out(host, offer, [*tasks, *copies], found, at_s)
-            most -= len(tasks) + len(copies)
+                self._hand_out(host, offer, tasks, found, at_s)
+            most -= len(tasks)
             if most <= 0:
                 return
 
@@ -116,9 +115,11 @@ class Giving:
         """Running tasks of a bag that this host is to have too; only what it can begin at once."""
         bag = offer.bag
         wanted_copies = self._board.copies.get(bag.number)
+        if not wanted_copies:
+            return []
         places = (host.procs - host.busy_procs) // bag.procs
         room = min(most, places, self._in_time(host, bag, host.procs // bag.procs, 0, at_s))
-        if not wanted_copies or room <= 0 or bag.number in {key[0] for key in host.recalled}:
+        if room <= 0 or bag.number in {key[0] for key in host.recalled}:
             return []
         found: list[int] = []
         for task in islice(list(wanted_copies), WINDOW):

@@ -81,6 +81,9 @@ class Effect:
     elsewhere: Sequence[int] = ()
 
 
+_DECIDED = Effect(counts=True)
+
+
 @dataclass
 class State:
     """Bags by number, hosts by number, owners by name, what is known of machines by site and machine."""
@@ -133,7 +136,7 @@ class State:
         if tasks.status[task] in ENDED:
             return Effect(counts=False)
         if end.code == 0:
-            return self._done(bag, host, end)
+            return self._done(bag, host, end, had)
         if not had:
             return Effect(counts=False)  # this attempt was given up; others are under way, or to be
         self._fault(bag, host, end)
@@ -153,9 +156,12 @@ class State:
         self._close_if_over(bag, end.at_s)
         return Effect(counts=True)
 
-    def _done(self, bag: BagState, host: Host, end: End) -> Effect:
-        tasks, key = bag.tasks, (bag.number, end.task)
-        others = [n for n in tasks.hosts_of(end.task) if key in self.hosts[n].held]
+    def _done(self, bag: BagState, host: Host, end: End, had: bool) -> Effect:
+        tasks, effect = bag.tasks, _DECIDED
+        if not had or end.task in tasks.copies:
+            key = (bag.number, end.task)
+            others = [n for n in tasks.hosts_of(end.task) if key in self.hosts[n].held]
+            effect = Effect(counts=True, elsewhere=others)
         tasks.end(end.task, DONE)
         host.done += 1
         if host.machine:
@@ -165,7 +171,7 @@ class State:
         bag.right = bag.right * _KEEP + 1.0
         bag.wrong *= _KEEP
         self._learn(bag, end)
-        return Effect(counts=True, elsewhere=others)
+        return effect
 
     def _fault(self, bag: BagState, host: Host, end: End) -> None:
         """An attempt went wrong: what that says of task, bag and host."""
