@@ -22,12 +22,13 @@ from dispatch.orders import Group, Order, Rank, Row, value_of
 from dispatch.state import BagState
 from dispatch.talk import Triple
 
-_FITTING = ("JobRequirements", "Rank")
+_FITTING = ("JobRequirements", "Rank", "Concurrency")
 _COUNTS = frozenset({"JobsLeft", "JobsDone"})
 _QUEUE = "Queue.BOTsInQueue"
 _MOST_PLACES = 400_000
 """So many places of bags are remembered in all orders; then all are forgotten."""
-_LEAST_S = 1e-3
+_LEAST_S = 1.0
+"""A shorter Deadline is taken for this: it would take back what cannot have been told yet, over and over."""
 
 
 class Offer(NamedTuple):
@@ -228,7 +229,11 @@ class Choosing:
         if number not in self._policies:
             return 0.0
         terms, job, queue = self._terms(bag), self._job(bag), queue_ad(self._board)
-        return terms.rank(ad, job, queue) if terms.requirements(ad, job, queue) else None
+        if not terms.requirements(ad, job, queue):
+            return None
+        if self._policy(bag).has("Concurrency") and not terms.concurrency(ad, job, queue):
+            return None  # nor is it to keep others from the host
+        return terms.rank(ad, job, queue)
 
     def _policy(self, bag: BagState) -> Policy:
         return self._policies[bag.number][0]

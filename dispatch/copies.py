@@ -22,7 +22,9 @@ CYCLE_S = 1.0
 """Tails and copies are looked at so often."""
 _ENDS = 2000
 _SAMPLE = 256
-"""So many running tasks of a bag are held against its written policy in a cycle."""
+"""So many running tasks of a bag are held against its written policy in a cycle,"""
+_SAMPLES = 4096
+"""and so many of all bags."""
 
 
 class Copies:
@@ -101,7 +103,9 @@ class Copies:
             waiting = (self._board.state.hosts[n] for n in self._board.waiting)
             spare = sum((host.procs - host.busy_procs) // bag.procs for host in waiting)
             return stragglers(self._ended.get(bag.number, ()), running, spare)
-        return self._choosing.to_copy(bag, now_s, _SAMPLE)
+        return self._choosing.to_copy(
+            bag, now_s, min(_SAMPLE, _SAMPLES // len(self._board.tails) + 1)
+        )
 
     def _attempt(self, bag: BagState, task: int, now_s: float) -> Attempt:
         hosts = [self._board.state.hosts[n] for n in bag.tasks.hosts_of(task)]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from itertools import islice
 
-from bags.bundle import fair_part, wanted
+from bags.bundle import MOST, fair_part, wanted
 from bags.choice import WINDOW, local_first
 from dispatch.blackholes import BlackHoles
 from dispatch.board import Board
 from dispatch.choosing import Choosing, Offer
 from dispatch.hosts import Host
 from dispatch.records import Copied, Given
-from dispatch.state import BagState
+from dispatch.state import MOST_ATTEMPTS, BagState
 from dispatch.talk import Answer
 from dispatch.tasks import PENDING
 
@@ -108,7 +108,7 @@ class Giving:
         if host.gives_back:  # others wait for what it was to give back: not at once again
             return places
         if offer.concurrency is not None:
-            return offer.concurrency
+            return min(offer.concurrency, places + MOST)
         return wanted(places, offer.bag.typical_s, self._board.rules.in_hand_s)
 
     def _copies_for(self, host: Host, offer: Offer, at_s: float, most: int) -> list[int]:
@@ -126,6 +126,8 @@ class Giving:
             if len(found) >= room:
                 break
             if (bag.number, task) in host.held or task not in bag.tasks.where:
+                continue
+            if bag.tasks.attempts[task] > MOST_ATTEMPTS:
                 continue
             if self.choosing.may_copy(host, offer, task, at_s):
                 del wanted_copies[task]

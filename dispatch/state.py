@@ -17,7 +17,8 @@ from dispatch.tasks import DONE, ENDED, FAILED, GIVEN, PENDING, Tasks
 
 MOST_LOSSES = 10
 """Hosts that may be lost over one task before it is given up: it may be what ends them."""
-_MOST_ATTEMPTS = 60_000
+MOST_ATTEMPTS = 60_000
+"""Of a task: then it fails for good, since two bytes count them."""
 _UNKNOWN = HostRecord()
 _KEEP = (
     1.0 - 1.0 / 400.0
@@ -219,7 +220,11 @@ class State:
             if (number, task) in host.held:
                 self._release(host, bag, task)
             if host.number in bag.tasks.hosts_of(task) and bag.tasks.take(task, host.number):
-                bag.tasks.give_back(task)
+                if bag.tasks.attempts[task] > MOST_ATTEMPTS:
+                    bag.tasks.end(task, FAILED)
+                    self._close_if_over(bag, self.now_s)
+                else:
+                    bag.tasks.give_back(task)
 
     def _copied(self, record: Copied) -> None:
         host, bag = self.hosts[record.host], self.bags[record.bag]
@@ -311,7 +316,7 @@ class State:
         tasks = bag.tasks
         if lost:
             tasks.losses[task] = tasks.losses.get(task, 0) + 1
-        if tasks.losses.get(task, 0) >= MOST_LOSSES or tasks.attempts[task] > _MOST_ATTEMPTS:
+        if tasks.losses.get(task, 0) >= MOST_LOSSES or tasks.attempts[task] > MOST_ATTEMPTS:
             tasks.end(task, FAILED)
             self._close_if_over(bag, at_s)
         else:
