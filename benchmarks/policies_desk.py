@@ -22,6 +22,7 @@ from dispatch.board import Board
 from dispatch.choosing import Choosing, Offer
 from dispatch.core import Core
 from dispatch.hosts import Hello, Host
+from dispatch.orders import Group, Order
 from dispatch.records import End, Record, pack
 from dispatch.state import State
 from dispatch.talk import Message, Rules
@@ -219,7 +220,8 @@ class Plain(Choosing):
             if self._board.work_for(bag) and own.symmetricMatch(theirs):
                 rank = own.lookup("Rank").eval(scope=own, target=theirs)
                 rows.setdefault(bag.owner, []).append((-float(rank), bag.number))
-        yield from self._by_share({owner: sorted(row) for owner, row in rows.items()}, ad)
+        order = Order(0, dict.fromkeys(rows), {owner: sorted(row) for owner, row in rows.items()})
+        yield from self._by_share([(Group(()), order, lambda _: None)], ad)
 
     def _ad(self, number: int) -> Any:
         rules = self._board.bags[number].policy
