@@ -243,7 +243,8 @@ def fit(name: str, sizes: list[int], rounds: int, **named: Any) -> None:
     found: dict[int, list[float]] = {size: [] for size in sizes}
     for turn in range(rounds):
         for size in sizes:
-            found[size].append(load(Desk(**{name: size}, seed=turn, **named)).mean_s)
+            grows = {name.partition(",")[0]: size}
+            found[size].append(load(Desk(seed=turn, **grows, **named)).mean_s)
     best = [min(found[size]) for size in sizes]
     said = ", ".join(f"{size:,}: {s * 1e3:.3f}" for size, s in zip(sizes, best, strict=True))
     print(f"ms a request by {name}: {said}   exponent {slope(sizes, best):+.3f}", flush=True)
@@ -266,3 +267,4 @@ def desk() -> None:
     print(plain.row(f"- plain classad2, every bag: 1/{with_.rate / plain.rate:.0f}"))
     fit("jobs", [10_000, 100_000, 1_000_000, 10_000_000], 3, bags=100, requests=1500)
     fit("bags", [10, 30, 100, 300, 1000], 3, requests=3000)
+    fit("bags, one owner", [10, 30, 100, 300, 1000], 3, requests=3000, owners=1)

@@ -92,6 +92,8 @@ class Board:
         elif number not in self.ready:
             self.ready.add(number)
             self.arrived.add(number)
+        if len(self.serving) < 2:
+            return  # nobody to share with
         in_flight, owner = bag.in_flight, bag.owner
         flight = self._flight.get(owner, 0.0) + in_flight - self._in_flight.get(number, 0.0)
         self._in_flight[number], self._flight[owner] = in_flight, flight
@@ -105,6 +107,10 @@ class Board:
         self.changed.update(dict.fromkeys(before - self._serves))
         self.copies = {n: tasks for n, tasks in self.copies.items() if n in self._serves}
         self.ready = {bag.number for bag in self.serving if bag.tasks.counts[PENDING]}
+        self._weigh()
+
+    def _weigh(self) -> None:
+        """What bags and owners have had and have in hand."""
         self._in_flight = {bag.number: bag.in_flight for bag in self.serving}
         self.load = {bag.number: bag.had + bag.in_flight for bag in self.serving}
         self._flight = {}
@@ -121,6 +127,8 @@ class Board:
         if not bag.over and number not in self._serves:
             self._serves.add(number)
             self.serving = [*self.serving, bag]
+            if len(self.serving) == 2:
+                self._weigh()
         self._follow(number)
         self.change(number)
 

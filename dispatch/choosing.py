@@ -94,8 +94,8 @@ class Choosing:
             rows = [g.row(order, owner, rank) for g, order, rank in found if owner in order.owners]
             return self._in_turn(rows, ad)
 
-        shares, turns = self._board.shares, dict[str, Iterator[Offer]]()
         owners = dict.fromkeys(chain.from_iterable(order.owners for _, order, _ in found))
+        shares, turns = self._board.shares, dict[str, Iterator[Offer]]()
         if len(owners) == 1:
             yield from turn(next(iter(owners)))
             return
