@@ -67,14 +67,12 @@ class HostRecord(NamedTuple):
 
 def succeeded(record: HostRecord, at_s: float, turnaround_s: float) -> HostRecord:
     """After a success: whatever it was suspected of is over."""
-    keep = _KEEP * exp2(min(0.0, record.at_s - at_s) / _HALF_S)
+    done, wrong, last_s, before_s, before, today = record[:6]
+    keep = _KEEP if last_s == at_s else _KEEP * exp2(min(0.0, last_s - at_s) / _HALF_S)
     day = int(at_s // DAY_S)
-    weight = 1.0 / (1.0 + min(record.done, 20.0))
-    return HostRecord(
-        record.done * keep + 1.0, record.wrong * keep, at_s,
-        record.turnaround_s + weight * (turnaround_s - record.turnaround_s), day,
-        record.today + 1 if day == record.day else 1, at_s,
-    )  # fmt: skip
+    before_s += (turnaround_s - before_s) / (1.0 + (done if done < 20.0 else 20.0))
+    today = today + 1 if day == before else 1
+    return HostRecord(done * keep + 1.0, wrong * keep, at_s, before_s, day, today, at_s)
 
 
 def failed(record: HostRecord, at_s: float, blow: Blow | None, ran_s: float) -> HostRecord:

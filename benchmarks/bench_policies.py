@@ -1,4 +1,5 @@
-"""Policies of bags: verdicts remembered and fresh, states of a bag, reading, explaining, and the dearest expression.
+"""Policies of bags: verdicts remembered and fresh, states of a bag, reading, explaining, the dearest expression,
+and a thousand bags at the desk.
 
 python benchmarks/bench_policies.py               # all sections
 python benchmarks/bench_policies.py passes cost   # some of them
@@ -7,9 +8,15 @@ python benchmarks/bench_policies.py passes cost   # some of them
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from policies_desk import desk
 
 from bags.ads import LONGEST, MOST
 from bags.policy import Policy, job_ad, read_policy
@@ -148,6 +155,7 @@ def row(piece: str, count: int) -> str:
 
 SECTIONS: dict[str, Callable[[], None]] = {
     "verdicts": verdicts, "passes": passes, "states": states, "explaining": explaining, "cost": cost,
+    "desk": desk,
 }  # fmt: skip
 
 

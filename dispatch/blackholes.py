@@ -54,21 +54,24 @@ class BlackHoles:
 
     def odds(self, host: Host, record: HostRecord) -> float:
         """Log odds that a host is a black hole (:mod:`bags.record`)."""
-        chances = [self._chance(host, record, bag, task) for bag, task in record.blows]
-        return black_odds(chances)
+        longer_s = 2 * record.longest_s
+        survivors = {n: self._survivors(host, n, longer_s) for n in {n for n, _ in record.blows}}
+        return black_odds([self._chance(record, n, task, survivors[n]) for n, task in record.blows])
 
-    def _chance(self, host: Host, record: HostRecord, number: int, task: int) -> float:
+    def _chance(self, record: HostRecord, number: int, task: int, survivors: int) -> float:
         bag = self._board.state.bags[number]
         own = sum(blow[0] == number for blow in record.blows) if record.done else 0
-        elsewhere = bag.right + self._survivors(host, number, 2 * record.longest_s)
+        elsewhere = bag.right + survivors
         others = bag.tasks.blamed.get(task, 0) - (1 if record.done else 0)
         return honest_chance(elsewhere, max(0.0, bag.wrong - min(2, own)), max(0, others))
 
     def _survivors(self, host: Host, number: int, longer_s: float) -> int:
         """Other hosts that have had tasks of the same bag for longer than they took to fail here."""
         now_s, state = self._now_s, self._board.state
+        tasks = state.bags[number].tasks
+        numbers = set(tasks.where.values()).union(*tasks.copies.values())
         return sum(
             other.machine != host.machine and now_s - other.given_s > longer_s
-            and any(key[0] == number for key in other.held) and not self._board.record(other).blows
-            for other in state.hosts.values() if other.here and other.held
+            and not self._board.record(other).blows
+            for other in map(state.hosts.__getitem__, numbers) if other.here
         )  # fmt: skip

@@ -9,12 +9,13 @@ from collections.abc import Callable, Collection, Sequence
 from bags.bag import Bag
 from bags.record import HostRecord
 from dispatch.hosts import Host
-from dispatch.records import Given, Kept, Record
+from dispatch.records import Copied, Given, Kept, Record, Word
 from dispatch.state import BagState, Effect, State
 from dispatch.talk import Rules
 from dispatch.tasks import PENDING
 
 _NEW = HostRecord()
+_GIVES = frozenset({Given, Kept, Copied})
 Held = tuple[int, int, int]
 """Host, bag, task."""
 
@@ -24,7 +25,10 @@ class Board:
 
     ``waiting``: hosts that hold the line for work; ``urgent``: those that are to be told something; ``serving``: bags
     that are not over; ``places``: processors of the hosts that are here and stay; ``tails``: bags whose last part has
-    begun; ``copies``: of each bag the tasks that one more host is to have, and how urgent that is.
+    begun; ``copies``: of each bag the tasks that one more host is to have, and how urgent that is; ``ready``: bags with
+    tasks that wait; ``arrived``: bags that hosts may be given tasks of which they could not before, since hosts were
+    looked through; ``load`` and ``shares``: processor seconds that each bag and each owner has had and has in hand, by
+    weight; ``counting``: bags whose policies read how many jobs are left.
     """
 
     def __init__(self, state: State, rules: Rules, tell: Callable[[Record], None]) -> None:
@@ -35,7 +39,15 @@ class Board:
         self.urgent: dict[int, None] = {}
         self.fresh = True  # tasks have come to wait since hosts were looked through
         self.places = 0
-        self.changed: list[int] = []  # bags that came or whose tail began, in that order
+        self.changed: dict[int, None] = {}  # bags that came, went or stand otherwise
+        self.arrived: set[int] = set()
+        self.ready: set[int] = set()
+        self.load: dict[int, float] = {}
+        self.shares: dict[str, float] = {}
+        self.counting: set[int] = set()
+        self._in_flight: dict[int, float] = {}
+        self._flight: dict[str, float] = {}
+        self._serves: set[int] = set()
         self.tails: set[int] = set()
         self.copies: dict[int, OrderedDict[int, None]] = {}
         self.given_s: dict[Held, float] = {}  # since when, of bags with a policy
@@ -50,16 +62,75 @@ class Board:
     def note(self, record: Record) -> list[Effect]:
         """Write down what is to be, and let it be."""
         self._tell(record)
+        touched = _touched(record, self.state) if isinstance(record, Word) else (record.bag,)
         effects = self.state.apply(record)
-        if not isinstance(record, Given | Kept):
-            self.fresh = self.fresh or not effects or any(effect.again for effect in effects)
+        gives = type(record) in _GIVES
+        if not gives and not self.fresh:
+            self.fresh = not effects or any([effect.again for effect in effects])
+        for number in touched:
+            self._follow(number)
+            if not gives and number in self.counting:
+                self.change(number)
         return effects
 
+    def change(self, number: int) -> None:
+        """A bag stands otherwise: hosts that it was not for may be asked anew."""
+        self.changed[number] = None
+        self.arrived.add(number)
+        self.fresh = True
+
+    def _follow(self, number: int) -> None:
+        """Keep up with what a bag has waiting and in hand."""
+        bag = self.state.bags[number]
+        if not bag.tasks.counts[PENDING]:
+            self.ready.discard(number)
+            if number in self._serves and bag.over:
+                self._serves.discard(number)
+                self.serving = [other for other in self.serving if other is not bag]
+                self.copies.pop(number, None)
+                self.changed[number] = None
+        elif number not in self.ready:
+            self.ready.add(number)
+            self.arrived.add(number)
+        if len(self.serving) < 2:
+            return  # nobody to share with
+        in_flight, owner = bag.in_flight, bag.owner
+        flight = self._flight.get(owner, 0.0) + in_flight - self._in_flight.get(number, 0.0)
+        self._in_flight[number], self._flight[owner] = in_flight, flight
+        self.load[number] = bag.had + in_flight
+        self.shares[owner] = self.state.owners[owner].had + flight
+
     def refresh(self) -> None:
-        """Which bags are not over: after a change that is rare."""
+        """Which bags are not over, and what they have in hand: after a change that is rare."""
         self.serving = [b for b in self.state.bags.values() if not b.over]
-        numbers = {bag.number for bag in self.serving}
-        self.copies = {n: tasks for n, tasks in self.copies.items() if n in numbers}
+        before, self._serves = self._serves, {bag.number for bag in self.serving}
+        self.changed.update(dict.fromkeys(before - self._serves))
+        self.copies = {n: tasks for n, tasks in self.copies.items() if n in self._serves}
+        self.ready = {bag.number for bag in self.serving if bag.tasks.counts[PENDING]}
+        self._weigh()
+
+    def _weigh(self) -> None:
+        """What bags and owners have had and have in hand."""
+        self._in_flight = {bag.number: bag.in_flight for bag in self.serving}
+        self.load = {bag.number: bag.had + bag.in_flight for bag in self.serving}
+        self._flight = {}
+        for bag in self.serving:
+            self._flight[bag.owner] = self._flight.get(bag.owner, 0.0) + bag.in_flight
+        owners = self.state.owners
+        self.shares = {
+            bag.owner: owners[bag.owner].had + self._flight[bag.owner] for bag in self.serving
+        }
+
+    def take_on(self, number: int) -> None:
+        """A bag has come."""
+        bag = self.state.bags[number]
+        if not bag.over and number not in self._serves:
+            self._serves.add(number)
+            self.serving = [*self.serving, bag]
+            if len(self.serving) == 2:
+                self._weigh()
+        self._follow(number)
+        self.change(number)
 
     def count_in(self, host: Host) -> None:
         """Count a host's processors, or no more."""
@@ -84,12 +155,12 @@ class Board:
 
     def work_for(self, bag: BagState) -> bool:
         """True where a bag has something to give."""
-        return bool(bag.tasks.counts[PENDING] or self.copies.get(bag.number))
+        return bag.number in self.ready or bool(self.copies.get(bag.number))
 
     @property
     def work(self) -> bool:
         """True where any bag has."""
-        return any(b.tasks.counts[PENDING] for b in self.serving) or any(self.copies.values())
+        return bool(self.ready) or any(self.copies.values())
 
     def look_again(self, host: Host, at_s: float) -> None:
         """A host that waits is to be looked at anew at an instant."""
@@ -106,3 +177,11 @@ class Board:
     def next_s(self) -> float:
         """When one is to be looked at; ``inf`` if never."""
         return self._later[0][0] if self._later else float("inf")
+
+
+def _touched(record: Word, state: State) -> Collection[int]:
+    """The bags that a rare record changes."""
+    number = record.fields.get("number", -1)
+    if record.what == "left":
+        return {bag for bag, _ in state.hosts[number].held}
+    return (number,) if record.what in ("cancelled", "closed", "grown", "tail") else ()

@@ -7,30 +7,31 @@ that a request costs the bags that it is offered and not the bags that there are
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from itertools import groupby, islice
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, groupby, islice
 from operator import itemgetter
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from bags.choice import FAIR_SHARE
 from bags.policy import Policy, Residual, Verdict
 from dispatch.advertising import Ad, bag_ad, host_ad, job_ad, queue_ad
 from dispatch.board import Board
 from dispatch.hosts import Host
+from dispatch.orders import Group, Order, Rank, Row, value_of
 from dispatch.state import BagState
+from dispatch.talk import Triple
 
-_FITTING = ("JobRequirements", "Rank")
-_CHANGING = frozenset({"JobsLeft", "JobsDone", "Queue.BOTsInQueue"})
-"""What changes with every task: verdicts that read it are not remembered with a host's order."""
-_MOST_ORDERS = 4096
-_LEAST_S = 1e-3
+_FITTING = ("JobRequirements", "Rank", "Concurrency")
+_COUNTS = frozenset({"JobsLeft", "JobsDone"})
+_QUEUE = "Queue.BOTsInQueue"
+_MOST_PLACES = 400_000
+"""So many places of bags are remembered in all orders; then all are forgotten."""
+_LEAST_S = 1.0
+"""A shorter Deadline is taken for this: it would take back what cannot have been told yet, over and over."""
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
+class Offer(NamedTuple):
     """A bag that may serve a host. ``concurrency``: the most tasks the host may hold then; None: as many as is good."""
 
     bag: BagState
@@ -39,36 +40,22 @@ class Offer:
     terms: Residual | None = None
 
 
-@dataclass(slots=True)
-class _Order:
-    """The bags that a kind of host may serve, by owner, the highest rank first; ``upto``: changes taken in."""
-
-    upto: int = 0
-    rows: dict[str, list[tuple[float, int]]] = field(default_factory=dict)
-    places: dict[int, tuple[str, float]] = field(default_factory=dict)
-
-    def put(self, number: int, owner: str, rank: float) -> None:
-        self.places[number] = (owner, rank)
-        insort(self.rows.setdefault(owner, []), (-rank, number))
-
-    def drop(self, number: int) -> None:
-        place = self.places.pop(number, None)
-        if place is not None:
-            row = self.rows[place[0]]
-            del row[bisect_left(row, (-place[1], number))]
-
-
 class Choosing:
     """``due``: when the time of tasks is over that have a deadline: (instant, host, bag, task, attempt)."""
 
     def __init__(self, board: Board) -> None:
         self._board = board
         self._fair = board.rules.policy == FAIR_SHARE
-        self._orders: dict[tuple[Any, ...], _Order] = {}
-        self._reads: tuple[str, ...] = ()
-        self._looked = 0
-        self._policies: set[int] = set()
-        self._live: set[int] = set()
+        self._groups: dict[tuple[str, ...], Group] = {}
+        self._of: dict[int, Group] = {}
+        self._words: dict[Any, int] = {}
+        self._policies: dict[int, tuple[Policy, int]] = {}  # with a number for its words
+        self._alike: dict[int, Any] = {}  # bags of the same one fit the same hosts at the same rank
+        self._jobs: dict[int, Ad] = {}
+        self._queued: set[int] = set()
+        self._always: set[int] = set()  # bags whose verdicts change by what is no host's
+        self._queue = 0
+        self._places = 0
         self._draws = Random(0)
         self.due: list[tuple[float, int, int, int, int]] = []
 
@@ -77,45 +64,74 @@ class Choosing:
     def offers(self, host: Host, now_s: float) -> Iterator[Offer]:
         """Bags with work that this host may serve, the first first."""
         self._look()
-        ad = host_ad(self._board, host, now_s) if self._policies else {}
-        order = self._order(host, ad)
-        rows: dict[str, list[tuple[float, int]]] = order.rows
-        if self._live:
-            rows = {owner: list(row) for owner, row in rows.items()}
-            for number in self._live:
-                rank = self._rank(number, host, ad)
-                if rank is not None:
-                    insort(
-                        rows.setdefault(self._board.state.bags[number].owner, []), (-rank, number)
-                    )
+        board = self._board
+        if len(board.serving) == 1 and not self._policies:  # nothing to choose
+            bag = board.serving[0]
+            if board.work_for(bag) and self._rank(bag.number, host, {}) is not None:
+                yield Offer(bag)
+            return
+        ad = host_ad(board, host, now_s) if self._policies else {}
+        found = [(group, *self._order(group, host, ad)) for group in self._groups.values()]
         if self._fair:
-            yield from self._by_share(rows, ad)
+            yield from self._by_share(found, ad)
         else:
-            yield from self._in_turn(heapq.merge(*rows.values()), ad)
+            rows = [
+                g.row(order, owner, rank) for g, order, rank in found for owner in [*order.owners]
+            ]
+            yield from self._in_turn(rows, ad)
 
-    def _by_share(self, rows: dict[str, list[tuple[float, int]]], ad: Ad) -> Iterator[Offer]:
+    def serves(self, host: Host, number: int) -> bool:
+        """May a host have tasks of a bag?"""
+        self._look()
+        ad = host_ad(self._board, host, self._board.state.now_s) if self._policies else {}
+        group = self._of.get(number)
+        return group is not None and self._order(group, host, ad)[1](number) is not None
+
+    def _by_share(self, found: Sequence[tuple[Group, Order, Rank]], ad: Ad) -> Iterator[Offer]:
         """The owner who has had least by weight comes first, each time anew (stride scheduling, Waldspurger 1995)."""
-        turns = {owner: self._in_turn(row, ad) for owner, row in rows.items()}
-        first = {owner: offer for owner, turn in turns.items() if (offer := next(turn, None))}
-        while first:
-            owner = min(first, key=self._had) if len(first) > 1 else next(iter(first))
-            yield first.pop(owner)
-            if (offer := next(turns[owner], None)) is not None:
-                first[owner] = offer
 
-    def _had(self, owner: str) -> float:
-        flight = sum(b.in_flight for b in self._board.serving if b.owner == owner and b.tasks.where)
-        return self._board.state.owners[owner].had + flight
+        def turn(owner: str) -> Iterator[Offer]:
+            rows = [g.row(order, owner, rank) for g, order, rank in found if owner in order.owners]
+            return self._in_turn(rows, ad)
 
-    def _in_turn(self, row: Iterable[tuple[float, int]], ad: Ad) -> Iterator[Offer]:
+        owners = dict.fromkeys(chain.from_iterable(order.owners for _, order, _ in found))
+        shares, turns = self._board.shares, dict[str, Iterator[Offer]]()
+        if len(owners) == 1:
+            yield from turn(next(iter(owners)))
+            return
+        if owners:  # mostly nothing else is asked for
+            first = min(owners, key=shares.__getitem__)
+            turns[first] = turn(first)
+            yield from islice(turns[first], 1)
+        heap = [(shares[owner], i, owner) for i, owner in enumerate(owners)]
+        heapq.heapify(heap)
+        while heap:
+            _, i, owner = heap[0]
+            if owner not in turns:
+                turns[owner] = turn(owner)
+            offer = next(turns[owner], None)
+            if offer is None:
+                heapq.heappop(heap)
+            else:
+                yield offer
+                heapq.heapreplace(heap, (shares[owner], i, owner))
+
+    def _in_turn(self, rows: Sequence[Row], ad: Ad) -> Iterator[Offer]:
         """By rank; of equal ones the one that has had least, or came first."""
-        bags = self._board.state.bags
+        board = self._board
+        row, ready = rows[0] if len(rows) == 1 else heapq.merge(*rows), board.ready
         for neg_rank, ties in groupby(row, key=itemgetter(0)):
-            ready = [bags[n] for _, n in ties if self._board.work_for(bags[n])]
-            if self._fair:
-                ready.sort(key=lambda bag: (bag.had + bag.in_flight, bag.number))
-            for bag in ready:
-                yield self._offer(bag, -neg_rank, ad)
+            copies = board.copies
+            numbers = [n for _, n in ties if n in ready or copies.get(n)]
+            for number in self._least_first(numbers) if self._fair and numbers[1:] else numbers:
+                yield self._offer(board.state.bags[number], -neg_rank, ad)
+
+    def _least_first(self, numbers: Sequence[int]) -> Iterator[int]:
+        """Bags by what they have had, sorted no further than is asked for."""
+        heap = [(self._board.load[n], n) for n in numbers]
+        heapq.heapify(heap)
+        while heap:
+            yield heapq.heappop(heap)[1]
 
     def _offer(self, bag: BagState, rank: float, ad: Ad) -> Offer:
         if bag.number not in self._policies:
@@ -128,49 +144,82 @@ class Choosing:
     # verdicts
 
     def _look(self) -> None:
-        """Take in bags that came; what is read of hosts may be more then."""
-        changed = self._board.changed
-        if self._looked == len(changed):
+        """Take in bags that came, went or changed."""
+        board = self._board
+        if self._queued and self._queue != len(board.serving):
+            self._queue = len(board.serving)
+            for number in self._queued:
+                board.change(number)
+        if board.changed:
+            changed, board.changed = board.changed, {}
+            for number in changed:
+                self._take_in(number)
+
+    def _take_in(self, number: int) -> None:
+        """Put a bag into the group that reads what it reads now."""
+        bag, before = self._board.state.bags[number], self._of.get(number)
+        group = None if bag.over else self._group(bag)
+        if before is not None and before is not group:
+            before.leave(number)
+            if not before.members:
+                self._groups.pop(before.names, None)
+        if group is None:
+            self._of.pop(number, None)
+            self._policies.pop(number, None)
+            for numbers in (self._queued, self._always, self._board.counting):
+                numbers.discard(number)
+            self._jobs.pop(number, None)
+            self._alike.pop(number, None)
             return
-        for number in changed[self._looked :]:
-            rules = self._board.bags.get(number)
-            if rules is not None and rules.policy is not None:
-                self._policies.add(number)
-                if any(_CHANGING & rules.policy.reads(slot) for slot in _FITTING):
-                    self._live.add(number)
-        self._looked = len(changed)
-        self._policies &= {bag.number for bag in self._board.serving}
-        self._live &= self._policies
-        reads = {
-            name.removeprefix("Host.")
-            for number in self._policies - self._live for slot in _FITTING
-            for name in self._terms(self._board.state.bags[number]).reads(slot) if name.startswith("Host.")
-        }  # fmt: skip
-        if not reads <= set(self._reads):
-            self._reads = tuple(sorted(reads))
-            self._orders.clear()
+        self._groups.setdefault(group.names, group)
+        self._of[number] = group
+        group.take(number, bag.owner)
 
-    def _order(self, host: Host, ad: Ad) -> _Order:
-        kind = (host.site, host.procs, *[_plain(ad.get(name)) for name in self._reads])
-        order = self._orders.get(kind)
+    def _group(self, bag: BagState) -> Group:
+        number, rules = bag.number, self._board.bags.get(bag.number)
+        if rules is None or rules.policy is None:
+            self._alike[number] = (bag.procs, bag.sites)
+            return self._groups.get(()) or Group(())
+        policy = rules.policy
+        if number not in self._policies:
+            words = self._words.setdefault(tuple(policy.attributes.items()), len(self._words))
+            self._policies[number] = (policy, words)
+            written = frozenset[str]().union(*(policy.reads(slot) for slot in _FITTING))
+            if _COUNTS & written:
+                self._board.counting.add(number)
+            if _QUEUE in written:
+                self._queued.add(number)
+            if _COUNTS & written or _QUEUE in written:
+                self._always.add(number)
+        terms = self._terms(bag)
+        reads = {name for slot in _FITTING for name in terms.reads(slot)}
+        names = tuple(sorted(name for name in reads if name.startswith("Host.")))
+        own = len(names) < len(reads) or number in self._always
+        tail = number in self._board.tails
+        self._alike[number] = (self._policies[number][1], tail, bag.procs, bag.sites, number if own else None)  # fmt: skip
+        return self._groups.get(names) or Group(names)
+
+    def _order(self, group: Group, host: Host, ad: Ad) -> tuple[Order, Rank]:
+        """The order of a group's bags for a host, and what ranks them."""
+        kind = (host.site, host.procs, *[value_of(ad, name) for name in group.names])
+        order = group.orders.get(kind)
         if order is None:
-            if len(self._orders) >= _MOST_ORDERS:
-                self._orders.clear()
-            order = self._orders[kind] = _Order(upto=len(self._board.changed))
-            for bag in self._board.serving:
-                self._place(order, bag.number, host, ad)
-        elif order.upto < len(self._board.changed):
-            for number in dict.fromkeys(self._board.changed[order.upto :]):
-                order.drop(number)
-                self._place(order, number, host, ad)
-            order.upto = len(self._board.changed)
-        return order
+            self._places += 1 + len(group.members)
+            if self._places > _MOST_PLACES:
+                self._places = 0
+                for other in self._groups.values():
+                    other.orders.clear()
+            order = group.orders[kind] = Order(len(group.log), dict.fromkeys(group.owners))
+        said = order.said
 
-    def _place(self, order: _Order, number: int, host: Host, ad: Ad) -> None:
-        bag = self._board.state.bags[number]
-        rank = None if bag.over or number in self._live else self._rank(number, host, ad)
-        if rank is not None:
-            order.put(number, bag.owner, rank)
+        def rank(number: int) -> float | None:
+            alike = self._alike[number]
+            if number in self._always or alike not in said:
+                said[alike] = self._rank(number, host, ad)
+            return said[alike]
+
+        group.catch_up(order, rank)
+        return order, rank
 
     def _rank(self, number: int, host: Host, ad: Ad) -> float | None:
         """How a bag ranks this host; None where it does not fit."""
@@ -180,52 +229,54 @@ class Choosing:
         if number not in self._policies:
             return 0.0
         terms, job, queue = self._terms(bag), self._job(bag), queue_ad(self._board)
-        return terms.rank(ad, job, queue) if terms.requirements(ad, job, queue) else None
+        if not terms.requirements(ad, job, queue):
+            return None
+        if self._policy(bag).has("Concurrency") and not terms.concurrency(ad, job, queue):
+            return None  # nor is it to keep others from the host
+        return terms.rank(ad, job, queue)
 
     def _policy(self, bag: BagState) -> Policy:
-        policy = self._board.bags[bag.number].policy
-        assert policy is not None
-        return policy
+        return self._policies[bag.number][0]
 
     def _terms(self, bag: BagState) -> Residual:
         return self._policy(bag).under(bag_ad(bag, bag.number in self._board.tails))
 
     def _job(self, bag: BagState) -> Ad:
-        return job_ad(self._board, bag, self._board.bags[bag.number], None, 0.0)
+        """A job of a bag that runs nowhere: they are all alike, and stay so."""
+        found = self._jobs.get(bag.number)
+        if found is None:
+            found = job_ad(self._board, bag, self._board.bags[bag.number], None, 0.0)
+            self._jobs[bag.number] = found
+        return found
 
     def fits(self, number: int, grid: Mapping[str, object]) -> bool:
         """May hosts of a grid be had for a bag? ``grid``: its ad."""
+        self._look()
         if number not in self._policies:
             return True
         return self._terms(self._board.state.bags[number]).grid(grid, queue_ad(self._board))
 
     # what follows a hand-out
 
-    def handed_out(self, host: Host, offer: Offer, task: int, attempt: int, now_s: float) -> None:
-        """Remember since when a host has a task, and until when."""
+    def handed_out(self, host: Host, offer: Offer, given: Sequence[Triple], now_s: float) -> None:
+        """Remember since when a host has tasks, and until when."""
         if offer.terms is None:
             return
-        self._board.given_s[host.number, offer.bag.number, task] = now_s
+        board, limit_s = self._board, None
         if self._policy(offer.bag).has("Deadline"):
-            ad = host_ad(self._board, host, now_s)
-            limit_s = offer.terms.deadline(
-                ad, self._job(offer.bag), queue_ad(self._board), offer.concurrency or 1
-            )
+            ad, queue = host_ad(board, host, now_s), queue_ad(board)
+            limit_s = offer.terms.deadline(ad, self._job(offer.bag), queue, offer.concurrency or 1)
+        for number, task, attempt in given:
+            board.given_s[host.number, number, task] = now_s
             if limit_s is not None:
-                entry = (
-                    now_s + max(_LEAST_S, limit_s),
-                    host.number,
-                    offer.bag.number,
-                    task,
-                    attempt,
-                )
-                heapq.heappush(self.due, entry)
+                at_s = now_s + max(_LEAST_S, limit_s)
+                heapq.heappush(self.due, (at_s, host.number, number, task, attempt))
 
     def taken_up(self, host: Host, bag: BagState, task: int, attempt: int, now_s: float) -> None:
         """The same for what a host had before."""
         if bag.number in self._policies:
             ad = host_ad(self._board, host, now_s)
-            self.handed_out(host, self._offer(bag, 0.0, ad), task, attempt, now_s)
+            self.handed_out(host, self._offer(bag, 0.0, ad), [(bag.number, task, attempt)], now_s)
 
     # copies
 
@@ -239,9 +290,11 @@ class Choosing:
 
     def to_copy(self, bag: BagState, now_s: float, most: int) -> list[int]:
         """Running tasks that a bag's written policy wants copied: drawn, those with fewer replicas more likely."""
-        rules, terms = self._board.bags[bag.number], self._terms(bag)
-        if not self._policy(bag).has("ReplicationRequirements"):
+        self._look()
+        rules = self._board.bags[bag.number]
+        if rules.policy is None or not rules.policy.has("ReplicationRequirements"):
             return []
+        terms = self._terms(bag)
         tasks = [t for t in bag.tasks.where if len(bag.tasks.hosts_of(t)) < rules.most_copies]
         if len(tasks) > most:
             # Efraimidis and Spirakis 2006 (doi:10.1016/j.ipl.2005.11.003): weighted, without replacement
@@ -266,7 +319,3 @@ class Choosing:
             rules.policy.explain(slot, state, host=host_, job=job, queue=queue_ad(self._board))
             for slot in ("JobRequirements", "Rank", "Concurrency") if rules.policy.has(slot)
         ]  # fmt: skip
-
-
-def _plain(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value

@@ -22,7 +22,9 @@ CYCLE_S = 1.0
 """Tails and copies are looked at so often."""
 _ENDS = 2000
 _SAMPLE = 256
-"""So many running tasks of a bag are held against its written policy in a cycle."""
+"""So many running tasks of a bag are held against its written policy in a cycle,"""
+_SAMPLES = 4096
+"""and so many of all bags."""
 
 
 class Copies:
@@ -35,14 +37,13 @@ class Copies:
         self._known: set[int] = set()
 
     def told(self, number: int, ran_s: float) -> None:
-        """An attempt at a task of a bag has succeeded."""
-        if self._learns(number):
-            self._ended.setdefault(number, deque(maxlen=_ENDS)).append(ran_s)
+        """An attempt at a task of a bag that learns has succeeded."""
+        self._ended.setdefault(number, deque(maxlen=_ENDS)).append(ran_s)
 
     def heard(self, host: Host, running: Iterable[tuple[Triple, float]], now_s: float) -> None:
         """A host says since when it runs what."""
         for (bag, task, attempt), age_s in running:
-            if self._learns(bag) and host.held.get((bag, task)) == attempt:
+            if self.learns(bag) and host.held.get((bag, task)) == attempt:
                 self._board.begun_s[host.number, bag, task] = now_s - age_s
 
     @property
@@ -95,8 +96,7 @@ class Copies:
         if tail == (bag.number in self._board.tails):
             return
         (self._board.tails.add if tail else self._board.tails.discard)(bag.number)
-        self._board.changed.append(bag.number)
-        self._board.fresh = True
+        self._board.change(bag.number)
         if tail and rules.tail_latched and not bag.tail:
             self._board.note(Word("tail", {"number": bag.number}))
 
@@ -104,7 +104,9 @@ class Copies:
         before = self._board.copies.get(bag.number, ())
         tries = bag.tasks.failures
         fresh = OrderedDict.fromkeys(t for t in tasks if tries.get(t, 0) <= bag.retries)
-        self._board.fresh = self._board.fresh or any(task not in before for task in fresh)
+        if any(task not in before for task in fresh):
+            self._board.fresh = True
+            self._board.arrived.add(bag.number)
         self._board.copies[bag.number] = fresh
 
     def _chosen(self, bag: BagState, rules: Bag, now_s: float) -> list[int]:
@@ -114,7 +116,9 @@ class Copies:
             waiting = (self._board.state.hosts[n] for n in self._board.waiting)
             spare = sum((host.procs - host.busy_procs) // bag.procs for host in waiting)
             return stragglers(self._ended.get(bag.number, ()), running, spare)
-        return self._choosing.to_copy(bag, now_s, _SAMPLE)
+        return self._choosing.to_copy(
+            bag, now_s, min(_SAMPLE, _SAMPLES // len(self._board.tails) + 1)
+        )
 
     def _attempt(self, bag: BagState, task: int, now_s: float) -> Attempt:
         hosts = [self._board.state.hosts[n] for n in bag.tasks.hosts_of(task)]
@@ -125,7 +129,7 @@ class Copies:
     def _follow(self, now_s: float) -> None:
         """Since when tasks run: a host begins them in the order in which it has them, as many as it has places."""
         board = self._board
-        learning = {bag.number for bag in board.serving if self._learns(bag.number)}
+        learning = {bag.number for bag in board.serving if self.learns(bag.number)}
         before, board.begun_s = board.begun_s, {}
         if learning:
             hosts = {number for n in learning for number in _hosts_of(board.state.bags[n])}
@@ -141,7 +145,8 @@ class Copies:
                 k: at_s for k, at_s in board.given_s.items() if k[1:] in state.hosts[k[0]].held
             }
 
-    def _learns(self, number: int) -> bool:
+    def learns(self, number: int) -> bool:
+        """True where late tasks of a bag are copied by what is learned of them."""
         rules = self._board.bags.get(number)
         return rules is not None and rules.learns
 

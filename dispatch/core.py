@@ -64,10 +64,9 @@ class Core:
     ) -> None:
         """What the tasks of a bag run; ``digests``: of each one's inputs, where they are looked at."""
         self.bags[number] = bag
-        self.board.changed.append(number)
         if digests:
             self.board.digests[number] = digests
-        self.board.refresh()
+        self.board.take_on(number)
 
     def grow(self, number: int, count: int) -> None:
         """More tasks of an open bag; one that was closed or cancelled meanwhile stays as it is."""
@@ -105,11 +104,14 @@ class Core:
         self.heard_s.move_to_end(host.number)
         host.seq = max(host.seq, message.seq)
         host.cached.update(message.cached)
-        self.copies.heard(host, message.running, at_s)
+        if message.running:
+            self.copies.heard(host, message.running, at_s)
         ends, returned = _what_counts(message, host)
-        self._ends(ends)
+        if ends:
+            self._ends(ends)
         host.gives_back = bool(message.returned)
-        self._returned(host, returned)
+        if returned:
+            self._returned(host, returned)
         if message.leaving and not host.leaving:
             host.leaving = message.leaving
             self.board.count_in(host)
@@ -197,9 +199,10 @@ class Core:
                 done.add((bag, end.task))
             by_bag.setdefault(bag, []).append(end)
         for bag, new in by_bag.items():
+            learns = self.copies.learns(bag)
             for end, effect in zip(new, self.note(Ended(bag, new)), strict=True):
                 self._told(bag, end, effect)
-                if end.code == 0 and effect.counts:
+                if learns and end.code == 0 and effect.counts:
                     self.copies.told(bag, end.ran_s)
                 for other in effect.elsewhere:
                     self._call_off(other, bag, end.task)

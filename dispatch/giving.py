@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import islice
 
-from bags.bundle import fair_part, wanted
+from bags.bundle import MOST, fair_part, wanted
 from bags.choice import WINDOW, local_first
 from dispatch.blackholes import BlackHoles
 from dispatch.board import Board
 from dispatch.choosing import Choosing, Offer
 from dispatch.hosts import Host
 from dispatch.records import Copied, Given
-from dispatch.state import BagState
+from dispatch.state import MOST_ATTEMPTS, BagState
 from dispatch.talk import Answer
 from dispatch.tasks import PENDING
 
 _NO_MOST = 1 << 30
 _ELSEWHERE_S = 10.0
 """So long a task that failed on a host is kept for others."""
+_UNFIT_S = 10.0
+"""So long a host that nothing was for is asked about what has come since alone: time may change what it is."""
 
 
 class Giving:
@@ -28,6 +30,7 @@ class Giving:
         self._board = board
         self.choosing = Choosing(board)
         self.blackholes = BlackHoles(board)
+        self._unfit: dict[int, float] = {}  # hosts that no bag with work was for, and since when
 
     def answer(self, host: Host, at_s: float) -> Answer:
         """What a host is told now; nothing where there is nothing for it, and then it waits for work."""
@@ -47,7 +50,9 @@ class Giving:
 
     def _fill(self, host: Host, found: Answer, at_s: float) -> None:
         most = self.blackholes.most(host, at_s) - len(host.held)
+        self._unfit[host.number] = at_s
         for offer in self.choosing.offers(host, at_s):
+            self._unfit.pop(host.number, None)
             bag = offer.bag
             if offer.concurrency is not None:  # the first one's rules; later ones may only lower it
                 most = min(most, offer.concurrency - len(host.held))
@@ -56,24 +61,24 @@ class Giving:
             tasks = self._tasks_for(host, offer, at_s, most)
             if tasks is None:
                 return  # it is to have the next place: nothing is given ahead of it
-            copies = self._copies_for(host, offer, at_s, most - len(tasks)) if not tasks else []
             if tasks:
                 self._board.note(Given(host.number, bag.number, tasks))
-            if copies:
-                self._board.note(Copied(host.number, bag.number, copies))
-            if tasks or copies:
+            elif tasks := self._copies_for(host, offer, at_s, most):
+                self._board.note(Copied(host.number, bag.number, tasks))
+            if tasks:
                 host.given_s = at_s
-                self._hand_out(host, offer, [*tasks, *copies], found, at_s)
-            most -= len(tasks) + len(copies)
+                self._hand_out(host, offer, tasks, found, at_s)
+            most -= len(tasks)
+            if most <= 0:
+                return
 
     def _hand_out(
         self, host: Host, offer: Offer, tasks: Sequence[int], found: Answer, at_s: float
     ) -> None:
         number = offer.bag.number
-        for task in tasks:
-            attempt = host.held[number, task]
-            found.give.append((number, task, attempt))
-            self.choosing.handed_out(host, offer, task, attempt, at_s)
+        given = [(number, task, host.held[number, task]) for task in tasks]
+        found.give += given
+        self.choosing.handed_out(host, offer, given, at_s)
         if number not in host.known_bags:
             host.known_bags.add(number)
             found.new_bags.append(number)
@@ -103,16 +108,18 @@ class Giving:
         if host.gives_back:  # others wait for what it was to give back: not at once again
             return places
         if offer.concurrency is not None:
-            return offer.concurrency
+            return min(offer.concurrency, places + MOST)
         return wanted(places, offer.bag.typical_s, self._board.rules.in_hand_s)
 
     def _copies_for(self, host: Host, offer: Offer, at_s: float, most: int) -> list[int]:
         """Running tasks of a bag that this host is to have too; only what it can begin at once."""
         bag = offer.bag
         wanted_copies = self._board.copies.get(bag.number)
+        if not wanted_copies:
+            return []
         places = (host.procs - host.busy_procs) // bag.procs
         room = min(most, places, self._in_time(host, bag, host.procs // bag.procs, 0, at_s))
-        if not wanted_copies or room <= 0 or bag.number in {key[0] for key in host.recalled}:
+        if room <= 0 or bag.number in {key[0] for key in host.recalled}:
             return []
         found: list[int] = []
         for task in islice(list(wanted_copies), WINDOW):
@@ -124,6 +131,8 @@ class Giving:
                 or task not in bag.tasks.where
                 or tries > bag.retries
             ):
+                continue
+            if bag.tasks.attempts[task] > MOST_ATTEMPTS:
                 continue
             if self.choosing.may_copy(host, offer, task, at_s):
                 del wanted_copies[task]
@@ -182,8 +191,10 @@ class Giving:
         numbers = {n: None for n in board.urgent if n in board.waiting}
         board.urgent.clear()
         numbers.update({n: None for n in board.awake(at_s) if n in board.waiting})
+        asked, arrived = set(numbers), set[int]()
         if board.fresh:
             board.fresh = False
+            arrived, board.arrived = board.arrived, arrived
             # the latest first: those that are idle long may go
             numbers.update(dict.fromkeys(reversed(board.waiting)))
         found = []
@@ -192,20 +203,37 @@ class Giving:
             told = bool(host.to_cancel or host.to_recall or host.leaving)
             if not told and not board.work:
                 continue
+            if not told and number not in asked and self._is_unfit(number, arrived, at_s):
+                continue
             answer = self.answer(host, at_s)
             if answer:
                 found.append((host, answer))
         return found
 
+    def _is_unfit(self, number: int, arrived: Collection[int], at_s: float) -> bool:
+        """True where nothing was for a host a moment ago, and nothing that has come since is left."""
+        if at_s - self._unfit.get(number, float("-inf")) >= _UNFIT_S:
+            return False
+        return not any(self._board.work_for(self._board.state.bags[bag]) for bag in arrived)
+
     def level(self) -> None:
-        """Where hosts wait and nothing is pending: what others hold and cannot have begun is recalled for them."""
+        """Where hosts wait and nothing that waits is for them: what others hold and cannot have begun is recalled for
+        them, as far as they may have it."""
         board, hosts = self._board, self._board.state.hosts
-        idle = sum(hosts[n].procs for n in board.waiting if not hosts[n].busy_procs)
-        if not idle or any(b.tasks.counts[PENDING] for b in board.serving):
+        free = [hosts[n] for n in board.waiting if not hosts[n].busy_procs]
+        idle = sum(host.procs for host in free)
+        if not idle or (board.ready and any(host.number not in self._unfit for host in free)):
             return
+        wanted_there: dict[int, bool] = {}
         for _, number in sorted(self._overfull(), reverse=True):
             host = hosts[number]
-            spare = [k for k in list(host.held)[host.procs :] if k not in host.recalled][-idle:]
+            spare = []
+            for key in [k for k in list(host.held)[host.procs :] if k not in host.recalled]:
+                if key[0] not in wanted_there:
+                    wanted_there[key[0]] = any(self.choosing.serves(h, key[0]) for h in free)
+                if wanted_there[key[0]]:
+                    spare.append(key)
+            spare = spare[-idle:]
             if spare:
                 host.recalled.update(spare)
                 host.to_recall += [(*key, host.held[key]) for key in spare]

@@ -17,7 +17,8 @@ from dispatch.tasks import DONE, ENDED, FAILED, GIVEN, PENDING, Tasks
 
 MOST_LOSSES = 10
 """Hosts that may be lost over one task before it is given up: it may be what ends them."""
-_MOST_ATTEMPTS = 60_000
+MOST_ATTEMPTS = 60_000
+"""Of a task: then it fails for good, since two bytes count them."""
 _UNKNOWN = HostRecord()
 _KEEP = (
     1.0 - 1.0 / 400.0
@@ -81,6 +82,9 @@ class Effect:
     elsewhere: Sequence[int] = ()
 
 
+_DECIDED = Effect(counts=True)
+
+
 @dataclass
 class State:
     """Bags by number, hosts by number, owners by name, what is known of machines by site and machine."""
@@ -133,7 +137,7 @@ class State:
         if tasks.status[task] in ENDED:
             return Effect(counts=False)
         if end.code == 0:
-            return self._done(bag, host, end)
+            return self._done(bag, host, end, had)
         if not had:
             return Effect(counts=False)  # this attempt was given up; others are under way, or to be
         self._fault(bag, host, end)
@@ -153,9 +157,12 @@ class State:
         self._close_if_over(bag, end.at_s)
         return Effect(counts=True)
 
-    def _done(self, bag: BagState, host: Host, end: End) -> Effect:
-        tasks, key = bag.tasks, (bag.number, end.task)
-        others = [n for n in tasks.hosts_of(end.task) if key in self.hosts[n].held]
+    def _done(self, bag: BagState, host: Host, end: End, had: bool) -> Effect:
+        tasks, effect = bag.tasks, _DECIDED
+        if not had or end.task in tasks.copies:
+            key = (bag.number, end.task)
+            others = [n for n in tasks.hosts_of(end.task) if key in self.hosts[n].held]
+            effect = Effect(counts=True, elsewhere=others)
         tasks.end(end.task, DONE)
         host.done += 1
         if host.machine:
@@ -165,7 +172,7 @@ class State:
         bag.right = bag.right * _KEEP + 1.0
         bag.wrong *= _KEEP
         self._learn(bag, end)
-        return Effect(counts=True, elsewhere=others)
+        return effect
 
     def _fault(self, bag: BagState, host: Host, end: End) -> None:
         """An attempt went wrong: what that says of task, bag and host."""
@@ -213,7 +220,11 @@ class State:
             if (number, task) in host.held:
                 self._release(host, bag, task)
             if host.number in bag.tasks.hosts_of(task) and bag.tasks.take(task, host.number):
-                bag.tasks.give_back(task)
+                if bag.tasks.attempts[task] > MOST_ATTEMPTS:
+                    bag.tasks.end(task, FAILED)
+                    self._close_if_over(bag, self.now_s)
+                else:
+                    bag.tasks.give_back(task)
 
     def _copied(self, record: Copied) -> None:
         host, bag = self.hosts[record.host], self.bags[record.bag]
@@ -305,7 +316,7 @@ class State:
         tasks = bag.tasks
         if lost:
             tasks.losses[task] = tasks.losses.get(task, 0) + 1
-        if tasks.losses.get(task, 0) >= MOST_LOSSES or tasks.attempts[task] > _MOST_ATTEMPTS:
+        if tasks.losses.get(task, 0) >= MOST_LOSSES or tasks.attempts[task] > MOST_ATTEMPTS:
             tasks.end(task, FAILED)
             self._close_if_over(bag, at_s)
         else:

@@ -1,18 +1,20 @@
 """What policies do to a dispatcher: over its real core, with simulated hosts in virtual time."""
 
+import pickle
 import random
 from collections import Counter
 
 import pytest
 
-from bags.bag import Bag, Listed
+from bags.bag import Axis, Bag, Listed, Template
 from bags.policy import read_policy
 from dispatch.core import Core
 from dispatch.explaining import unwanted, why_not
+from dispatch.hosts import Hello
 from dispatch.records import Copied, End, Ended, Given, Late, Word, pack, unpack
 from dispatch.state import State
-from dispatch.talk import Rules
-from dispatch.tasks import DONE
+from dispatch.talk import Message, Rules
+from dispatch.tasks import DONE, FAILED
 from dispatch.virtual import VirtualHosts
 
 
@@ -310,3 +312,146 @@ def test_ends_keep_their_meaning_in_any_order():
     effects = world.core.note(Ended(0, [End(0, host.number, 70.0, 0, 1, 70.0)]))
     assert effects[0].counts
     assert world.core.state.bags[0].over
+
+
+# what would make a dispatcher slow, or stop it
+
+
+def plain_order(core, host, now_s):
+    """All bags held against a host as their policies are written: (rank, bag), the first first."""
+    choosing, found = core.giving.choosing, []
+    for state in core.board.serving:
+        said = {v.slot: v.counts for v in choosing.verdicts(host, state, 0, now_s)}
+        fits = said.get("JobRequirements", True) and said.get("Concurrency", 1) > 0
+        if fits and state.tasks.pending:
+            found.append((-said.get("Rank", 0.0), state.number))
+    return [(-rank, number) for rank, number in sorted(found)]
+
+
+ODD = (
+    {"Rank": 'real("NaN")'}, {"Rank": 'real("INF")'}, {"Rank": "1e308 * 10"}, {"Rank": "-1e308"}, {"Rank": "0 / 0"},
+    {"Rank": "Host.JobsToday"}, {"Rank": "5 - 10 * Host.ErrorRate"}, {"Rank": "Host.gpus"}, {"Rank": "Host.Nix"},
+    {"JobRequirements": "Host.Gpus == true"}, {"JobRequirements": "isInteger(Host.GPUS)", "Rank": "2"},
+    {"JobRequirements": 'member("a", Host.Soft)'}, {"JobRequirements": "size(Host.Soft) == 2"},
+    {"Rank": "JobsLeft"}, {"JobRequirements": "JobsDone < 3"}, {"Rank": "BOTsInQueue"}, {"Rank": "Tail ? 7 : 1"},
+    {"JobRequirements": 'Job.Executable == "true"'}, {"Concurrency": "0"}, {"Concurrency": "-1e308"}, {"Concurrency": '"many"'},
+    {"Concurrency": "Host.NumCpus > 2 ? 5 : 0", "Rank": "9"}, {"JobRequirements": "false"}, {},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_remembered_orders_are_those_of_policies_as_written(seed):
+    draw = random.Random(seed)
+    core = Core(State(), Rules(policy="next-available", lost_s=1e9), lambda record: None)
+    soft = (["a"], ["a", "b"], [["a"], 1], {"a": 1}, 1, True, 1.0, float("nan"), None)
+    for i, has in enumerate(soft):
+        attributes = {draw.choice(("Gpus", "gpus", "Soft", "soft")): has for _ in range(2)}
+        hello = Hello(slot="s", procs=1 + i % 4, name=f"n{i}", machine=f"m{i}", attributes=attributes)  # fmt: skip
+        core.hear(Message(host=f"h{i}", life="1", seq=0, hello=hello), 0.0, "ab"[i % 2])
+    seqs, now_s = Counter(), 5.0
+    for turn in range(150):
+        now_s += draw.choice((0.01, 1.1, 20000.0))
+        if turn % 2 == 0:
+            sites = draw.choice(((), (), ("a",)))
+            tail = {"tail_below": draw.choice((None, 3, 8)), "tail_latched": draw.random() < 0.5}
+            core.add(turn, bag(10, draw.choice(ODD) or None, sites=sites, procs=draw.choice((1, 1, 3)), **tail), now_s)  # fmt: skip
+        host = draw.choice(list(core.state.hosts.values()))
+        ends = [
+            (number, End(task, host.number, now_s, draw.random() < 0.3, attempt, 5.0))
+            for (number, task), attempt in host.held.items() if draw.random() < 0.8
+        ]  # fmt: skip
+        seqs[host.id] += 1
+        core.hear(Message(host=host.id, life="1", seq=seqs[host.id], ends=ends), now_s)
+        core.answer(host, now_s)
+        core.due(now_s)
+        for host in core.state.hosts.values():
+            offers = core.giving.choosing.offers(host, now_s)
+            got = [(offer.rank, offer.bag.number) for offer in offers if offer.bag.tasks.pending]
+            wanted = [
+                (rank, number) for rank, number in plain_order(core, host, now_s)
+                if core.state.bags[number].procs <= host.procs
+                and (not core.state.bags[number].sites or host.site == "a")
+            ]  # fmt: skip
+            assert got == wanted
+    core.state.check()
+    assert not core.board.changed
+
+
+@pytest.mark.parametrize("concurrency", ["0", "-5", "1e308", '"undefined"', "undefined", "0.5"])
+def test_no_concurrency_keeps_other_bags_from_hosts(concurrency):
+    world = World(steady(1.0), fair=True)
+    for i in range(3):
+        world.hosts.join(f"h{i}")
+    world.add(0, bag(20, {"Concurrency": concurrency, "Rank": "9"}, owner="first"))
+    world.add(1, bag(20, owner="second"))
+    world.run(300.0)
+    assert world.core.state.bags[1].over
+    assert world.core.state.bags[0].over == (concurrency not in ("0", "-5", "0.5"))
+
+
+def test_one_answer_does_not_hold_ten_million_tasks():
+    world = World(steady(1e6))
+    world.hosts.join("h")
+    greedy = Bag(name="b", commands=Template("x {x}", (Axis(("x",), [("1",)] * 10**4), Axis(("y",), [("1",)] * 10**3))), policy=read_policy({"Concurrency": "1e308"}, ""))  # fmt: skip
+    world.add(0, greedy)
+    world.run(1000.0)
+    host = world.core.state.hosts[0]
+    world.core.answer(host, 1000.0)
+    assert len(host.held) == 1001
+
+
+def test_a_task_that_is_taken_back_for_ever_fails_before_its_attempts_cannot_be_counted():
+    world = World(steady(1e6))
+    world.hosts.join("h")
+    world.add(0, bag(1, {"Deadline": "1e-9"}))
+    world.run(0.1)
+    assert world.core.giving.choosing.due[0][0] >= 1.0  # not over before it can have begun
+    state, host = world.core.state, 0
+    while state.bags[0].tasks.where:
+        state.apply(Late(host, 0, [0]))
+        if not state.bags[0].over:
+            state.apply(Given(host, 0, [0]))
+    state.check()
+    assert state.bags[0].tasks.counts[FAILED] == 1
+    assert 60_000 <= state.bags[0].tasks.attempts[0] < 2**16
+
+
+def test_a_bag_that_is_for_nobody_keeps_no_work_from_idle_hosts():
+    """Its tasks wait for ever: what others hold and cannot have begun is recalled for idle hosts all the same."""
+    world = World(steady(100.0))
+    world.hosts.join("early")
+    world.add(0, bag(1000, {"JobRequirements": "Host.Nix > 1", "Rank": "9"}))
+    world.add(1, bag(3, estimate_s=0.01))
+    world.run(5.0)
+    assert len(world.core.state.hosts[0].held) == 3
+    world.hosts.join("late")
+    world.run(250.0)
+    assert world.core.state.bags[1].over
+    assert not world.core.state.bags[0].tasks.where
+
+
+def test_a_host_that_waits_is_asked_when_a_bag_becomes_one_for_it():
+    world = World(steady(10.0))
+    for name in ("a", "b"):
+        world.hosts.join(name)
+    world.add(0, bag(12, {"JobRequirements": 'Host.Name == "a" || JobsLeft < 7', "Concurrency": "1"}))  # fmt: skip
+    world.run()
+    assert Counter(host for host, _, _ in world.given())["b"] == 3
+
+
+def test_what_is_remembered_of_changes_does_not_grow():
+    world = World(steady(1e9), fair=True)
+    for i in range(5):
+        world.hosts.join(f"h{i}")
+    for number in range(20):
+        world.add(number, bag(50, {"Rank": "Tail ? Host.JobsToday : 1"}, owner=f"o{number}"))
+    core = world.core
+    world.run(10.0)
+    for turn in range(5000):
+        number = turn % 20
+        (core.board.tails.discard if turn // 20 % 2 else core.board.tails.add)(number)
+        core.board.change(number)
+        next(core.giving.choosing.offers(core.state.hosts[turn % 5], 10.0), None)
+    kept = pickle.dumps([vars(core.giving.choosing)[name] for name in ("_alike", "_groups", "_of")])
+    assert len(kept) < 50_000
+    assert not core.board.changed
