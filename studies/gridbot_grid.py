@@ -111,8 +111,8 @@ def no_note(_record: Record) -> None:
 class Field:
     """Grids around a core. ``lengths_s``: of each bag's jobs, on a machine of speed 1; ``runs``: instead of those."""
 
-    def __init__(
-        self, grids: Sequence[Grid], seed: int, lengths_s: Sequence[Sequence[float]] = (), *, beat_s: float = inf,
+    def __init__(  # noqa: PLR0913
+        self, grids: Sequence[Grid], seed: int, lengths_s: Sequence[Any] = (), *, beat_s: float = inf,
         lost_s: float = inf, fair: bool = False, runs: RunTime | None = None,
         note: Callable[[Record], None] = no_note,
     ) -> None:  # fmt: skip
