@@ -4,7 +4,7 @@ How long attempts take is read off those that ended and those that still run (Ka
 doi:10.1080/01621459.1958.10501452): an attempt that will never end, on a host that vanished, shows as a curve that
 stays up. Each is held against its host's own pace, so that a slow host is not taken for one that vanished. A copy gets
 a place that nobody needs, where the attempt is not so likely as :data:`SURE` to end within the time in which nine of ten
-new ones would.
+new ones would; and a place of its bag's turn where it is less likely than not, which is then no copy but a new start.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ LEAST_ENDS = 10
 MOST_HOSTS = 4
 """So many hosts may have a task at once."""
 SURE = 0.75
+_HALF = 0.5
 _MOST = 0.9
 _KEPT = 20.0  # a host's pace is that of so many ends, at most
 
@@ -72,10 +73,10 @@ class Curve:
 def stragglers(
     ended: Sequence[float], given_up: Sequence[float], running: Sequence[Attempt], spare: int
 ) -> list[int]:
-    """Tasks to be copied, the worst first: at most as many as there are places that nobody needs. ``ended`` and
+    """Tasks to be copied, the worst first. ``spare``: places that nobody needs. ``ended`` and
     ``given_up``: how long attempts ran until they succeeded, and until nobody believed in them any more; seconds, divided
     by the pace that the host was known for."""
-    if spare <= 0 or len(ended) < LEAST_ENDS:
+    if len(ended) < LEAST_ENDS:
         return []
     curve = Curve(ended, [*given_up, *(attempt.age_s / attempt.pace for attempt in running)])
     again_s = curve.over(_MOST)
@@ -88,4 +89,5 @@ def stragglers(
         soon = (1.0 - later / longer if longer > 0 else 0.0) * (1.0 - attempt.error_rate)
         if soon < SURE:
             found.append((soon, -attempt.age_s, attempt.task))
-    return [task for _, _, task in sorted(found)[:spare]]
+    found.sort()
+    return [task for n, (soon, _, task) in enumerate(found) if soon < _HALF or n < spare]

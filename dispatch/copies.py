@@ -20,7 +20,7 @@ from dispatch.tasks import ENDED, PENDING
 
 CYCLE_S = 1.0
 """Tails and copies are looked at so often at most,"""
-_OF_A_TASK = 1 / 50
+_OF_A_TASK = 1 / 25
 """and else as often as it takes this part of a task: a look costs what runs, and what it decides lasts a task."""
 _ENDS = 10_000
 _COMMON = Pace()

@@ -8,6 +8,7 @@ docs/gridbot.md; with it, a tenth of jobs of 20 to 60 minutes fails (section 2.2
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -72,23 +73,25 @@ def scaled(grids: Sequence[Grid], scale: float) -> list[Grid]:
 
 
 class _Hosts(VirtualHosts):
-    """Counts what is done in vain: results of which one was there, copies that were called off, their seconds."""
+    """Counts what is done in vain, by bag: results of which one was there, copies that were called off, their seconds."""
 
-    discarded = called_off = 0
-    vain_s = 0.0
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self.discarded, self.called_off = Counter[int](), Counter[int]()
+        self.vain_s: defaultdict[int, float] = defaultdict(float)
 
     def _hear(self, host: Any, message: Message) -> None:
         for bag, end in message.ends:
             if end.code == 0 and self.core.state.bags[bag].tasks.status[end.task] == DONE:
-                self.discarded += 1
-                self.vain_s += end.ran_s
+                self.discarded[bag] += 1
+                self.vain_s[bag] += end.ran_s
         super()._hear(host, message)
 
     def _take(self, host: Any, answer: Answer) -> None:
         for triple in answer.cancel:
             if triple in host.running:
-                self.called_off += 1
-                self.vain_s += self.now_s - host.running[triple]
+                self.called_off[triple[0]] += 1
+                self.vain_s[triple[0]] += self.now_s - host.running[triple]
         super()._take(host, answer)
 
 
@@ -100,6 +103,7 @@ class _Places:
     draws: Generator
     granted: int = 0
     hosts: dict[int, str] = field(default_factory=dict)
+    machines: dict[int, int] = field(default_factory=dict)
     turns: dict[int, int] = field(default_factory=dict)
     used: set[int] = field(default_factory=set)
 
@@ -109,15 +113,16 @@ def no_note(_record: Record) -> None:
 
 
 class Field:
-    """Grids around a core. ``lengths_s``: of each bag's jobs, on a machine of speed 1; ``runs``: instead of those."""
+    """Grids around a core. ``lengths_s``: of each bag's jobs, on a machine of speed 1; ``runs``: instead of those;
+    ``wiped``: a host that comes again on a machine is not known any more."""
 
     def __init__(  # noqa: PLR0913
         self, grids: Sequence[Grid], seed: int, lengths_s: Sequence[Any] = (), *, beat_s: float = inf,
-        lost_s: float = inf, fair: bool = False, runs: RunTime | None = None,
+        lost_s: float = inf, fair: bool = False, wiped: bool = False, runs: RunTime | None = None,
         note: Callable[[Record], None] = no_note,
     ) -> None:  # fmt: skip
         rules = Rules(policy="fair-share" if fair else "next-available", lost_s=lost_s)
-        self.lengths_s = lengths_s
+        self.lengths_s, self._wiped = lengths_s, wiped
         self.core = Core(State(), rules, note)
         self.hosts = _Hosts(self.core, runs or self._runs, delay_s=0.05, beat_s=beat_s)
         self._seed, self._draws = seed, stream(seed, "gridbot", "attempts")
@@ -181,8 +186,10 @@ class Field:
         while number in places.used:
             number = int(draws.integers(2 * grid.places))
         places.used.add(number)
-        name = places.hosts[place] = f"{grid.name}{number}"
-        of = stream(self._seed, "gridbot", name)
+        machine = f"{grid.name}{number}"
+        name = f"{machine}.{place}.{turn}" if self._wiped else machine
+        places.hosts[place], places.machines[place] = name, number
+        of = stream(self._seed, "gridbot", machine)
         self._speeds[name] = float(of.lognormal(0.0, grid.speed_spread))
         self._grid_of[name] = grid
         stay_s = grid.flaky_stay_s if of.random() < grid.flaky else grid.stay_s
@@ -201,7 +208,7 @@ class Field:
         places.turns[place] += 1
         name = places.hosts.pop(place, None)
         if name is not None:
-            places.used.discard(int(name.removeprefix(places.grid.name)))
+            places.used.discard(places.machines[place])
             self.preempted_busy += bool(self.hosts.hosts[name].running)
             self.hosts.vanish(name)
 
