@@ -109,7 +109,9 @@ def below(threshold: int) -> dict[str, str]:
 
 def four(scale: float) -> list[tuple[str, dict[str, str], tuple[float, float]]]:
     """R1 to R4 of Figure 9 with replicas % and waste % as printed."""
-    first = {"ReplicationRequirements": f"Job.Replica1.Age > 900 * Job.NumberOfReplicas && {_FAILS}"}
+    first = {
+        "ReplicationRequirements": f"Job.Replica1.Age > 900 * Job.NumberOfReplicas && {_FAILS}"
+    }
     return [
         ("R1", PERMISSIVE, (188, 105)), ("R2", PERMISSIVE | NOT_AT_HOME, (129, 75)),
         ("R3", first | NOT_AT_HOME, (49, 25)), ("R4", below(round(2000 * scale)), (35, 21)),
@@ -176,7 +178,9 @@ def five() -> list[tuple[str, dict[str, str]]]:
 
 def _once(concurrency: int) -> dict[str, str]:
     """One more replica in so many thousand seconds."""
-    return {"ReplicationRequirements": f"Job.Replica1.Age > {1000 * concurrency} * Job.NumberOfReplicas"}
+    return {
+        "ReplicationRequirements": f"Job.Replica1.Age > {1000 * concurrency} * Job.NumberOfReplicas"
+    }
 
 
 def play_five(learned: bool, seed: int, scale: float) -> list[tuple[float, float]]:
