@@ -22,6 +22,7 @@ from rich.table import Table
 from studies import gridbot_copies as copies
 from studies import gridbot_order as order
 from studies.gridbot_fleet import play_fleet
+from studies.picture import diagrams
 
 Told = tuple[Table, Any]
 BAGS, JOBS_OF_A_BAG = 50, 1200
@@ -200,6 +201,21 @@ PARTS: dict[str, Callable[[Sequence[int], float], Told]] = {
 }  # fmt: skip
 
 
+def draw(seeds: Sequence[int], scale: float, path: Path) -> None:
+    """Jobs that are left over time, the last tenth of them, by row of the table; one diagram for each of some seeds."""
+    some = seeds[:3]
+    with diagrams(path, len(some), (4.0 * len(some), 3.2), sharey=True) as axes:
+        for ax, seed in zip(axes, some, strict=True):
+            for row in copies.rows(scale):
+                done = copies.course(row, seed, scale)
+                last = done[int(0.9 * len(done)) :]
+                left = 100.0 * np.arange(len(last), 0, -1) / len(done)
+                ax.step(last, left, where="pre", label=row.name, linewidth=1.2)
+            ax.set(yscale="log", xlabel="hours", title=f"seed {seed}")
+        axes[0].set_ylabel("jobs left, %")
+        axes[0].legend(fontsize=6)
+
+
 def _arguments() -> ArgumentParser:
     parser = ArgumentParser("vgrads study gridbot", description=__doc__, formatter_class=RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("--only", choices=list(PARTS), nargs="+", default=list(PARTS))
@@ -208,6 +224,7 @@ def _arguments() -> ArgumentParser:
     parser.add_argument(
         "--scale", type=float, default=0.1, help="jobs and hosts against the paper's"
     )
+    parser.add_argument("--picture", type=Path, help="where the diagram of tails goes (SVG)")
     parser.add_argument("--out", type=Path, help="write the figures as JSON")
     return parser
 
@@ -221,5 +238,7 @@ def main(arguments: Sequence[str]) -> None:
     for name in chosen.only:
         table, found[name] = PARTS[name](seeds, chosen.scale)
         console.print(table)
+    if chosen.picture:
+        draw(seeds, chosen.scale, chosen.picture)
     if chosen.out:
         chosen.out.write_text(json.dumps(found, indent=1) + "\n")

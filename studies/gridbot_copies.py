@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any
 
 from dispatch.records import Ended, Record
 from kernel.streams import stream
-from studies.gridbot_grid import COMMUNITY, GRIDS, HOUR_S, Field, scaled
+from studies.gridbot_grid import COMMUNITY, GRIDS, HOUR_S, Field, no_note, scaled
 
 JOBS = 30_000
 BUFFER = 1500
@@ -62,14 +62,28 @@ def rows(scale: float) -> list[Row]:
     ]  # fmt: skip
 
 
-def play_row(row: Row, seed: int, scale: float) -> Played:
+def play_row(row: Row, seed: int, scale: float, note: Callable[[Record], None] = no_note) -> Played:
     """30,000 jobs of 10 to 15 minutes in the collaborative grids."""
     jobs = round(JOBS * scale)
     lengths_s = stream(seed, "gridbot", "lengths").uniform(600.0, 900.0, jobs)
-    field = Field(scaled(GRIDS, scale), seed, [lengths_s], beat_s=row.beat_s, lost_s=3 * row.beat_s)
+    field = Field(
+        scaled(GRIDS, scale), seed, [lengths_s], beat_s=row.beat_s, lost_s=3 * row.beat_s, note=note
+    )
     field.add(0, jobs, {**COMMON, **row.policy}, **row.named)
     field.play()
     return played(field, 0, float(lengths_s.sum()))
+
+
+def course(row: Row, seed: int, scale: float) -> list[float]:
+    """When jobs of a play were done, in hours, in order."""
+    done: list[float] = []
+
+    def note(record: Record) -> None:
+        if isinstance(record, Ended):
+            done.extend(end.at_s / HOUR_S for end in record.ends if end.code == 0)
+
+    play_row(row, seed, scale, note)
+    return sorted(done)
 
 
 def played(field: Field, number: int, useful_s: float) -> Played:
