@@ -120,13 +120,17 @@ def fair(seeds: Sequence[int], scale: float) -> Told:
     """Owners with weights."""
     hosts = max(50, round(2000 * scale))
     table = _table(
-        f"Owners with work all the time, {hosts} hosts", "weights", "most off in any 10 min, %"
-    )
+        f"Owners with work all the time, {hosts} hosts: most off in any 10 min, %",
+        "weights", "length of tasks", "mean", "at worst",
+    )  # fmt: skip
     told = {}
     for weights in ((1, 1), (1, 2, 3, 4), (1, 9)):
-        ran = [order.shares(weights, hosts, seed) for seed in seeds]
-        told[str(weights)] = ran
-        table.add_row(" : ".join(map(str, weights)), f"{interval(ran)}, at worst {max(ran):.2f}")
+        for stated in (True, False):
+            ran = [order.shares(weights, hosts, seed, stated) for seed in seeds]
+            told[f"{weights} {stated}"] = ran
+            table.add_row(
+                " : ".join(map(str, weights)), "stated" if stated else "learned", interval(ran), f"{max(ran):.2f}"
+            )  # fmt: skip
     return table, told
 
 

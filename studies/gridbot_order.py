@@ -229,9 +229,12 @@ def _long_of(made: Field, notes: Notes, lengths: Any, slow: dict[tuple[int, str]
     )  # fmt: skip
 
 
-def shares(weights: Sequence[float], hosts: int, seed: int, hours: float = 2.0) -> float:
+def shares(
+    weights: Sequence[float], hosts: int, seed: int, stated: bool, hours: float = 1.5
+) -> float:
     """Owners with work all the time: by how much, at most, one's part of the processor time of any ten minutes differs
-    from his weight's, in per cent of it. Tasks of half a minute to three, of each owner of another length."""
+    from his weight's, in per cent of it. Tasks of half a minute to three, of each owner of another length, which is
+    ``stated`` or learned."""
     draws = stream(seed, "gridbot", "shares")
     means = draws.uniform(30.0, 180.0, len(weights))
     jobs = [int(hosts * hours * HOUR_S / mean) + hosts for mean in means]
@@ -239,10 +242,10 @@ def shares(weights: Sequence[float], hosts: int, seed: int, hours: float = 2.0) 
     made, notes = noted(
         (), seed, fair=True, runs=lambda bag, task, _: (float(lengths[bag][task]), 0)
     )
+    for number, weight in enumerate(weights):
+        made.add(number, jobs[number], owner=f"o{number}", weight=weight, estimate_s=float(means[number]) if stated else None)  # fmt: skip
     for number in range(hosts):
         made.hosts.join(f"h{number}")
-    for number, weight in enumerate(weights):
-        made.add(number, jobs[number], owner=f"o{number}", weight=weight)
     made.play(hours * HOUR_S)
     width = int(hours * HOUR_S)
     busy = np.zeros((len(weights), width + 1))

@@ -134,7 +134,7 @@ def test_gridbot_black_holes_long_tasks_and_shares():
     stragglers = gridbot_order.long_tasks(40, 1, "stragglers")
     assert stragglers.straggling > 0
     assert stragglers.late_s <= 2 * stragglers.p95_s
-    assert gridbot_order.shares((1, 3), 60, 2, 1.0) <= 5.0
+    assert gridbot_order.shares((1, 3), 100, 2, True, 1.0) <= 5.0
 
 
 def test_policies_beat_naive_dispatch_by_days():
