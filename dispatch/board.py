@@ -94,7 +94,7 @@ class Board:
             self.arrived.add(number)
         if len(self.serving) < 2:
             return  # nobody to share with
-        in_flight, owner = bag.in_flight, bag.owner
+        in_flight, owner = bag.in_flight(self.state.now_s), bag.owner
         flight = self._flight.get(owner, 0.0) + in_flight - self._in_flight.get(number, 0.0)
         self._in_flight[number], self._flight[owner] = in_flight, flight
         self.load[number] = bag.had + in_flight
@@ -111,11 +111,12 @@ class Board:
 
     def _weigh(self) -> None:
         """What bags and owners have had and have in hand."""
-        self._in_flight = {bag.number: bag.in_flight for bag in self.serving}
-        self.load = {bag.number: bag.had + bag.in_flight for bag in self.serving}
+        now_s = self.state.now_s
+        self._in_flight = {bag.number: bag.in_flight(now_s) for bag in self.serving}
+        self.load = {bag.number: bag.had + bag.in_flight(now_s) for bag in self.serving}
         self._flight = {}
         for bag in self.serving:
-            self._flight[bag.owner] = self._flight.get(bag.owner, 0.0) + bag.in_flight
+            self._flight[bag.owner] = self._flight.get(bag.owner, 0.0) + bag.in_flight(now_s)
         owners = self.state.owners
         self.shares = {
             bag.owner: owners[bag.owner].had + self._flight[bag.owner] for bag in self.serving

@@ -300,11 +300,15 @@ class Choosing:
             # Efraimidis and Spirakis 2006 (doi:10.1016/j.ipl.2005.11.003): weighted, without replacement
             keys = {t: self._draws.random() ** len(bag.tasks.hosts_of(t)) for t in tasks}
             tasks = heapq.nlargest(most, tasks, key=keys.__getitem__)
-        queue = queue_ad(self._board)
-        return [
-            task for task in islice(tasks, most)
-            if terms.replication(job_ad(self._board, bag, rules, task, now_s), queue)
-        ]  # fmt: skip
+        queue, counts = queue_ad(self._board), rules.policy.has("Concurrency")
+        found = []
+        for task in islice(tasks, most):
+            job = job_ad(self._board, bag, rules, task, now_s)
+            host = job["Replica1"]["Host"]
+            in_force = terms.concurrency(host, job, queue) if counts else 1
+            if terms.replication(job, queue, host, in_force):
+                found.append(task)
+        return found
 
     # why
 

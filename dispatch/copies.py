@@ -8,19 +8,22 @@ from collections.abc import Iterable
 from itertools import chain, islice
 
 from bags.bag import Bag
-from bags.replicate import Attempt, stragglers
+from bags.replicate import Attempt, Pace, stragglers
 from bags.tail import in_tail
-from dispatch.board import Board
+from dispatch.board import Board, Held
 from dispatch.choosing import Choosing
 from dispatch.hosts import Host
 from dispatch.records import Late, Word
 from dispatch.state import BagState
 from dispatch.talk import Triple
-from dispatch.tasks import PENDING
+from dispatch.tasks import ENDED, PENDING
 
 CYCLE_S = 1.0
-"""Tails and copies are looked at so often."""
-_ENDS = 2000
+"""Tails and copies are looked at so often at most,"""
+_OF_A_TASK = 1 / 25
+"""and else as often as it takes this part of a task: a look costs what runs, and what it decides lasts a task."""
+_ENDS = 10_000
+_COMMON = Pace()
 _SAMPLE = 256
 """So many running tasks of a bag are held against its written policy in a cycle,"""
 _SAMPLES = 4096
@@ -32,13 +35,21 @@ class Copies:
 
     def __init__(self, board: Board, choosing: Choosing) -> None:
         self._board, self._choosing = board, choosing
-        self._looked_s = float("-inf")
-        self._ended: dict[int, deque[float]] = {}
+        self._next_look_s = float("-inf")
+        self._seen: dict[int, deque[tuple[float, bool]]] = {}
+        self._paces: dict[int, Pace] = {}
         self._known: set[int] = set()
 
-    def told(self, number: int, ran_s: float) -> None:
-        """An attempt at a task of a bag that learns has succeeded."""
-        self._ended.setdefault(number, deque(maxlen=_ENDS)).append(ran_s)
+    def told(self, number: int, host: int, ran_s: float) -> None:
+        """An attempt at a task of a bag that learns has succeeded on a host."""
+        pace = self._paces.get(host, _COMMON)
+        self._see(number, ran_s / pace.value, ended=True)
+        typical_s = self._board.state.bags[number].typical_s or ran_s
+        if typical_s > 0:
+            self._paces[host] = pace.after(ran_s / typical_s)
+
+    def _see(self, number: int, seconds: float, ended: bool) -> None:
+        self._seen.setdefault(number, deque(maxlen=_ENDS)).append((seconds, ended))
 
     def heard(self, host: Host, running: Iterable[tuple[Triple, float]], now_s: float) -> None:
         """A host says since when it runs what."""
@@ -52,8 +63,13 @@ class Copies:
         due = self._choosing.due
         first_s = due[0][0] if due else float("inf")
         if any(bag.tasks.where and self._watched(bag.number) for bag in self._board.serving):
-            return min(first_s, self._looked_s + CYCLE_S)
+            return min(first_s, self._next_look_s)
         return first_s
+
+    def _cycle_s(self) -> float:
+        watched = (bag for bag in self._board.serving if self._watched(bag.number))
+        shortest_s = min((bag.typical_s or 0.0 for bag in watched), default=0.0)
+        return max(CYCLE_S, shortest_s * _OF_A_TASK)
 
     def _watched(self, number: int) -> bool:
         rules = self._board.bags.get(number)
@@ -62,9 +78,9 @@ class Copies:
     def look(self, now_s: float) -> None:
         """Do what is due."""
         self._take_back(now_s)
-        if now_s - self._looked_s < CYCLE_S:
+        if now_s < self._next_look_s:
             return
-        self._looked_s = now_s
+        self._next_look_s = now_s + self._cycle_s()
         self._follow(now_s)
         board = self._board
         for bag in board.serving:
@@ -115,7 +131,9 @@ class Copies:
             running = [self._attempt(bag, task, now_s) for task in bag.tasks.where]
             waiting = (self._board.state.hosts[n] for n in self._board.waiting)
             spare = sum((host.procs - host.busy_procs) // bag.procs for host in waiting)
-            return stragglers(self._ended.get(bag.number, ()), running, spare)
+            seen = self._seen.get(bag.number, ())
+            ended = [seconds for seconds, over in seen if over]
+            return stragglers(ended, [s for s, over in seen if not over], running, spare)
         return self._choosing.to_copy(
             bag, now_s, min(_SAMPLE, _SAMPLES // len(self._board.tails) + 1)
         )
@@ -124,7 +142,9 @@ class Copies:
         hosts = [self._board.state.hosts[n] for n in bag.tasks.hosts_of(task)]
         begun = [self._board.begun_s.get((host.number, bag.number, task), now_s) for host in hosts]
         error_rate = min(self._board.record(host).error_rate for host in hosts)
-        return Attempt(task, now_s - max(begun), error_rate, len(hosts))
+        newest = max(range(len(hosts)), key=begun.__getitem__)
+        pace = self._paces.get(hosts[newest].number, _COMMON)
+        return Attempt(task, now_s - begun[newest], error_rate, len(hosts), pace.value)
 
     def _follow(self, now_s: float) -> None:
         """Since when tasks run: a host begins them in the order in which it has them, as many as it has places."""
@@ -139,11 +159,21 @@ class Copies:
                     if bag in learning:
                         key = (number, bag, task)
                         board.begun_s[key] = before.get(key, now_s)
+        self._give_up(before, now_s)
         if board.given_s:
             state = board.state
             board.given_s = {
                 k: at_s for k, at_s in board.given_s.items() if k[1:] in state.hosts[k[0]].held
             }
+
+    def _give_up(self, before: dict[Held, float], now_s: float) -> None:
+        """Attempts that are no more, though their tasks have not ended: they would have taken longer."""
+        for key in before.keys() - self._board.begun_s.keys():
+            host, number, task = key
+            bag = self._board.state.bags[number]
+            if not bag.over and bag.tasks.status[task] not in ENDED:
+                pace = self._paces.get(host, _COMMON)
+                self._see(number, (now_s - before[key]) / pace.value, ended=False)
 
     def learns(self, number: int) -> bool:
         """True where late tasks of a bag are copied by what is learned of them."""

@@ -203,7 +203,7 @@ class Core:
             for end, effect in zip(new, self.note(Ended(bag, new)), strict=True):
                 self._told(bag, end, effect)
                 if learns and end.code == 0 and effect.counts:
-                    self.copies.told(bag, end.ran_s)
+                    self.copies.told(bag, end.host, end.ran_s)
                 for other in effect.elsewhere:
                     self._call_off(other, bag, end.task)
                     self.note(Back(other, bag, [end.task]))

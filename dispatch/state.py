@@ -36,7 +36,8 @@ class Owner:
 @dataclass(slots=True)
 class BagState:
     """A bag as it stands. ``open``: more tasks may come; ``typical_s``: how long one runs, as far as is known;
-    ``tail``: its last part has begun, where that is to stay so; ``wrong``: attempts that failed, aged."""
+    ``tail``: its last part has begun, where that is to stay so; ``right`` and ``wrong``: attempts that succeeded and failed,
+    aged."""
 
     number: int
     name: str
@@ -67,10 +68,12 @@ class BagState:
         """True when no task is left, and none can come."""
         return not self.open and self.tasks.over
 
-    @property
-    def in_flight(self) -> float:
-        """Processor seconds that hosts have in hand, divided by weight."""
-        return len(self.tasks.where) * (self.typical_s or 1.0) * self.procs / self.weight
+    def in_flight(self, now_s: float) -> float:
+        """Processor seconds that hosts have in hand, divided by weight. While none has ended each counts for as long as the
+        first has run: else who has long ones would have all hosts until then."""
+        first_s = now_s if self.first_s is None else self.first_s
+        each_s = self.typical_s or max(1.0, now_s - first_s)
+        return len(self.tasks.where) * each_s * self.procs / self.weight
 
 
 @dataclass(frozen=True, slots=True)

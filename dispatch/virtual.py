@@ -39,10 +39,14 @@ class _VirtualHost:
 
 
 class VirtualHosts:
-    """Simulated hosts around a core. ``delay_s``: how long a message takes each way."""
+    """Simulated hosts around a core. ``delay_s``: how long a message takes each way. ``beat_s``: how often a host says
+    that it is there and what it runs, and hears what it is to stop; without, one that works is not heard of until it
+    has ended something, and hears nothing."""
 
-    def __init__(self, core: Core, run_time: RunTime, delay_s: float = 0.001) -> None:
-        self.core, self._run_time, self._delay_s = core, run_time, delay_s
+    def __init__(
+        self, core: Core, run_time: RunTime, delay_s: float = 0.001, beat_s: float = float("inf")
+    ) -> None:
+        self.core, self._run_time, self._delay_s, self._beat_s = core, run_time, delay_s, beat_s
         self.now_s = 0.0
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._count = 0
@@ -50,6 +54,8 @@ class VirtualHosts:
         self.on_left: Callable[[str, float], None] = lambda *_: None
         self._level_due = False
         self._wake_s = float("inf")
+        if beat_s < float("inf"):
+            self.at(beat_s, self._listen)
 
     def at(self, instant_s: float, what: Callable[[], None]) -> None:
         """Do something at an instant."""
@@ -60,10 +66,14 @@ class VirtualHosts:
         self, id: str, slot: str = "", procs: int = 1, ends_s: float = float("inf"),
         idle_s: float = float("inf"), site: str = "",
     ) -> None:  # fmt: skip
-        """A host comes now; it leaves by itself after ``idle_s`` without a task."""
-        host = _VirtualHost(id, slot, procs, ends_s, idle_s, free=procs, site=site)
+        """A host comes now, or comes back as a new process; it leaves by itself after ``idle_s`` without a task."""
+        before = self.hosts.get(id)
+        life = before.life + 1 if before else 0
+        host = _VirtualHost(id, slot, procs, ends_s, idle_s, life, free=procs, site=site)
         self.hosts[id] = host
         self._send(host)
+        if self._beat_s < float("inf"):
+            self.at(self.now_s + self._beat_s, partial(self._beat, host))
 
     def leave(self, id: str, lost: bool = False) -> None:
         """A host goes: at once and without a word where it is ``lost``."""
@@ -78,6 +88,19 @@ class VirtualHosts:
             self._push()
         else:
             self._send(host, leaving="left")
+        self.on_left(id, self.now_s)
+
+    def vanish(self, id: str) -> None:
+        """A host is no more, without a word: what it had is missed by its deadline, its silence, or its coming back.
+
+        One that waits for work holds a connection, and that breaks; one that works holds none.
+        """
+        host = self.hosts[id]
+        if not host.here:
+            return
+        host.here = False
+        if not host.running and not host.queue:
+            self.core.waiting.pop(self.core.state.by_id.get(id, -1), None)
         self.on_left(id, self.now_s)
 
     def run(self, until_s: float = float("inf"), over: Callable[[], bool] = lambda: False) -> None:
@@ -107,11 +130,23 @@ class VirtualHosts:
             hello = Hello(slot=host.slot, procs=host.procs, left_s=left_s, name=host.id)
             host.said_hello = True
         ends, host.ended = host.ended, []
+        beats = self._beat_s < float("inf")
+        running = [(t, self.now_s - at_s) for t, at_s in host.running.items()] if beats else ()
         message = Message(
             host=host.id, life=f"{host.id}.{host.life}", seq=host.seq, hello=hello, ends=ends, returned=returned,
-            leaving=leaving,
+            leaving=leaving, running=running,
         )  # fmt: skip
         self.at(self.now_s + self._delay_s, lambda: self._hear(host, message))
+
+    def _beat(self, host: _VirtualHost) -> None:
+        if host.here:
+            self._send(host)
+            self.at(self.now_s + self._beat_s, partial(self._beat, host))
+
+    def _listen(self) -> None:
+        if self.core.lose_silent(self.now_s):
+            self._push()
+        self.at(self.now_s + self._beat_s, self._listen)
 
     def _hear(self, host: _VirtualHost, message: Message) -> None:
         if not self.core.hear(message, self.now_s, host.site):
@@ -169,6 +204,10 @@ class VirtualHosts:
                 return
         self._begin(host)
         self._watch_idle(host)
+        if answer.cancel and not host.running and self._beat_s < float("inf"):
+            self._send(host)  # free before its time: it asks at once
+        elif answer.give and host.free > 0 and not host.queue:
+            self._send(host)  # it has room for more, as agents say too
 
     def _begin(self, host: _VirtualHost) -> None:
         while host.free > 0 and host.queue:

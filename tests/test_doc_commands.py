@@ -28,6 +28,7 @@ ELSEWHERE = {
     "vgrads study varq": "tests/test_studies.py",
     "vgrads study bags": "tests/test_bags.py",
     "vgrads study falkon": "tests/test_pool.py",
+    "vgrads study gridbot": "tests/test_studies.py",
     "vgrads bags run BAG.yaml": "tests/test_bag_virtual.py",
     "vgrads bags status BAG": "tests/test_bag_virtual.py",
     "vgrads bags logs BAG": "tests/test_bag_virtual.py",

@@ -112,6 +112,17 @@ def test_owners_share_by_weight_whatever_their_ranks():
     assert had[1] / sum(had.values()) == pytest.approx(0.75, abs=0.02)
 
 
+def test_an_owner_of_long_tasks_gets_no_more_than_his_share_before_the_first_has_ended():
+    world = World(lambda number, task, host: (150.0 if number == 0 else 30.0, 0), fair=True)
+    world.add(0, bag(5000, owner="a", weight=1.0))
+    world.add(1, bag(5000, owner="b", weight=9.0))
+    for i in range(100):
+        world.hosts.join(f"h{i}")
+    world.run(140.0)
+    held = Counter(key[0] for host in world.core.state.hosts.values() for key in host.held)
+    assert held[0] <= 25, held  # ten are his part; he has more only until it shows
+
+
 def test_what_takes_longer_than_its_deadline_is_given_to_another_host():
     world = World(lambda bag, task, host: (1e6 if host == "slow" else 1.0, 0))
     world.hosts.join("slow")
@@ -162,6 +173,17 @@ def test_tasks_that_hang_in_the_tail_are_copied_and_the_first_result_counts(rule
             again.apply(record)
     again.check()
     assert again.bags[0].copied == state.copied
+
+
+@pytest.mark.parametrize(("until_s", "copied"), [(390.0, 0), (500.0, 4)])
+def test_replication_may_read_the_concurrency_in_force(until_s, copied):
+    world = World(steady(1000.0))
+    for name in ("a", "b"):
+        world.hosts.join(name, procs=4)
+    policy = {"Concurrency": "Host.NumCpus", "ReplicationRequirements": "NumberOfReplicas < 2 && Job.Replica1.Age > Concurrency * 100"}  # fmt: skip
+    world.add(0, bag(4, policy))
+    world.run(until_s)
+    assert world.core.state.bags[0].copied == copied
 
 
 def test_nothing_is_copied_where_everything_takes_its_time():
