@@ -223,8 +223,8 @@ def test_supply_follows_a_tail_within_two_looks(both):
         for name in "abc"
     ]  # fmt: skip
     fleet = Fleet(core=core, sites=sites, places=places, run="r", pilot_environment=lambda _: {})
-    core.add(0, bag(60, sites=("a", "b")), 0.0)
-    core.add(1, bag(99, sites=("c",) if both else ("a", "c")), 0.0)
+    core.add(0, bag(60, sites=("a", "b"), estimate_s=300.0), 0.0)
+    core.add(1, bag(99, sites=("c",) if both else ("a", "c"), estimate_s=300.0), 0.0)
     seen = []
 
     def looked():
