@@ -187,12 +187,7 @@ class VirtualHosts:
         host.idle_mark += 1
         host.queue.extend(answer.give)
         returned = tuple(t for t in answer.recall if t in host.queue)
-        for triple in (*answer.recall, *answer.cancel):
-            if triple in host.queue:
-                host.queue.remove(triple)
-        for triple in answer.cancel:
-            if host.running.pop(triple, None) is not None:
-                host.free += self.core.state.bags[triple[0]].procs
+        self._drop(host, answer)
         if answer.drain:
             returned += tuple(host.queue)
             host.queue.clear()
@@ -208,6 +203,15 @@ class VirtualHosts:
             self._send(host)  # free before its time: it asks at once
         elif answer.give and host.free > 0 and not host.queue:
             self._send(host)  # it has room for more, as agents say too
+
+    def _drop(self, host: _VirtualHost, answer: Answer) -> None:
+        """What it was to give back, or is not to go on with."""
+        for triple in (*answer.recall, *answer.cancel):
+            if triple in host.queue:
+                host.queue.remove(triple)
+        for triple in answer.cancel:
+            if host.running.pop(triple, None) is not None:
+                host.free += self.core.state.bags[triple[0]].procs
 
     def _begin(self, host: _VirtualHost) -> None:
         while host.free > 0 and host.queue:
