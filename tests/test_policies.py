@@ -9,7 +9,7 @@ import pytest
 from bags.bag import Axis, Bag, Listed, Template
 from bags.policy import read_policy
 from dispatch.core import Core
-from dispatch.explaining import unwanted, why_not
+from dispatch.explaining import unserved, why_not
 from dispatch.hosts import Hello
 from dispatch.records import Copied, End, Ended, Given, Late, Word, pack, unpack
 from dispatch.state import State
@@ -68,8 +68,22 @@ def test_undefined_is_not_true_and_it_is_said_that_no_host_is_wanted():
     world.add(0, bag(3, {"JobRequirements": "Host.Gpus > 0"}))
     world.run(100.0)
     assert not world.given()
-    said = "b: none of the hosts is wanted, JobRequirements = Host.Gpus > 0 [Host.Gpus = undefined]"
-    assert unwanted(world.core, 100.0) == said
+    said = "none of the hosts is wanted, JobRequirements = Host.Gpus > 0 [Host.Gpus = undefined]"
+    assert unserved(world.core, [], 100.0) == {0: said}
+
+
+def test_it_is_said_of_each_bag_which_slot_keeps_it_from_all_hosts_or_grids():
+    world = World(steady(1e4))
+    grids = [{"Name": "a", "Price": 2.0}, {"Name": "b", "Price": 3.0}]
+    world.add(0, bag(3, {"GridPolicy": "Grid.Price == 0"}))
+    world.add(1, bag(3, {"GridPolicy": "Grid.Price < 3"}))
+    world.add(2, bag(3, {"Concurrency": "0"}))
+    cheap = "none of the grids is wanted, GridPolicy = Grid.Price == 0 [Grid.Price = 2.0]"
+    assert unserved(world.core, grids, 0.0) == {0: cheap}
+    world.hosts.join("h", procs=1)
+    world.run(10.0)
+    said = unserved(world.core, grids, 10.0)
+    assert said == {2: "none of the hosts is wanted, Concurrency = 0"}
 
 
 def test_bags_are_served_by_rank_and_equal_ones_in_their_order():
