@@ -4,10 +4,12 @@ import pickle
 import random
 from collections import Counter
 
+import numpy as np
 import pytest
 
 from bags.bag import Axis, Bag, Listed, Template
 from bags.policy import read_policy
+from dispatch.bag_files import BagFiles
 from dispatch.core import Core
 from dispatch.explaining import unserved, why_not
 from dispatch.hosts import Hello
@@ -469,3 +471,17 @@ def test_what_is_remembered_of_changes_does_not_grow():
     kept = pickle.dumps([vars(core.giving.choosing)[name] for name in ("_alike", "_groups", "_of")])
     assert len(kept) < 50_000
     assert not core.board.changed
+
+
+def test_after_a_crash_only_the_outputs_of_the_attempt_that_counted_are_kept(tmp_path):
+    given = Bag(name="b", commands=Listed(["true"] * 3), outputs=("o-{task}",))
+    files = BagFiles(given, tmp_path, tmp_path)
+    for task, attempt in ((0, 1), (0, 2), (1, 1), (2, 1)):
+        place = files.place(task, attempt, f"o-{task}")
+        place.parent.mkdir(parents=True)
+        place.write_text(f"attempt {attempt}")
+    ends = [(0, 9, 1), (0, 0, 2), (0, 0, 1), (2, 0, 2)]  # task, code, attempt
+    files.finish_commits([np.array(ends, [("task", "<u4"), ("code", "<i2"), ("attempt", "<u2")])])
+    kept = {path.name: path.read_text() for path in (tmp_path / "results").iterdir()}
+    assert kept == {"o-0": "attempt 2"}
+    assert [path.name for path in (tmp_path / "arriving").iterdir()] == ["1.1"]  # nobody knows yet

@@ -59,6 +59,8 @@ def test_files_of_a_bag_may_lie_anywhere(vgrads, write, tmp_path):
     [
         ("{JobRequirements: 'Host.ErorRate <'}", "policy: JobRequirements, line 1"),
         ("{JobRequirement: 'true'}", "JobRequirement"),
+        ("{Rank: null}", "line 3: policy.Rank: is neither of what it may be: None"),
+        ("[1]", "line 3: policy: is neither of what it may be: [1]"),
         ("{Rank: 'random()'}", "random"),
         ("'Rank = = 3'", "Rank, line 1, column"),
         ("''", "policy"),
