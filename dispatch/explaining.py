@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from bags.policy import Verdict
@@ -16,6 +17,7 @@ from dispatch.state import BagState
 from dispatch.tasks import PENDING, WORDS
 
 _SAMPLE = 50
+_OFTEN = 10
 _SLOTS = ("JobRequirements", "Concurrency")
 
 
@@ -51,7 +53,11 @@ def unserved(core: Core, grids: Sequence[Mapping[str, object]], now_s: float) ->
     found = {}
     for bag in core.serving:
         rules = core.bags.get(bag.number)
-        if rules is None or rules.policy is None or not bag.tasks.pending or bag.tasks.where:
+        if rules is None or rules.policy is None:
+            continue
+        if rules.policy.has("Deadline") and (said := _too_late(bag)):
+            found[bag.number] = said
+        if not bag.tasks.pending or bag.tasks.where:
             continue
         fit = [
             host
@@ -64,6 +70,16 @@ def unserved(core: Core, grids: Sequence[Mapping[str, object]], now_s: float) ->
                 f"none of the {'hosts' if fit else 'grids'} is wanted, {_shown(against)}"
             )
     return found
+
+
+def _too_late(bag: BagState) -> str:
+    """A task that goes from host to host since none is done with it before its Deadline; empty where none is seen."""
+    tasks = bag.tasks
+    for task in islice(tasks.where, _SAMPLE):
+        ended = tasks.failures.get(task, 0) + tasks.losses.get(task, 0)
+        if tasks.attempts[task] - ended > _OFTEN:
+            return f"task {task} was given out {tasks.attempts[task]} times and has not ended: is its Deadline too short?"
+    return ""
 
 
 def _by_no_host(core: Core, hosts: Sequence[Host], bag: BagState, now_s: float) -> Verdict | None:

@@ -95,7 +95,8 @@ class Manager:
         digests = files.digests if bag.inputs else None
         self.core.attach(number, bag, digests)
         if bag.outputs:
-            files.finish_commits(EndReader(self.setting.folder / "journal", number).more())
+            ends = EndReader(self.setting.folder / "journal", number).more()
+            files.finish_commits(self.state.bags[number].tasks.status, ends)
         self._news.set()
 
     def cancel(self, number: int, reason: str) -> None:

@@ -16,7 +16,7 @@ from dispatch.hosts import Hello
 from dispatch.records import Copied, End, Ended, Given, Late, Word, pack, unpack
 from dispatch.state import State
 from dispatch.talk import Message, Rules
-from dispatch.tasks import DONE, FAILED
+from dispatch.tasks import DONE, FAILED, PENDING
 from dispatch.virtual import VirtualHosts
 
 
@@ -138,6 +138,16 @@ def test_what_takes_longer_than_its_deadline_is_given_to_another_host():
     assert late
     assert {host for host, _, _ in late} == {"slow"}
     assert world.core.state.bags[0].tasks.counts[DONE] == 4
+
+
+def test_it_is_said_when_no_host_is_ever_in_time():
+    world = World(steady(1e6))
+    world.hosts.join("h")
+    world.add(0, bag(1, {"Deadline": "50"}))
+    world.run(40.0)
+    assert unserved(world.core, [], 40.0) == {}
+    world.core.state.bags[0].tasks.attempts[0] = 12  # as after eleven that were late
+    assert "given out 12 times and has not ended" in unserved(world.core, [], 40.0)[0]
 
 
 def test_a_deadline_is_fixed_at_hand_out():
@@ -481,7 +491,10 @@ def test_after_a_crash_only_the_outputs_of_the_attempt_that_counted_are_kept(tmp
         place.parent.mkdir(parents=True)
         place.write_text(f"attempt {attempt}")
     ends = [(0, 9, 1), (0, 0, 2), (0, 0, 1), (2, 0, 2)]  # task, code, attempt
-    files.finish_commits([np.array(ends, [("task", "<u4"), ("code", "<i2"), ("attempt", "<u2")])])
+    status = bytes([DONE, PENDING, FAILED])
+    files.finish_commits(
+        status, [np.array(ends, [("task", "<u4"), ("code", "<i2"), ("attempt", "<u2")])]
+    )
     kept = {path.name: path.read_text() for path in (tmp_path / "results").iterdir()}
     assert kept == {"o-0": "attempt 2"}
     assert [path.name for path in (tmp_path / "arriving").iterdir()] == ["1.1"]  # nobody knows yet
