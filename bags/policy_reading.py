@@ -110,7 +110,7 @@ def written_of(attributes: list[Attribute], where: str) -> Written:
         if (
             tree.kind == "value"
             and slot.endswith(("Requirements", "Policy"))
-            and tree.value not in (True, False)
+            and not isinstance(tree.value, bool)
         ):
             doubts.append(f"{slot} is never true: it always gives {tree.value!r}")
     return Written({a.name: a.text for a in attributes}, trees, tuple(dict.fromkeys(doubts)))

@@ -21,6 +21,7 @@ from dispatch.tasks import DONE, FAILED, GIVEN, PENDING, WORDS
 from kernel.errors import InputError
 
 _MOST_HOSTS = 200
+_NAMED = 20
 
 
 class Results:
@@ -143,10 +144,11 @@ def _why_not(
     look_at_tails(core)
     hosts = [h for h in state.hosts.values() if h.here and wanted in ("", h.name, h.id)]
     if wanted and not hosts:
+        names = {h.name or h.id for h in state.hosts.values() if h.here}
         raise InputError(
             f"no host '{wanted}' is here",
             where="host",
-            fix="vgrads bags status BAG --json lists them",
+            fix=f"here are {', '.join(sorted(names)[:_NAMED])}" if names else "none is here",
         )
     return [
         {"host": h.name or h.id, "site": h.site, "why": [asdict(r) for r in why_not(core, h, bag, task, now_s)]}
@@ -171,7 +173,7 @@ def _why_it_waits(folder: Path, state: Any, bag: Any, task: int) -> list[str]:
             + (f" at {', '.join(bag.sites)}" if bag.sites else "")
         )
     status = read_status(folder)
-    if status.get("problem"):
-        said.append(status["problem"])
+    of_bag = (b.get("problem") for b in status.get("bags", ()) if b["number"] == bag.number)
+    said += filter(None, [status.get("problem"), next(of_bag, "")])
     said += [f"{r['site']}: {r['reason']}" for r in status.get("reasons", [])[-3:]]
     return said

@@ -14,7 +14,6 @@ from desk.bag_work import Watch, Wishes, places_of
 from desk.histories import open_history
 from desk.wiring import Surrounding, all_simulated, make_drivers
 from dispatch.core import Core
-from dispatch.explaining import unwanted
 from dispatch.fleet import Fleet
 from dispatch.journal import Journal, read_state
 from dispatch.kept import KeptBag, is_closed, kept_bags, open_bag, write_host_names, write_status
@@ -193,9 +192,9 @@ class VirtualBagWork:
         now = clock.now()
         self._rates.look(self._core.state, now)
         status = status_json(
-            self._core.state, self._rates, now,
+            self._core.state, self._rates, now, self._fleet.unserved,
             {
-                "state": state, "began_unix_s": self._began_unix_s, "problem": self._fleet.hopeless or unwanted(self._core, self._core.state.now_s), "refused": 0,
+                "state": state, "began_unix_s": self._began_unix_s, "problem": self._fleet.hopeless, "refused": 0,
                 "exchanges": 0, "virtual": True,
                 "reasons": [{"at_s": at, "site": s, "reason": r} for at, s, r in self._fleet.reasons[-_LATELY:]],
                 "coming": self._fleet.coming,

@@ -22,7 +22,6 @@ from desk.wiring import (
 from dispatch.agent_file import pilot_command
 from dispatch.dispatcher import Dispatcher
 from dispatch.document import BagDocument, HostsDocument
-from dispatch.explaining import unwanted
 from dispatch.fleet import Fleet, Place, looking_ahead
 from dispatch.kept import (
     KeptBag,
@@ -313,9 +312,9 @@ class BagWork:
         now = self._looked_s = manager.clock.now()
         self._rates.look(manager.state, now)
         status = status_json(
-            manager.state, self._rates, now,
+            manager.state, self._rates, now, fleet.unserved,
             {
-                "state": state, "began_unix_s": self._began_s(), "problem": manager.problem or fleet.hopeless or unwanted(manager.core, now),
+                "state": state, "began_unix_s": self._began_s(), "problem": manager.problem or fleet.hopeless,
                 "refused": manager.refused, "exchanges": manager.exchanges,
                 "reasons": [{"at_s": at, "site": site, "reason": r} for at, site, r in fleet.reasons[-_LONG:]],
                 "coming": fleet.coming,

@@ -8,14 +8,17 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+
 from bags.bag import Bag
 from dispatch.messages import Files
 from dispatch.outputs import Outputs
+from dispatch.tasks import DONE, ENDED
 from kernel.errors import InputError
 
 _CHUNK = 1 << 20
@@ -102,13 +105,22 @@ class BagFiles:
         """The outputs of an attempt are not wanted."""
         shutil.rmtree(self.arriving(task, attempt), ignore_errors=True)
 
-    def finish_commits(self, done: Sequence[int]) -> None:
-        """After a crash: outputs that came in for tasks that have succeeded."""
-        wanted = set(done)
-        for place in (self.folder / "arriving").glob("*.*"):
-            task, attempt = map(int, place.name.split(".")[:2])
-            if task in wanted:
-                self.commit(task, attempt)
+    def finish_commits(self, status: Sequence[int], ends: Iterable[np.ndarray]) -> None:
+        """After a crash: outputs of attempts that counted go where they belong, those of their copies go.
+
+        ``status``: of its tasks; ``ends``: all of the bag's, in their order (:data:`dispatch.records.END`); not read where nothing came in.
+        """
+        places = list((self.folder / "arriving").glob("*.*"))
+        if not places:
+            return
+        counted: dict[int, int] = {}
+        for some in ends:
+            for end in some[some["code"] == 0]:
+                counted.setdefault(int(end["task"]), int(end["attempt"]))
+        for task, attempt in (map(int, place.name.split(".")[:2]) for place in places):
+            if status[task] in ENDED:
+                counts = status[task] == DONE and counted.get(task, attempt) == attempt
+                (self.commit if counts else self.discard)(task, attempt)
 
     def close(self) -> None:
         """Write no more."""

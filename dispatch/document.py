@@ -172,7 +172,7 @@ def _policy(document: BagDocument, folder: Path) -> Policy | None:
         policy = read_policy(document.policy, "policy")
     elif document.policy_file is not None:
         try:
-            text = (folder / document.policy_file).read_text(encoding="utf-8")
+            text = _text_of(folder / document.policy_file)
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"cannot be read: {error}", where="policy_file") from error
         policy = read_policy(text, document.policy_file)
@@ -187,6 +187,13 @@ def _policy(document: BagDocument, folder: Path) -> Policy | None:
             "is learned, and the policy has ReplicationRequirements too", where="copies", fix="leave one of them out"
         )  # fmt: skip
     return policy
+
+
+def _text_of(path: Path) -> str:
+    """A file's text without the mark that some editors put first; what is no file (a pipe never ends) is refused."""
+    if path.exists() and not path.is_file():
+        raise OSError(f"'{path.name}' is no file")
+    return path.read_text(encoding="utf-8-sig")
 
 
 def _commands(document: BagDocument, folder: Path) -> Commands:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from bags.policy import Verdict
 from bags.record import BARRED_AT
 from bags.tail import in_tail
+from dispatch.advertising import bag_ad, queue_ad
 from dispatch.core import Core
 from dispatch.hosts import Host
 from dispatch.state import BagState
 from dispatch.tasks import PENDING, WORDS
 
 _SAMPLE = 50
+_OFTEN = 10
+_SLOTS = ("JobRequirements", "Concurrency")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,30 +47,69 @@ def why_not(core: Core, host: Host, bag: BagState, task: int, now_s: float) -> l
     return list(_reasons(core, host, bag, task, now_s))
 
 
-def unwanted(core: Core, now_s: float) -> str:
-    """A bag that none of the hosts that are here may serve, by its policy, in words; empty where there is none."""
+def unserved(core: Core, grids: Sequence[Mapping[str, object]], now_s: float) -> dict[int, str]:
+    """Bags (number) whose policies keep them from every host, or from every grid (its ad), and by what, in words."""
     hosts = [host for host in core.state.hosts.values() if host.here and not host.leaving][:_SAMPLE]
+    found = {}
     for bag in core.serving:
         rules = core.bags.get(bag.number)
-        if (
-            not hosts
-            or not bag.tasks.pending
-            or bag.tasks.where
-            or rules is None
-            or rules.policy is None
-        ):
+        if rules is None or rules.policy is None:
             continue
-        task = bag.tasks.next(1)[0]
-        found = [
-            reason for host in hosts for reason in _of_policy(core, host, bag, task, now_s)
-            if reason.slot == "JobRequirements"
-        ]  # fmt: skip
-        if len(found) == len(hosts):
-            values = ", ".join(
-                f"{name} = {_word(value)}" for name, value in found[0].values.items()
+        if rules.policy.has("Deadline") and (said := _too_late(bag)):
+            found[bag.number] = said
+        if not bag.tasks.pending or bag.tasks.where:
+            continue
+        fit = [
+            host
+            for host in hosts
+            if host.procs >= bag.procs and (not bag.sites or host.site in bag.sites)
+        ]
+        against = _by_no_host(core, fit, bag, now_s) if fit else _by_no_grid(core, grids, bag)
+        if against is not None:
+            found[bag.number] = (
+                f"none of the {'hosts' if fit else 'grids'} is wanted, {_shown(against)}"
             )
-            return f"{bag.name}: none of the hosts is wanted, JobRequirements = {found[0].expression} [{values}]"
+    return found
+
+
+def _too_late(bag: BagState) -> str:
+    """A task that goes from host to host since none is done with it before its Deadline; empty where none is seen."""
+    tasks = bag.tasks
+    for task in islice(tasks.where, _SAMPLE):
+        ended = tasks.failures.get(task, 0) + tasks.losses.get(task, 0)
+        if tasks.attempts[task] - ended > _OFTEN:
+            return f"task {task} was given out {tasks.attempts[task]} times and has not ended: is its Deadline too short?"
     return ""
+
+
+def _by_no_host(core: Core, hosts: Sequence[Host], bag: BagState, now_s: float) -> Verdict | None:
+    """What keeps a bag from the first of these hosts; None where one may serve it."""
+    task, first = bag.tasks.next(1)[0], None
+    for host in hosts:
+        verdicts = core.giving.choosing.verdicts(host, bag, task, now_s)
+        against = [v for v in verdicts if v.slot in _SLOTS and not v.counts]
+        if not against:
+            return None
+        first = first or against[0]
+    return first
+
+
+def _by_no_grid(core: Core, grids: Sequence[Mapping[str, object]], bag: BagState) -> Verdict | None:
+    """What keeps a bag from the first of the grids it may use; None where it is fit for one, or there is none."""
+    policy = core.bags[bag.number].policy
+    fit = [grid for grid in grids if not bag.sites or grid["Name"] in bag.sites]
+    if policy is None or not policy.has("GridPolicy"):
+        return None
+    if any(core.giving.choosing.fits(bag.number, grid) for grid in fit):
+        return None
+    state, queue = bag_ad(bag, bag.number in core.board.tails), queue_ad(core.board)
+    return next((policy.explain("GridPolicy", state, queue=queue, grid=grid) for grid in fit), None)
+
+
+def _shown(verdict: Verdict) -> str:
+    values = ", ".join(f"{name} = {_word(value)}" for name, value in verdict.values)
+    told = f"{verdict.slot} = {verdict.expression}"
+    return f"{told} [{values}]" if values else told
 
 
 def _reasons(core: Core, host: Host, bag: BagState, task: int, now_s: float) -> Iterator[Reason]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dispatch.core import Core
+from dispatch.explaining import unserved
 from dispatch.hosts import Host
 from dispatch.records import Word
 from dispatch.supply import Fits, Grid, Supply, Work
@@ -96,6 +97,7 @@ class Fleet:
     _busy: dict[int, tuple[int, float]] = field(default_factory=dict)
     _came: Counter[str] = field(default_factory=Counter)
     _supply: Supply = field(default_factory=Supply)
+    _grids: Sequence[Grid] = ()
 
     # what Sites asks
 
@@ -123,6 +125,7 @@ class Fleet:
         self._count_hosts(now_s)
         moved, known = False, self._known(now_s)
         grids = [self._grid(where, known[where.site], now_s) for where in self.places]
+        self._grids = grids
         shares = self._supply.share(
             self.core.state.bags.values(), self.core.serving, grids, self.fits
         )
@@ -341,6 +344,11 @@ class Fleet:
         luck.failed += 1
         luck.next_s = now_s + luck.pause_s
         luck.pause_s = min(_LONGEST_PAUSE_S, luck.pause_s * 2)
+
+    @property
+    def unserved(self) -> dict[int, str]:
+        """Bags (number) that policies keep from all hosts or grids, in words."""
+        return unserved(self.core, [grid.ad for grid in self._grids], self.core.state.now_s)
 
     @property
     def hopeless(self) -> str:

@@ -20,13 +20,12 @@ from dispatch.bag_files import Arrival, BagFiles
 from dispatch.core import Core
 from dispatch.hosts import Host
 from dispatch.http import Line, Request, Sink
-from dispatch.journal import Journal, read_state
+from dispatch.journal import EndReader, Journal, read_state
 from dispatch.keys import slot_of
 from dispatch.messages import Files, Heard, Said, read, write
 from dispatch.records import End, Word
 from dispatch.state import Effect, State
 from dispatch.talk import Answer, Message, Rules
-from dispatch.tasks import DONE
 from kernel.clock import Clock
 from kernel.errors import InputError
 
@@ -96,8 +95,8 @@ class Manager:
         digests = files.digests if bag.inputs else None
         self.core.attach(number, bag, digests)
         if bag.outputs:
-            status = self.state.bags[number].tasks.status
-            files.finish_commits([i for i, s in enumerate(status) if s == DONE])
+            ends = EndReader(self.setting.folder / "journal", number).more()
+            files.finish_commits(self.state.bags[number].tasks.status, ends)
         self._news.set()
 
     def cancel(self, number: int, reason: str) -> None:

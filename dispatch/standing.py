@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -128,11 +129,16 @@ class Rates:
         return found
 
 
-def status_json(state: State, rates: Rates, now_s: float, more: dict[str, Any]) -> dict[str, Any]:
-    """All of it."""
+def status_json(
+    state: State, rates: Rates, now_s: float, unserved: Mapping[int, str], more: dict[str, Any]
+) -> dict[str, Any]:  # fmt: skip
+    """All of it. ``unserved``: bags that no host is for, and why; of each bag, since others may not read it."""
     return {
         "now_s": now_s,
-        "bags": [bag_json(bag, rates.of(bag.number)) for bag in state.bags.values()],
+        "bags": [
+            bag_json(bag, rates.of(bag.number)) | {"problem": unserved.get(bag.number, "")}
+            for bag in state.bags.values()
+        ],
         "hosts": hosts_json(state)[:1000],
         "host_count": sum(host.here for host in state.hosts.values()),
         "rates": rates.history(),

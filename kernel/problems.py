@@ -49,12 +49,16 @@ def problems_of(
     return sorted(_said_once(found), key=lambda problem: problem.line or 0)
 
 
+_FOLLOWS = ("needs at least", "must be text")
+"""What is not wrong itself where something inside is: a list is too short, a mapping is no text either."""
+
+
 def _said_once(found: Mapping[Path, Problem]) -> Iterator[Problem]:
     """Without what only follows: a list that is empty because its entries are wrong, the key that a typo was for."""
     meant = {p.what.partition("did you mean ")[2].strip("'?") for p in found.values()}
     around = {place[:depth] for place in found for depth in range(len(place))}
     for place, problem in found.items():
-        if not (place in around and problem.what.startswith("needs at least")) and not (
+        if not (place in around and problem.what.startswith(_FOLLOWS)) and not (
             problem.what == _MISSING and str(place[-1]) in meant
         ):
             yield problem
@@ -95,7 +99,15 @@ def _leaves(annotation: Any) -> Iterator[Any]:
 
 def _tag(part: str | int) -> bool:
     """True for what names an arm of a union, as ``str`` or ``function-after[…]``."""
-    return str(part) in ("str", "float", "int", "bool", "datetime", "date") or "[" in str(part)
+    return str(part) in (
+        "str",
+        "constrained-str",
+        "float",
+        "int",
+        "bool",
+        "datetime",
+        "date",
+    ) or "[" in str(part)
 
 
 _NUMBERS = {

@@ -4,17 +4,19 @@ import pickle
 import random
 from collections import Counter
 
+import numpy as np
 import pytest
 
 from bags.bag import Axis, Bag, Listed, Template
 from bags.policy import read_policy
+from dispatch.bag_files import BagFiles
 from dispatch.core import Core
-from dispatch.explaining import unwanted, why_not
+from dispatch.explaining import unserved, why_not
 from dispatch.hosts import Hello
 from dispatch.records import Copied, End, Ended, Given, Late, Word, pack, unpack
 from dispatch.state import State
 from dispatch.talk import Message, Rules
-from dispatch.tasks import DONE, FAILED
+from dispatch.tasks import DONE, FAILED, PENDING
 from dispatch.virtual import VirtualHosts
 
 
@@ -68,8 +70,22 @@ def test_undefined_is_not_true_and_it_is_said_that_no_host_is_wanted():
     world.add(0, bag(3, {"JobRequirements": "Host.Gpus > 0"}))
     world.run(100.0)
     assert not world.given()
-    said = "b: none of the hosts is wanted, JobRequirements = Host.Gpus > 0 [Host.Gpus = undefined]"
-    assert unwanted(world.core, 100.0) == said
+    said = "none of the hosts is wanted, JobRequirements = Host.Gpus > 0 [Host.Gpus = undefined]"
+    assert unserved(world.core, [], 100.0) == {0: said}
+
+
+def test_it_is_said_of_each_bag_which_slot_keeps_it_from_all_hosts_or_grids():
+    world = World(steady(1e4))
+    grids = [{"Name": "a", "Price": 2.0}, {"Name": "b", "Price": 3.0}]
+    world.add(0, bag(3, {"GridPolicy": "Grid.Price == 0"}))
+    world.add(1, bag(3, {"GridPolicy": "Grid.Price < 3"}))
+    world.add(2, bag(3, {"Concurrency": "0"}))
+    cheap = "none of the grids is wanted, GridPolicy = Grid.Price == 0 [Grid.Price = 2.0]"
+    assert unserved(world.core, grids, 0.0) == {0: cheap}
+    world.hosts.join("h", procs=1)
+    world.run(10.0)
+    said = unserved(world.core, grids, 10.0)
+    assert said == {2: "none of the hosts is wanted, Concurrency = 0"}
 
 
 def test_bags_are_served_by_rank_and_equal_ones_in_their_order():
@@ -133,6 +149,16 @@ def test_what_takes_longer_than_its_deadline_is_given_to_another_host():
     assert late
     assert {host for host, _, _ in late} == {"slow"}
     assert world.core.state.bags[0].tasks.counts[DONE] == 4
+
+
+def test_it_is_said_when_no_host_is_ever_in_time():
+    world = World(steady(1e6))
+    world.hosts.join("h")
+    world.add(0, bag(1, {"Deadline": "50"}))
+    world.run(40.0)
+    assert unserved(world.core, [], 40.0) == {}
+    world.core.state.bags[0].tasks.attempts[0] = 12  # as after eleven that were late
+    assert "given out 12 times and has not ended" in unserved(world.core, [], 40.0)[0]
 
 
 def test_a_deadline_is_fixed_at_hand_out():
@@ -477,3 +503,20 @@ def test_what_is_remembered_of_changes_does_not_grow():
     kept = pickle.dumps([vars(core.giving.choosing)[name] for name in ("_alike", "_groups", "_of")])
     assert len(kept) < 50_000
     assert not core.board.changed
+
+
+def test_after_a_crash_only_the_outputs_of_the_attempt_that_counted_are_kept(tmp_path):
+    given = Bag(name="b", commands=Listed(["true"] * 3), outputs=("o-{task}",))
+    files = BagFiles(given, tmp_path, tmp_path)
+    for task, attempt in ((0, 1), (0, 2), (1, 1), (2, 1)):
+        place = files.place(task, attempt, f"o-{task}")
+        place.parent.mkdir(parents=True)
+        place.write_text(f"attempt {attempt}")
+    ends = [(0, 9, 1), (0, 0, 2), (0, 0, 1), (2, 0, 2)]  # task, code, attempt
+    status = bytes([DONE, PENDING, FAILED])
+    files.finish_commits(
+        status, [np.array(ends, [("task", "<u4"), ("code", "<i2"), ("attempt", "<u2")])]
+    )
+    kept = {path.name: path.read_text() for path in (tmp_path / "results").iterdir()}
+    assert kept == {"o-0": "attempt 2"}
+    assert [path.name for path in (tmp_path / "arriving").iterdir()] == ["1.1"]  # nobody knows yet

@@ -59,6 +59,8 @@ def test_files_of_a_bag_may_lie_anywhere(vgrads, write, tmp_path):
     [
         ("{JobRequirements: 'Host.ErorRate <'}", "policy: JobRequirements, line 1"),
         ("{JobRequirement: 'true'}", "JobRequirement"),
+        ("{Rank: null}", "line 3: policy.Rank: is neither of what it may be: None"),
+        ("[1]", "line 3: policy: is neither of what it may be: [1]"),
         ("{Rank: 'random()'}", "random"),
         ("'Rank = = 3'", "Rank, line 1, column"),
         ("''", "policy"),
@@ -87,6 +89,48 @@ def test_what_does_not_go_together_is_refused(vgrads, write, more, said):
     answer = vgrads("bags", "run", write("bag.yaml", f"name: b\ncommand: 'true'\n{more}\n"))
     assert answer.code == 2
     assert said in answer.err
+
+
+def test_a_policy_file_may_begin_with_a_mark_and_must_be_a_file(vgrads, write, tmp_path):
+    (tmp_path / "p.ad").write_bytes(b"\xef\xbb\xbfRank = 3\r\nJobRequirements = true\r\n")
+    text = "name: b\ncommand: 'true'\npolicy_file: {}\n"
+    assert vgrads("bags", "run", write("a.yaml", text.format("p.ad"))).code == 0
+    os.mkfifo(tmp_path / "pipe")
+    answer = vgrads("bags", "run", write("b.yaml", text.format("pipe")))
+    assert answer.code == 2
+    assert "is no file" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("policy", "words"),
+    [
+        ("{JobRequirements: 1}", "none of the hosts is wanted, JobRequirements = 1"),
+        ("{Concurrency: 0}", "none of the hosts is wanted, Concurrency = 0"),
+        ("{GridPolicy: 'Grid.Price > 0'}", "none of the grids is wanted, GridPolicy = Grid.Price > 0"),
+    ],
+)  # fmt: skip
+def test_a_bag_that_its_policy_keeps_from_all_hosts_says_so(
+    vgrads, guests, tmp_path, policy, words
+):
+    work = start_bag(tmp_path, f"name: '[b]'\ncommand: 'true'\npolicy: {policy}\n")
+    try:
+        until(lambda: f"[b]: {words}" in (tmp_path / "log").read_text(), seconds=30)
+        bag = bag_of(tmp_path)
+        (told,) = json.loads(vgrads("bags", "status", bag, "--json").out)["bags"]
+        assert told["problem"].startswith(words)
+        shown = " ".join(vgrads("bags", "status", bag).out.split())
+        assert f"{bag}: {words}" in shown
+        asked = json.loads(vgrads("bags", "explain", bag, 0, "--json").out)
+        assert any(words in reason for reason in asked["reasons"])
+        answer = vgrads("bags", "explain", bag, 0, "--host", "nowhere")
+        assert answer.code == 2
+        assert ("here are" in answer.err) == ("hosts" in words)
+    finally:
+        work.send_signal(signal.SIGINT)
+        work.wait(30)
+    assert vgrads("bags", "cancel", bag).code in (0, 5)
+    if "JobRequirements" in policy:
+        assert "JobRequirements is never true" in (tmp_path / "log").read_text()
 
 
 GUESTS = """

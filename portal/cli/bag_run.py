@@ -59,6 +59,11 @@ def run_bags(files: Sequence[Path], how: HowToWork) -> int:
             check_places(_usable(catalog, document), document)
         except InputError as error:
             raise error.within(str(file)) from None
+    for (_, bag), file in read:
+        for doubt in bag.policy.doubts if bag.policy else ():
+            console(stderr=True).print(
+                f"{file}: policy: {doubt}", highlight=False, markup=False, soft_wrap=True
+            )
     with Store() as store:
         dispatcher = new_id("bag")
         rows = [
@@ -151,7 +156,14 @@ def _shown(out: Console, rows: Sequence[BagRow]) -> Iterator[Any]:
         highlight=False,
     )
     if not out.is_terminal:
-        yield lambda _: None
+        said = set[str]()
+
+        def tell(status: Mapping[str, Any]) -> None:
+            for problem in set(_problems(status)) - said:
+                said.add(problem)
+                out.print(problem, highlight=False, markup=False, soft_wrap=True)
+
+        yield tell
         return
     with Live(console=out, refresh_per_second=2, transient=True) as live:
         yield lambda status: live.update(status_table(status))
@@ -159,7 +171,7 @@ def _shown(out: Console, rows: Sequence[BagRow]) -> Iterator[Any]:
 
 def status_table(status: Mapping[str, Any]) -> Table:
     """How a dispatcher's bags stand."""
-    table = Table(caption=_hosts_line(status), caption_justify="left")
+    table = Table(caption=Text(_hosts_line(status)), caption_justify="left")
     for name in ("bag", "state", "done", "failed", "running", "waiting", "a second", "left"):
         table.add_column(name, justify="left" if name in ("bag", "state") else "right")
     for bag in status["bags"]:
@@ -171,9 +183,15 @@ def status_table(status: Mapping[str, Any]) -> Table:
     return table
 
 
+def _problems(status: Mapping[str, Any]) -> list[str]:
+    """What keeps everything, or a bag, from going on."""
+    of_bags = [f"{bag['name']}: {bag['problem']}" for bag in status["bags"] if bag["problem"]]
+    return [*filter(None, [status.get("problem")]), *of_bags]
+
+
 def _hosts_line(status: Mapping[str, Any]) -> str:
     coming = f", {status['coming']} asked for" if status.get("coming") else ""
-    trouble = f"; {status['problem']}" if status.get("problem") else ""
+    trouble = "".join(f"; {problem}" for problem in _problems(status))
     last = status["reasons"][-1] if status.get("reasons") else None
     return f"{status['host_count']} hosts{coming}{trouble}" + (
         f"\n{last['site']}: {last['reason']}" if last else ""
@@ -202,24 +220,30 @@ def _numbers(row: BagRow) -> dict[str, Any]:
         "typical_s",
         "rate",
         "left_s",
+        "problem",
     )
     return {"state": state} | ({name: fresh.get(name) for name in names} if fresh else {})
 
 
 def bags_table(rows: Sequence[BagRow]) -> Table:
-    """The newest bags."""
-    table = Table()
+    """The newest bags, and under them what keeps any from going on."""
+    table, problems = Table(), list[str]()
     for name in ("bag", "name", "state", "tasks", "done", "failed", "handed over"):
         table.add_column(name, justify="right" if name in ("tasks", "done", "failed") else "left")
     for row in rows:
         numbers = _numbers(row)
         state = numbers["state"]
-        if state in ("waiting", "running") and not is_worked_on(dispatcher_folder(row.dispatcher)):
-            state = f"{state}, nobody at work: vgrads bags resume {row.id}"
+        if state in ("waiting", "running"):
+            if not is_worked_on(dispatcher_folder(row.dispatcher)):
+                state = f"{state}, nobody at work: vgrads bags resume {row.id}"
+            elif numbers.get("problem"):
+                problems.append(f"{row.id}: {numbers['problem']}")
         table.add_row(
-            row.id, Text(row.name), state, f"{row.tasks:,}", f"{numbers.get('done') or 0:,}",
+            row.id, Text(row.name), Text(state), f"{row.tasks:,}", f"{numbers.get('done') or 0:,}",
             f"{numbers.get('failed') or 0:,}", f"{row.created:%Y-%m-%d %H:%M}",
         )  # fmt: skip
+    if problems:
+        table.caption, table.caption_justify = Text("\n".join(problems)), "left"
     return table
 
 
