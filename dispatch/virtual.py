@@ -54,8 +54,7 @@ class VirtualHosts:
         self.on_left: Callable[[str, float], None] = lambda *_: None
         self._level_due = False
         self._wake_s = float("inf")
-        if beat_s < float("inf"):
-            self.at(beat_s, self._listen)
+        self._listens = False
 
     def at(self, instant_s: float, what: Callable[[], None]) -> None:
         """Do something at an instant."""
@@ -74,6 +73,9 @@ class VirtualHosts:
         self._send(host)
         if self._beat_s < float("inf"):
             self.at(self.now_s + self._beat_s, partial(self._beat, host))
+            if not self._listens:
+                self._listens = True
+                self.at(self.now_s + self._beat_s, self._listen)
 
     def leave(self, id: str, lost: bool = False) -> None:
         """A host goes: at once and without a word where it is ``lost``."""

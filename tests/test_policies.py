@@ -28,11 +28,11 @@ def bag(count, policy=None, **named):
 class World:
     """A core, its hosts, and everything that was noted."""
 
-    def __init__(self, runs, fair=False, **named):
+    def __init__(self, runs, fair=False, beat_s=float("inf"), **named):
         self.notes = []
         rules = Rules(policy="fair-share" if fair else "next-available", lost_s=1e9, **named)
         self.core = Core(State(), rules, self.notes.append)
-        self.hosts = VirtualHosts(self.core, runs)
+        self.hosts = VirtualHosts(self.core, runs, beat_s=beat_s)
 
     def add(self, number, given):
         self.core.add(number, given, self.hosts.now_s)
@@ -159,6 +159,16 @@ def test_it_is_said_when_no_host_is_ever_in_time():
     assert unserved(world.core, [], 40.0) == {}
     world.core.state.bags[0].tasks.attempts[0] = 12  # as after eleven that were late
     assert "given out 12 times and has not ended" in unserved(world.core, [], 40.0)[0]
+
+
+def test_a_host_that_beats_hears_that_its_time_is_over_and_goes_on_with_other_work():
+    takes = iter([1e6])
+    world = World(lambda *_: (next(takes, 10.0), 0), beat_s=10.0)
+    world.hosts.join("only")
+    world.add(0, bag(3, {"Deadline": "50", "Concurrency": "1"}))
+    world.run(1000.0)
+    assert world.core.state.bags[0].tasks.counts[DONE] == 3
+    assert world.hosts.now_s < 120.0
 
 
 def test_a_deadline_is_fixed_at_hand_out():
