@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain, groupby, islice
+from itertools import groupby, islice
 from operator import itemgetter
 from random import Random
 from typing import Any, NamedTuple
@@ -94,7 +94,7 @@ class Choosing:
             rows = [g.row(order, owner, rank) for g, order, rank in found if owner in order.owners]
             return self._in_turn(rows, ad)
 
-        owners = dict.fromkeys(chain.from_iterable(order.owners for _, order, _ in found))
+        owners = dict.fromkeys(o for g, order, _ in found for o in order.owners if o in g.owners)
         shares, turns = self._board.shares, dict[str, Iterator[Offer]]()
         if len(owners) == 1:
             yield from turn(next(iter(owners)))

@@ -530,3 +530,16 @@ def test_after_a_crash_only_the_outputs_of_the_attempt_that_counted_are_kept(tmp
     kept = {path.name: path.read_text() for path in (tmp_path / "results").iterdir()}
     assert kept == {"o-0": "attempt 2"}
     assert [path.name for path in (tmp_path / "arriving").iterdir()] == ["1.1"]  # nobody knows yet
+
+
+def test_an_owner_whose_last_bag_went_before_it_was_looked_at_is_forgotten():
+    world = World(steady(1.0), fair=True)
+    for number, owner in enumerate("aab"):
+        world.add(number, bag(50, {"Concurrency": "1"}, owner=owner))
+    world.hosts.join("first")
+    world.hosts.run(0.5)
+    assert {number for _, number, _ in world.given()} <= {0, 1}
+    world.core.cancel(2, world.hosts.now_s, "not wanted")
+    world.hosts.join("second")
+    world.run()
+    assert [b.tasks.counts[DONE] for b in world.core.state.bags.values()] == [50, 50, 0]
