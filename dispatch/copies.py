@@ -90,10 +90,7 @@ class Copies:
             if bag.number not in self._known:
                 self._known.add(bag.number)
                 self._take_up(bag, now_s)
-            tail = in_tail(
-                bag.tasks.counts[PENDING], rules.tail_below, board.places // bag.procs,
-                bag.tail or bag.number in board.tails, rules.tail_latched,
-            ) and not bag.open  # fmt: skip
+            tail = stands_in_tail(board, bag, rules)
             self._tell_tail(bag, rules, tail)
             if tail and bag.tasks.where:
                 self._want(bag, self._chosen(bag, rules, now_s))
@@ -118,8 +115,7 @@ class Copies:
 
     def _want(self, bag: BagState, tasks: Iterable[int]) -> None:
         before = self._board.copies.get(bag.number, ())
-        tries = bag.tasks.failures
-        fresh = OrderedDict.fromkeys(t for t in tasks if tries.get(t, 0) <= bag.retries)
+        fresh = OrderedDict.fromkeys(filter(bag.may_have_more, tasks))
         if any(task not in before for task in fresh):
             self._board.fresh = True
             self._board.arrived.add(bag.number)
@@ -191,6 +187,14 @@ class Copies:
                 self._board.note(Late(number, bag, [task]))
                 host.to_cancel.append((bag, task, attempt))
                 self._board.urgent[number] = None
+
+
+def stands_in_tail(board: Board, bag: BagState, rules: Bag) -> bool:
+    """True where the last part of a bag has begun; one that is open has none yet."""
+    before = bag.tail or bag.number in board.tails
+    places = board.places // bag.procs
+    pending = bag.tasks.counts[PENDING]
+    return not bag.open and in_tail(pending, rules.tail_below, places, before, rules.tail_latched)
 
 
 def _hosts_of(bag: BagState) -> set[int]:

@@ -9,12 +9,12 @@ from typing import Any
 
 from bags.policy import Verdict
 from bags.record import BARRED_AT
-from bags.tail import in_tail
 from dispatch.advertising import bag_ad, queue_ad
+from dispatch.copies import stands_in_tail
 from dispatch.core import Core
 from dispatch.hosts import Host
 from dispatch.state import BagState
-from dispatch.tasks import PENDING, WORDS
+from dispatch.tasks import WORDS
 
 _SAMPLE = 50
 _OFTEN = 10
@@ -36,9 +36,7 @@ def look_at_tails(core: Core) -> None:
     board = core.board
     for bag in board.serving:
         rules = board.bags.get(bag.number)
-        if rules is not None and not bag.open and in_tail(
-            bag.tasks.counts[PENDING], rules.tail_below, board.places // bag.procs, bag.tail, rules.tail_latched,
-        ):  # fmt: skip
+        if rules is not None and stands_in_tail(board, bag, rules):
             board.tails.add(bag.number)
 
 
@@ -84,14 +82,11 @@ def _too_late(bag: BagState) -> str:
 
 def _by_no_host(core: Core, hosts: Sequence[Host], bag: BagState, now_s: float) -> Verdict | None:
     """What keeps a bag from the first of these hosts; None where one may serve it."""
-    task, first = bag.tasks.next(1)[0], None
-    for host in hosts:
-        verdicts = core.giving.choosing.verdicts(host, bag, task, now_s)
-        against = [v for v in verdicts if v.slot in _SLOTS and not v.counts]
-        if not against:
-            return None
-        first = first or against[0]
-    return first
+    choosing = core.giving.choosing
+    if any(choosing.serves(host, bag.number) for host in hosts):
+        return None
+    verdicts = choosing.verdicts(hosts[0], bag, bag.tasks.next(1)[0], now_s)
+    return next((v for v in verdicts if v.slot in _SLOTS and not v.counts), None)
 
 
 def _by_no_grid(core: Core, grids: Sequence[Mapping[str, object]], bag: BagState) -> Verdict | None:

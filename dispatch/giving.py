@@ -12,7 +12,7 @@ from dispatch.board import Board
 from dispatch.choosing import Choosing, Offer
 from dispatch.hosts import Host
 from dispatch.records import Copied, Given
-from dispatch.state import MOST_ATTEMPTS, BagState
+from dispatch.state import BagState
 from dispatch.talk import Answer
 from dispatch.tasks import PENDING
 
@@ -125,14 +125,7 @@ class Giving:
         for task in islice(list(wanted_copies), WINDOW):
             if len(found) >= room:
                 break
-            tries = bag.tasks.failures.get(task, 0)
-            if (
-                (bag.number, task) in host.held
-                or task not in bag.tasks.where
-                or tries > bag.retries
-            ):
-                continue
-            if bag.tasks.attempts[task] > MOST_ATTEMPTS:
+            if (bag.number, task) in host.held or not bag.may_have_more(task):
                 continue
             if self.choosing.may_copy(host, offer, task, at_s):
                 del wanted_copies[task]

@@ -17,7 +17,7 @@ from dispatch.tasks import DONE, ENDED, FAILED, GIVEN, PENDING, Tasks
 
 MOST_LOSSES = 10
 """Hosts that may be lost over one task before it is given up: it may be what ends them."""
-MOST_ATTEMPTS = 60_000
+_MOST_ATTEMPTS = 60_000
 """Of a task: then it fails for good, since two bytes count them."""
 _UNKNOWN = HostRecord()
 _KEEP = (
@@ -67,6 +67,14 @@ class BagState:
     def over(self) -> bool:
         """True when no task is left, and none can come."""
         return not self.open and self.tasks.over
+
+    def may_have_more(self, task: int) -> bool:
+        """True for a task that runs and may be given to one more host."""
+        tasks = self.tasks
+        return (
+            task in tasks.where and tasks.failures.get(task, 0) <= self.retries
+            and tasks.attempts[task] <= _MOST_ATTEMPTS
+        )  # fmt: skip
 
     def in_flight(self, now_s: float) -> float:
         """Processor seconds that hosts have in hand, divided by weight. While none has ended each counts for as long as the
@@ -223,7 +231,7 @@ class State:
             if (number, task) in host.held:
                 self._release(host, bag, task)
             if host.number in bag.tasks.hosts_of(task) and bag.tasks.take(task, host.number):
-                if bag.tasks.attempts[task] > MOST_ATTEMPTS:
+                if bag.tasks.attempts[task] > _MOST_ATTEMPTS:
                     bag.tasks.end(task, FAILED)
                     self._close_if_over(bag, self.now_s)
                 else:
@@ -319,7 +327,7 @@ class State:
         tasks = bag.tasks
         if lost:
             tasks.losses[task] = tasks.losses.get(task, 0) + 1
-        if tasks.losses.get(task, 0) >= MOST_LOSSES or tasks.attempts[task] > MOST_ATTEMPTS:
+        if tasks.losses.get(task, 0) >= MOST_LOSSES or tasks.attempts[task] > _MOST_ATTEMPTS:
             tasks.end(task, FAILED)
             self._close_if_over(bag, at_s)
         else:
