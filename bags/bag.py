@@ -15,6 +15,7 @@ from string import Formatter
 from typing import Protocol
 
 from bags.policy import Policy
+from workflows.lazy import Lazy
 
 RAW = "raw"
 """``{x:raw}`` puts a parameter into the command as it stands; ``{x}`` as one word of the shell."""
@@ -134,7 +135,7 @@ class Bag:
     ``estimate_s``: how long a task takes, where the user says so; ``inputs`` and ``outputs``: files that go to a
     host and come back, in which parameters may stand. ``policy``: what its user wrote (docs/policies.md); ``learns``: copies
     of late tasks by what is learned of them; ``most_copies``: hosts that may have a task at once; ``tail_below``: so few waiting tasks are its tail; ``failover``: sites where
-    tasks go that have failed.
+    tasks go that have failed; ``order``: which tasks are ready when, where not all are at once.
     """
 
     name: str
@@ -158,6 +159,7 @@ class Bag:
     tail_below: int | None = None
     tail_latched: bool = True
     failover: tuple[str, ...] = ()
+    order: Lazy | None = None
 
     @property
     def executable(self) -> str:

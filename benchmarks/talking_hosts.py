@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from dispatch.agent_link import Manager, ring_of
+from dispatch.agent_place import GIVE_UP_S
 from dispatch.agent_talk import Standing, Talk
-from dispatch.host_agent import _GIVE_UP_S
 from dispatch.kept import keys_of
 from dispatch.keys import key_of
 
@@ -101,7 +101,7 @@ class Hosts:
         for key in host.turn(now_s, hear):
             self.acknowledged[key] = self.acknowledged.get(key, 0) + 1
             self.twice += self.acknowledged[key] > 1
-        self.ended += host.talk.away_s(now_s) >= _GIVE_UP_S and not host.held
+        self.ended += host.talk.away_s(now_s) >= GIVE_UP_S and not host.held
         link = host.talk.link
         if link is not host.watched:
             if host.watched is not None:

@@ -86,6 +86,7 @@ def outcome_json(outcome: Outcome) -> Json:
         "finished_s": {name: at_s for name, at_s in sorted(outcome.done.items())},
         "copies": {state.value: states.count(state) for state in CopyState},
         "ended_s": outcome.state.now_s,
+        "times": outcome.spent.as_json(),
     }
 
 

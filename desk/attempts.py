@@ -13,6 +13,7 @@ from execmgr.journal import advance
 from execmgr.states import CopyEnded, CopyRecord, CopyState, Event, RunState
 from execmgr.task_folder import AWAY, HERE, TaskFolder
 from execmgr.task_output import STDERR, STDOUT, tail
+from execmgr.times import Times
 from planner.snapshot import CopyKey, TaskKey
 
 Json = dict[str, Any]
@@ -32,15 +33,21 @@ class Attempt:
     slot: str
     reason: str = ""
     code: int | None = None
+    times: Times | None = None
 
 
 def attempts_of(books: Sequence[Book], events: Iterable[Event]) -> tuple[list[Attempt], RunState]:
     """Every attempt that was begun, in the order of their starts, and what the run has come to."""
     state, ended = begin(books[0]), []
+    told: dict[tuple[CopyKey, int], Times] = {}
     for event in events:
         before, state = state, advance(books, state, event)
         if isinstance(event, CopyEnded) and event.key in before.copies:
             old = before.copies[event.key]
+            if event.times is not None:
+                told[event.key, old.attempt] = event.times.and_then(
+                    told.get((event.key, old.attempt))
+                )
             if state.copies[event.key].attempt > old.attempt:  # it will be tried once more
                 end = replace(
                     old, state=CopyState.FAILED, end_s=event.at_s, reason=event.reason, code=event.code
@@ -48,7 +55,8 @@ def attempts_of(books: Sequence[Book], events: Iterable[Event]) -> tuple[list[At
                 ended.append(_attempt(books[state.version], event.key, end))
     book = books[state.version]
     last = [_attempt(book, key, record) for key, record in state.copies.items() if _began(record)]
-    return sorted([*ended, *last], key=lambda one: (one.start_s, one.key, one.number)), state
+    found = [replace(one, times=told.get((one.key, one.number))) for one in (*ended, *last)]
+    return sorted(found, key=lambda one: (one.start_s, one.key, one.number)), state
 
 
 def _began(record: CopyRecord) -> bool:
@@ -81,6 +89,7 @@ def attempts_json(attempts: Iterable[Attempt], folder: Path, most: int) -> Itera
             "exit": one.code, "reason": one.reason or None, "started_s": one.start_s,
             "seconds": None if one.end_s is None else one.end_s - one.start_s, "site": one.site, "slot": one.slot,
         }  # fmt: skip
+        row["times"] = one.times.as_json() if one.times else None
         yield row | {"stdout": out, "stderr": err, "folder": str(place) if place else None}
 
 

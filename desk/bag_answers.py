@@ -17,7 +17,7 @@ from dispatch.outputs import OutputReader
 from dispatch.records import COULD_NOT, END
 from dispatch.state import MOST_LOSSES, BagState, State
 from dispatch.talk import Rules
-from dispatch.tasks import DONE, FAILED, GIVEN, PENDING, WORDS
+from dispatch.tasks import DONE, FAILED, GIVEN, HELD, PENDING, WORDS
 from kernel.errors import InputError
 
 _MOST_HOSTS = 200
@@ -125,6 +125,11 @@ def why(folder: Path, number: int, task: int, host: str = "") -> dict[str, Any]:
             f"{found['hosts_lost']} hosts were lost over it, or could not run it" if lost
             else f"it failed {found['failures']} times; {bag.retries} more tries after the first were allowed"
         )  # fmt: skip
+    elif status == HELD and bag.tasks.order is not None:
+        needs = bag.tasks.order.needs(task)
+        said.append(
+            "it needs " + ", ".join(f"task {n}: {WORDS[bag.tasks.status[n]]}" for n in needs)
+        )
     elif status != DONE:
         said += _why_it_waits(folder, state, bag, task)
     if status in (PENDING, GIVEN):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from desk.wiring import (
     Surrounding,
@@ -37,6 +37,7 @@ from dispatch.kept import (
 )
 from dispatch.keys import key_of
 from dispatch.manager import GUEST, Manager, Setting
+from dispatch.records import End
 from dispatch.standing import Latest, Rates, status_json
 from dispatch.talk import Rules
 from execmgr.book import spec_id
@@ -50,9 +51,8 @@ from pool.view import PoolDecision, PoolLimits, PoolView, together
 from vgrid.catalog import Catalog, Site
 
 RELEASES = ("distributed", "central", "coordinated", "look-ahead")
-_LOOK_S = 1.0
+_LOOK_S, _LOCAL_S = 1.0, 30 * 86400.0
 _LONG = 200
-_LOCAL_S = 30 * 86400.0
 Watch = Callable[[dict[str, Any]], None]
 
 
@@ -159,6 +159,25 @@ def _decide(hosts: HostsDocument) -> Callable[[PoolView], PoolDecision]:
     )
 
 
+class Beside(Protocol):
+    """What goes on beside a dispatcher's work, in its loop: pools and their ledger."""
+
+    def begin(self, run: str, port: int, keys: Keys) -> None:
+        """The dispatcher listens now; ``run``: what the names of its slots begin with."""
+
+    def look(self, manager: Manager, fleet: Fleet) -> None:
+        """Called twice a second."""
+
+    def told(self, bag: int, end: End) -> None:
+        """A task has ended."""
+
+    def standing(self) -> dict[str, Any]:
+        """For the status."""
+
+    def end(self) -> None:
+        """The dispatcher has ended."""
+
+
 @dataclass
 class BagWork:
     """One dispatcher's folder and what is made of it. ``wishes``: asked twice a second; ``watch``: told how it stands.
@@ -172,6 +191,7 @@ class BagWork:
     wishes: Callable[[], Wishes]
     watch: Watch = lambda _: None
     rules: Rules = field(default_factory=Rules)
+    beside: Beside | None = None
     _rates: Rates = field(default_factory=Rates)
     _latest: Latest = field(default_factory=Latest)
     _looked_s: float = -1e9
@@ -184,13 +204,15 @@ class BagWork:
         return asyncio.run(self._carry_out())
 
     async def _carry_out(self) -> Dispatcher:
+        self._began_own_s = time.thread_time()
         keys = keys_of(self.folder)
         clock = WallClock(time.time() - self._began_s())
         manager = Manager(
             Setting(folder=self.folder, secret=keys.secret, rules=self.rules, run=self.run),
             clock,
-            self._latest.add,
+            self._told,
         )
+        _check_known(manager, self.catalog)
         bags = [open_bag(self.folder, number) for number in kept_bags(self.folder)]
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self.folder / "cert.pem", keys.key)
@@ -204,9 +226,20 @@ class BagWork:
         )
         for bag in bags:
             self._take(manager, bag)
-        await self._dispatcher.run()
+        if self.beside is not None:
+            self.beside.begin(self.run, port, keys)
+        try:
+            await self._dispatcher.run()
+        finally:
+            if self.beside is not None:
+                self.beside.end()
         self._tell(manager, fleet, "ended")
         return self._dispatcher
+
+    def _told(self, bag: int, end: End, text: str) -> None:
+        self._latest.add(bag, end, text)
+        if self.beside is not None:
+            self.beside.told(bag, end)
 
     def end(self) -> None:
         """Give everything back and stop, also from a signal's handler."""
@@ -292,6 +325,7 @@ class BagWork:
             if closed:
                 manager.core.close(number, manager.clock.now())
                 del self._open[number]
+                kept.rest()
 
     def _control(self, manager: Manager, fleet: Fleet) -> bool:
         wishes = self.wishes()
@@ -304,9 +338,15 @@ class BagWork:
         for number, why in wishes.stops.items():
             if number in manager.state.bags and not manager.state.bags[number].over:
                 manager.cancel(number, why)
+        if self.beside is not None:
+            self.beside.look(manager, fleet)
+            self._grow(manager)
         if manager.clock.now() - self._looked_s >= _LOOK_S:
             self._tell(manager, fleet, "working")
-        return not wishes.stay and all(bag.over for bag in manager.state.bags.values())
+        over = not wishes.stay and all(bag.over for bag in manager.state.bags.values())
+        if over and self.beside is not None:
+            self.beside.end()  # before hosts go: they are needed elsewhere
+        return over
 
     def _tell(self, manager: Manager, fleet: Fleet, state: str) -> None:
         now = self._looked_s = manager.clock.now()
@@ -317,10 +357,16 @@ class BagWork:
                 "state": state, "began_unix_s": self._began_s(), "problem": manager.problem or fleet.hopeless,
                 "refused": manager.refused, "exchanges": manager.exchanges,
                 "reasons": [{"at_s": at, "site": site, "reason": r} for at, site, r in fleet.reasons[-_LONG:]],
-                "coming": fleet.coming,
+                "coming": fleet.coming, "pools": self.beside.standing() if self.beside else {},
                 "slots": [n for n, slot in manager.state.slots.items() if "site" in slot and not slot.get("ended")],
             },
         )  # fmt: skip
+        own = {
+            "commit_s": manager.journal.commit_s,
+            "own_s": (time.thread_time() - self._began_own_s) / max(1, self._latest.count),
+        }
+        for bag in status["bags"]:
+            bag["times"] = self._latest.mean_times(bag["number"], own)
         with suppress(OSError):  # who looks sees how it stood before
             self._write_down(manager, status)
         self.watch(status)
@@ -333,6 +379,17 @@ class BagWork:
         if len(manager.state.hosts) != self._named:
             write_host_names(self.folder, [h.name or h.id for h in manager.state.hosts.values()])
             self._named = len(manager.state.hosts)
+
+
+def _check_known(manager: Manager, catalog: Catalog) -> None:
+    """InputError where slots are held at a site that is not among those given: nobody could give them back."""
+    names = {site.name for site in catalog.sites}
+    for slot in manager.state.slots.values():
+        if "site" in slot and not slot.get("ended") and slot["site"] not in names:
+            raise InputError(
+                f"do not name '{slot['site']}', where slots are held from before", where="--sites",
+                fix="give the sites that it was begun with",
+            )  # fmt: skip
 
 
 def hand_over(

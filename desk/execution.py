@@ -30,6 +30,7 @@ from execmgr.outside_engine import OutsideEngine
 from execmgr.remainder import plan_remainder
 from execmgr.runner import Replanner, Runner, Surroundings, Watcher, no_replanner
 from execmgr.states import Cancelled, Event, RunState, SlotNews
+from execmgr.times import Times
 from kernel.clock import Moment
 from kernel.errors import InputError
 from vgrid.acquisition import Acquisition
@@ -40,11 +41,12 @@ from workflows.sets import WorkflowSet
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """How a run ended: workflow → when it was done, and whether the promise held."""
+    """How a run ended: workflow → when it was done, and whether the promise held; ``spent``: where its tasks' time went."""
 
     book: Book
     state: RunState
     done: Mapping[str, float]
+    spent: Times = Times()  # noqa: RUF009 frozen
 
     @property
     def in_time(self) -> int:
@@ -211,7 +213,8 @@ def _outcome(runner: Runner, work: Callable[[Runner], RunState]) -> Outcome:
     if state.cancelled:
         sweep_others(runner.around.drivers, runner.run_id, ())
         await_gone(runner.around.drivers, runner.run_id)
-    return Outcome(book=runner.book, state=state, done=workflows_done(runner.book, state))
+    done = workflows_done(runner.book, state)
+    return Outcome(book=runner.book, state=state, done=done, spent=runner.spent)
 
 
 def _simulated(book: Book, catalog: Catalog) -> bool:

@@ -10,7 +10,7 @@ from bags.policy import job_ad as policy_job_ad
 from dispatch.board import Board
 from dispatch.hosts import Host
 from dispatch.state import BagState
-from dispatch.tasks import DONE, GIVEN, PENDING
+from dispatch.tasks import DONE
 
 Ad = dict[str, Any]
 
@@ -47,7 +47,7 @@ def job_ad(board: Board, bag: BagState, rules: Bag, task: int | None, now_s: flo
 def bag_ad(bag: BagState, tail: bool) -> Ad:
     """A bag as it stands."""
     counts = bag.tasks.counts
-    return {"Tail": tail, "JobsLeft": counts[PENDING] + counts[GIVEN], "JobsDone": counts[DONE]}
+    return {"Tail": tail, "JobsLeft": bag.tasks.left, "JobsDone": counts[DONE]}
 
 
 def queue_ad(board: Board) -> Ad:

@@ -39,8 +39,8 @@ class Store:
         self._work: queue.SimpleQueue[Callable[[Any], None]] = queue.SimpleQueue()
         self._threads = 0
         self._stop = threading.Event()
-        self.fetched: deque[tuple[str, str]] = deque()
-        """Digests of inputs that came, each with what was wrong, else empty."""
+        self.fetched: deque[tuple[str, str, float]] = deque()
+        """Digests of inputs that came, each with what was wrong, else empty, and when it began to come."""
         self.sent: deque[tuple[Any, float, list[str]]] = deque()
         """What :meth:`send` was called with, the seconds that it took and what is to be complained of."""
 
@@ -60,9 +60,9 @@ class Store:
         def work(line: _Line) -> None:
             try:
                 self._fetch(line, digest)
-                self.fetched.append((digest, ""))
+                self.fetched.append((digest, "", line.began_s))
             except (Hopeless, OSError) as error:  # OSError: no room on the disk
-                self.fetched.append((digest, f"input {digest[:12]}: {error}"))
+                self.fetched.append((digest, f"input {digest[:12]}: {error}", time.monotonic()))
             self._ring()
 
         self._begin(work)
@@ -138,6 +138,7 @@ class _Line:
     def __init__(self, manager: Manager, stop: threading.Event) -> None:
         self._manager, self._stop = manager, stop
         self._connection: Any = None
+        self.began_s = 0.0  # when the last answer began to come
 
     def get(self, address: str, path: Path) -> str:
         """Write what is there to a file; its sha256."""
@@ -145,6 +146,7 @@ class _Line:
         def once(connection: Any) -> tuple[int, str]:
             connection.request("GET", address, headers=self._manager.headers)
             answer = connection.getresponse()
+            self.began_s = time.monotonic()
             digest = hashlib.sha256()
             if answer.status != 200:
                 answer.read()

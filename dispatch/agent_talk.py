@@ -72,13 +72,14 @@ class Talk:
         self.link: Link | None = None
         self.standing = Standing(False, False)
         self.leaving = ""
+        self.is_refused = False  # where the manager listened nobody does
         self._news: dict[str, list[Any]] = {"ended": [], "returned": [], "cached": []}
         self._told: deque[tuple[int, str, Any]] = (
             deque()
         )  # without acknowledgement: in which message, what
         self._seq = self._left_in = 0
         now_s = time.monotonic()
-        self.heard_s = self._beat_at_s = now_s
+        self.heard_s = self._beat_at_s = self._born_s = now_s
         self._try_s = self._again_s = self._news_s = 0.0
         self._pauses = Pauses()
         self._cuts: deque[float] = deque(maxlen=2)
@@ -101,6 +102,11 @@ class Talk:
     def has_taken_leave(self) -> bool:
         """True when the manager knows that the host leaves, and all that it had to tell."""
         return self._left_in < 0 and not self._told and not any(self._news.values())
+
+    @property
+    def is_new(self) -> bool:
+        """True while the manager has never answered."""
+        return self.heard_s == self._born_s
 
     def away_s(self, now_s: float) -> float:
         """How long the manager has been away, in seconds."""
@@ -223,6 +229,7 @@ class Talk:
         """See to it that there is a connection, and that it is alive."""
         while self._connecting.made:
             made = self._connecting.made.popleft()
+            self.is_refused = isinstance(made, ConnectionRefusedError)
             if isinstance(made, OSError):
                 self._try_s = now_s + self._pauses.next_s()
             else:

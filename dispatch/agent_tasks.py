@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from collections import deque
 from contextlib import suppress
@@ -23,6 +24,7 @@ GRACE_S = 2.0
 _LOOK_S = 0.2  # between looks at the memory of tasks
 _LONG_S = 0.5  # a task of this length is worth a look through all processes
 _SWEEP_S = 0.25  # between such looks
+_WITHIN = ord("/")
 _MUCH = 64 << 20  # bytes of output on disk beyond which only the tail is kept
 _PAGE_MIB = os.sysconf("SC_PAGE_SIZE") / (1 << 20)
 
@@ -41,7 +43,7 @@ class Task:
     """One attempt of a task on this host, from its coming to its end."""
 
     __slots__ = (
-        "bag", "began_s", "came_s", "command", "fetched_s", "folder", "inputs", "key", "kill_s", "lane", "missing",
+        "bag", "began_s", "came_s", "coming_s", "command", "fetched_s", "folder", "inputs", "key", "kill_s", "lane", "missing",
         "outputs", "pid", "ready_s", "why",
     )  # fmt: skip
 
@@ -52,6 +54,7 @@ class Task:
         self.outputs: list[str] = given[5] if len(given) > 5 else []
         self.bag, self.came_s, self.ready_s = bag, now_s, now_s
         self.began_s = self.fetched_s = 0.0
+        self.coming_s = float("inf")  # when the first of its missing inputs began to come
         self.kill_s = 0.0  # when it is killed, if it has not ended; 0: never
         self.pid, self.folder, self.why = 0, "", ""
         self.lane: list[int] = []
@@ -86,7 +89,9 @@ class Tasks:
         self.waiting: deque[Task] = deque()
         self.running: dict[Key, Task] = {}
         self._spawner, self._scratch, self._mark = spawner, scratch, mark
-        self._environment = as_bytes({**environment, "PWD": scratch})
+        self._environment = as_bytes(
+            {**environment, "PWD": scratch, "VGRADS_PYTHON": sys.executable}
+        )
         self._bags: dict[int, Bag] = {}
         self._lanes: list[list[int]] = []
         self._watched: set[Key] = set()
@@ -310,7 +315,8 @@ def _judged(why: str) -> tuple[int | None, str]:
 def kill_marked(marks: set[bytes], whole: bool = True) -> set[bytes]:
     """Kill the processes that bear one of these marks in their environment; the marks that were found.
 
-    ``whole``: the marks are whole, else what they begin with.
+    ``whole``: the marks are whole, else what they begin with. A task may itself be an agent: what its tasks bear
+    is their own mark behind its.
     """
     found = set()
     word = MARK.encode() + b"="
@@ -321,10 +327,16 @@ def kill_marked(marks: set[bytes], whole: bool = True) -> set[bytes]:
             with open(f"/proc/{entry.name}/environ", "rb") as file:  # noqa: PTH123
                 _, there, rest = (b"\0" + file.read()).partition(b"\0" + word)
             mark = rest.partition(b"\0")[0]
-            if there and (mark in marks if whole else mark.startswith(tuple(marks))):
+            around = {mark[:at] for at, one in enumerate(mark) if one == _WITHIN}
+            if there and (marks & {mark, *around} if whole else _begins(mark, marks)):
                 os.kill(int(entry.name), signal.SIGKILL)
-                found.add(mark)
+                found |= {mark, *around}
     return found
+
+
+def _begins(mark: bytes, marks: set[bytes]) -> bool:
+    """True where a mark, or one that stands within it, begins with one of these."""
+    return any(one.startswith(tuple(marks)) for one in (mark, *mark.split(b"/")))
 
 
 def _memory_mib(sessions: Mapping[int, object]) -> dict[int, float]:

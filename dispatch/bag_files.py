@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -22,6 +23,15 @@ from dispatch.tasks import DONE, ENDED
 from kernel.errors import InputError
 
 _CHUNK = 1 << 20
+_MIB = 2.0**20
+
+
+class Read(NamedTuple):
+    """An input of a task; ``common``: all tasks of its bag read it."""
+
+    digest: str
+    mib: float
+    common: bool
 
 
 @dataclass
@@ -33,6 +43,8 @@ class BagFiles:
     source: Path
     _digests: dict[str, tuple[tuple[int, int, int], str]] = field(default_factory=dict)
     _outputs: Outputs | None = None
+    strict: ClassVar[bool] = False
+    """True where outputs are looked at before an end counts."""
 
     @property
     def declared(self) -> bool:
@@ -47,6 +59,10 @@ class BagFiles:
             self._outputs = Outputs(self.folder / "printed.bin")
         return self._outputs
 
+    def had(self, _status: Sequence[int]) -> list[int]:
+        """Tasks that need not be run, though nobody was told of their ends; ``_status``: of all tasks."""
+        return []
+
     def of(self, task: int) -> Files | None:
         """The files of a task; None where it has none. An input that is not there has no digest, and fails there."""
         if not self.declared:
@@ -58,6 +74,13 @@ class BagFiles:
     def digests(self, task: int) -> list[str]:
         """Those of a task's inputs."""
         return [self.digest(n) for n in self.bag.commands.filled(self.bag.inputs, task)]
+
+    def reads(self, task: int) -> list[Read]:
+        """A task's inputs and how large they are."""
+        names = self.bag.inputs
+        of_task = zip(names, self.bag.commands.filled(names, task), strict=True)
+        known = ((name, given == name, self._digests.get(name)) for given, name in of_task)
+        return [Read(k[1], k[0][0] / _MIB, common) for _, common, k in known if k is not None]
 
     def digest(self, name: str) -> str:
         """SHA-256 of an input as it lies there now; empty where it cannot be read."""

@@ -185,4 +185,5 @@ def _touched(record: Word, state: State) -> Collection[int]:
     number = record.fields.get("number", -1)
     if record.what == "left":
         return {bag for bag, _ in state.hosts[number].held}
-    return (number,) if record.what in ("cancelled", "closed", "grown", "tail") else ()
+    of_a_bag = ("cancelled", "closed", "grown", "had", "tail", "unwanted")
+    return (number,) if record.what in of_a_bag else ()

@@ -16,7 +16,7 @@ from dispatch.hosts import Host
 from dispatch.records import Late, Word
 from dispatch.state import BagState
 from dispatch.talk import Triple
-from dispatch.tasks import ENDED, PENDING
+from dispatch.tasks import ENDED, GIVEN
 
 CYCLE_S = 1.0
 """Tails and copies are looked at so often at most,"""
@@ -193,7 +193,7 @@ def stands_in_tail(board: Board, bag: BagState, rules: Bag) -> bool:
     """True where the last part of a bag has begun; one that is open has none yet."""
     before = bag.tail or bag.number in board.tails
     places = board.places // bag.procs
-    pending = bag.tasks.counts[PENDING]
+    pending = bag.tasks.left - bag.tasks.counts[GIVEN]
     return not bag.open and in_tail(pending, rules.tail_below, places, before, rules.tail_latched)
 
 

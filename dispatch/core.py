@@ -55,6 +55,7 @@ class Core:
                 "number": number, "count": len(bag.commands), "at_s": at_s, "name": bag.name, "owner": bag.owner,
                 "weight": bag.weight, "procs": bag.procs, "retries": bag.retries, "sites": list(bag.sites),
                 "stated_s": bag.estimate_s, "open": open_, "failover": list(bag.failover),
+                **({"order": dict(bag.order.as_json())} if bag.order is not None else {}),
             })
         )  # fmt: skip
         self.attach(number, bag)
@@ -73,11 +74,28 @@ class Core:
         if count and self.state.bags[number].open:
             self.note(Word("grown", {"number": number, "count": count}))
 
+    def have(self, number: int, tasks: Sequence[int], at_s: float) -> None:
+        """Tasks of a bag are done: their results were there before. Hosts that have them are told."""
+        of = self.state.bags[number].tasks
+        for task in tasks:
+            for host in of.hosts_of(task):
+                self._call_off(host, number, task)
+        if tasks:
+            self.note(Word("had", {"number": number, "at_s": at_s, "runs": runs_of(tasks)}))
+
     def close(self, number: int, at_s: float) -> None:
         """No more tasks come."""
         if self.state.bags[number].open:
             self.note(Word("closed", {"number": number, "at_s": at_s}))
             self.board.refresh()
+
+    def shrink(self, number: int, count: int, at_s: float) -> int:
+        """Drop so many of the tasks of a bag that wait, the last ones; how many there were."""
+        tasks = self.state.bags[number].tasks.last_waiting(count)
+        if tasks:
+            self.note(Word("unwanted", {"number": number, "at_s": at_s, "tasks": tasks}))
+            self.board.refresh()
+        return len(tasks)
 
     def cancel(self, number: int, at_s: float, reason: str) -> None:
         """Drop what has not ended; hosts are told."""
@@ -275,6 +293,17 @@ class Core:
             host.leaving = why
             self.board.urgent[host.number] = None
             self.board.count_in(host)
+
+
+def runs_of(tasks: Sequence[int]) -> list[list[int]]:
+    """Numbers that go up as [first, last] of each run without a gap."""
+    runs: list[list[int]] = []
+    for task in tasks:
+        if runs and task == runs[-1][1] + 1:
+            runs[-1][1] = task
+        else:
+            runs.append([task, task])
+    return runs
 
 
 def _what_counts(

@@ -224,6 +224,16 @@ class Fleet:
         """Hosts that were asked for and have not come."""
         return sum(self._missing(name, slot, 0.0) for name, slot in self._open_slots())
 
+    @property
+    def expected_wait_s(self) -> float:
+        """How long a host that is asked for now is waited for, by what was seen at the quickest site; before any has
+        come, by its boot time."""
+        lucks = ((self._luck.get(p.site, _Luck()), p) for p in self.places)
+        waits = (
+            max(luck.wait_s if luck.came else where.boot_s, luck.late_s) for luck, where in lucks
+        )
+        return min(waits, default=0.0)
+
     def _note(self, where: Place, decision: PoolDecision, now_s: float) -> None:
         for reason in decision.reasons:
             if not self.reasons or self.reasons[-1][1:] != (where.site, reason):

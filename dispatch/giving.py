@@ -195,6 +195,8 @@ class Giving:
             host = board.state.hosts[number]
             told = bool(host.to_cancel or host.to_recall or host.leaving)
             if not told and not board.work:
+                if number not in asked:
+                    break  # those that follow wait for work alone
                 continue
             if not told and number not in asked and self._is_unfit(number, arrived, at_s):
                 continue

@@ -2,7 +2,9 @@
 
 Told by its environment: ``VGRADS_CONTACT``, ``VGRADS_HOST_KEY``, ``VGRADS_CERT``, ``VGRADS_SLOT``, ``VGRADS_NODE``,
 ``VGRADS_PROCS``, ``VGRADS_NODES``, and where stated ``VGRADS_HOST_PROCS``, ``VGRADS_LEFT_S``, ``VGRADS_CACHE``,
-``VGRADS_PROXY``, ``VGRADS_TURNS``. One process and one loop; only connections and files have threads. What has ended
+``VGRADS_PROXY``, ``VGRADS_TURNS``; or by a file of these, its first argument: so it is when the agent is itself a task,
+of a pool's host that works for one manager after another. ``VGRADS_AWAY_S``: after so long without the manager it
+leaves, in peace where it is a pool's. One process and one loop; only connections and files have threads. What has ended
 is told until the manager acknowledges it; a manager that is away is looked for while tasks run on.
 
 Shipped to hosts: the standard library only, Python 3.8 or newer.
@@ -10,6 +12,7 @@ Shipped to hosts: the standard library only, Python 3.8 or newer.
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import selectors
@@ -23,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from dispatch.agent_link import Link, Manager, Refused, ring_of, without_secrets
-from dispatch.agent_place import Place
+from dispatch.agent_place import Place, as_a_task
 from dispatch.agent_store import Hopeless, Store, is_digest
 from dispatch.agent_talk import Standing, Talk
 from dispatch.agent_tasks import End, Key, Task, Tasks, kill_marked
@@ -31,8 +34,8 @@ from execmgr.spawner import Spawner
 
 BAD_KEY, NO_MANAGER, MISTOLD = 77, 75, 78
 """Exit codes: the key is wrong or revoked; the manager was away for too long; the environment does not say enough."""
-_GIVE_UP_S = 900.0
 _FAREWELL_S = 5.0
+_STRANGER_S, _REFUSED_S = 10.0, 2.0
 
 
 class Agent:
@@ -50,9 +53,13 @@ class Agent:
             signal.signal(number, self._on_signal)
         self._spawner = Spawner()
         (scratch / "here").mkdir()
-        mark = f"{place.host}.{life}"
+        mark = f"{place.within}{place.host}.{life}"
         self._tasks = Tasks(
-            place.procs, str(scratch / "here"), mark, without_secrets(os.environ), self._spawner
+            place.procs,
+            str(scratch / "here"),
+            mark,
+            {**without_secrets(os.environ), **place.for_tasks()},
+            self._spawner,
         )
         self._store = Store(manager, Path(place.cache or scratch / "cache"), self._ring)
         self._lacking: dict[str, list[Task]] = {}  # digest → tasks that wait for it
@@ -74,7 +81,7 @@ class Agent:
             while True:
                 now_s = time.monotonic()
                 if self._over(now_s):
-                    return NO_MANAGER if self._talk.away_s(now_s) >= _GIVE_UP_S else 0
+                    return NO_MANAGER if self._is_alone(now_s) and not self._place.within else 0
                 link = self._talk.link
                 wanted = (link, link is not None and link.blocked)
                 if wanted != watched:
@@ -112,7 +119,7 @@ class Agent:
         if "bell" in ready:
             with suppress(BlockingIOError):
                 os.read(self._bell, 65536)
-        if self._signalled and not self._talk.leaving:
+        if self._signalled and self._leave_by_s == math.inf:  # also one that leaves in its time
             self._leave(f"signal {self._signalled}", _FAREWELL_S)
         if self._place.left_s is not None and not self._talk.leaving:
             left_s = self._born_s + self._place.left_s - now_s
@@ -164,8 +171,10 @@ class Agent:
         """All its inputs are here."""
         del self._moving[task.key]
         folder = self._scratch / "{}.{}.{}".format(*task.key)
-        task.ready_s = time.monotonic()
-        task.fetched_s = task.ready_s - task.came_s
+        task.ready_s = (
+            time.monotonic()
+        )  # waiting for a connection or its turn is no time of the link
+        task.fetched_s = max(0.0, task.ready_s - task.coming_s)
         try:
             self._store.place(folder, task.inputs, task.outputs)
         except (OSError, Hopeless) as error:
@@ -177,7 +186,7 @@ class Agent:
 
     def _look_at_files(self) -> None:
         while self._store.fetched:
-            digest, wrong = self._store.fetched.popleft()
+            digest, wrong, began_s = self._store.fetched.popleft()
             if not wrong:
                 self._talk.add("cached", digest)
             for task in self._lacking.pop(digest, []):
@@ -187,7 +196,9 @@ class Agent:
                 if wrong:
                     del self._moving[task.key]
                     self._tell(End(task, None, 0.0, 0.0, 0.0, "", wrong), 0.0)
-                elif not task.missing:
+                    continue
+                task.coming_s = min(task.coming_s, max(began_s, task.came_s))
+                if not task.missing:
                     self._make_ready(task)
         while self._store.sent:
             end, sent_s, wrong_ones = self._store.sent.popleft()
@@ -297,14 +308,26 @@ class Agent:
             return True
         if self._holds():
             return False
-        return (
-            bool(self._talk.leaving and self._talk.has_taken_leave)
-            or self._talk.away_s(now_s) >= _GIVE_UP_S
-        )
+        if self._talk.leaving and self._talk.has_taken_leave:
+            return True
+        return self._is_alone(now_s)
+
+    @property
+    def _patience_s(self) -> float:
+        """How long a manager may be away. A pool's host does not wait long for one that it has never met: that one may
+        have ended while the host was on its way."""
+        if not self._place.within or not self._talk.is_new:
+            return self._place.away_s
+        return min(self._place.away_s, _REFUSED_S if self._talk.is_refused else _STRANGER_S)
+
+    def _is_alone(self, now_s: float) -> bool:
+        return self._talk.away_s(now_s) >= self._patience_s
 
     def _next_s(self, now_s: float) -> float:
         """How long nothing needs to be done, in seconds."""
         at_s = [self._talk.next_s(now_s), self._leave_by_s, now_s + self._tasks.next_look_s(now_s)]
+        if self._talk.link is None and not self._holds():
+            at_s.append(self._talk.heard_s + self._patience_s)
         if not self._holds() and not self._talk.leaving:
             at_s.append(self._busy_s + self._idle_s)
         if self._place.left_s is not None and not self._talk.leaving:
@@ -322,18 +345,21 @@ def main() -> None:
     with suppress(OSError):  # all of it has been read
         os.unlink(os.environ.get("VGRADS_AGENT_FILE", ""))  # noqa: PTH108
     try:
+        if sys.argv[1:]:
+            os.environ.update(as_a_task(json.loads(Path(sys.argv[1]).read_text()), os.environ))
         manager, place = Manager.told(os.environ), Place.told(os.environ)
-    except (KeyError, ValueError) as error:
+    except (KeyError, ValueError, OSError) as error:
         print(
             f"vgrads: the environment of this agent does not do: {error}",
             file=sys.stderr,
             flush=True,
         )
         sys.exit(MISTOLD)
+    near = os.environ.get("VGRADS_SCRATCH") or None
     for name in [one for one in os.environ if one.startswith("VGRADS_")]:
         del os.environ[name]
     kill_marked({f"{place.host}.".encode()}, whole=False)  # of an agent that was killed here
-    scratch = Path(tempfile.mkdtemp(prefix="vgrads-")).resolve()
+    scratch = Path(tempfile.mkdtemp(prefix="vgrads-", dir=near)).resolve()
     code = 1
     try:
         code = Agent(manager, place, scratch).run()

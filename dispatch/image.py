@@ -13,6 +13,7 @@ from dispatch.hosts import Host
 from dispatch.state import BagState, Owner, State
 from dispatch.tasks import Tasks
 from kernel.errors import InputError
+from workflows.lazy import lazy_of
 
 VERSION = 2
 _BAG = (
@@ -35,6 +36,11 @@ def image_of(state: State) -> dict[str, Any]:
         "owners": {name: owner.had for name, owner in state.owners.items()},
         "slots": {name: dict(slot) for name, slot in state.slots.items()},
         "records": {machine: list(record) for machine, record in state.records.items()},
+        "orders": {
+            bag.number: dict(bag.tasks.order.as_json())
+            for bag in state.bags.values()
+            if bag.tasks.order is not None
+        },
         "bags": [
             [getattr(bag, name) for name in _BAG] + _columns(bag.tasks)
             for bag in state.bags.values()
@@ -69,7 +75,8 @@ def state_of(image: dict[str, Any]) -> State:
     for kept in image["bags"]:
         fields = dict(zip(_BAG, kept, strict=False))
         fields["sites"], fields["failover"] = tuple(fields["sites"]), tuple(fields["failover"])
-        tasks = Tasks(0)
+        order = image.get("orders", {}).get(fields["number"])  # an image of before has none
+        tasks = Tasks(0, lazy_of(order) if order else None)
         status, attempts, given, at, copies, failures, losses, blamed = kept[len(_BAG) :]
         where = dict(zip(array("I", given), array("I", at), strict=True))
         tasks.restore(status, attempts, where, copies)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import struct
+import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,8 +24,12 @@ from kernel.errors import InputError
 from kernel.files import append_durably
 
 _FRAME = struct.Struct("<4sII")
-_MAGIC = b"vgj1"
+_MAGIC, _PACKED = b"vgj1", b"vgj2"
+_WORTH = (
+    256  # bytes of a group from which on it is packed: then what its records have in common goes
+)
 _BLOCK = struct.Struct("<II")
+_FRESH = 0.05
 SEGMENT_BYTES = 32 * 2**20
 """A segment of this size is closed."""
 
@@ -40,6 +45,7 @@ class Journal:
         self.folder, self._most = folder, segment_bytes
         self._group: list[bytes] = []
         self._rolling = Lock()
+        self.commit_s = 0.0  # how long a group takes to get to the disk: the mean, aged
         numbers = _numbers(folder, "seg")
         self._number = numbers[-1] if numbers else 1
         self._file = os.open(self._segment(self._number), os.O_WRONLY | os.O_CREAT, 0o600)
@@ -56,11 +62,17 @@ class Journal:
             return b""
         body = b"".join(self._group)
         self._group = []
-        return _FRAME.pack(_MAGIC, len(body), zlib.crc32(body)) + body
+        magic = _MAGIC
+        if len(body) >= _WORTH and len(packed := zlib.compress(body, 1)) < len(body):
+            magic, body = _PACKED, packed
+        return _FRAME.pack(magic, len(body), zlib.crc32(body)) + body
 
     def write(self, group: bytes) -> None:
         """Write a group to the disk; OSError where it cannot be, and then nothing of it is there."""
+        begun_s = time.monotonic()
         self._size = append_durably(self._file, self._size, group)
+        took_s = time.monotonic() - begun_s
+        self.commit_s += (took_s - self.commit_s) * (_FRESH if self.commit_s else 1.0)
 
     @property
     def full(self) -> bool:
@@ -168,10 +180,8 @@ def _groups(path: Path, last: bool, mend: bool = True) -> Iterator[bytes]:
     body = path.read_bytes()
     at = 0
     while at < len(body):
-        end = at + _FRAME.size
-        magic, length, check = _FRAME.unpack_from(body, at) if end <= len(body) else (b"", 0, 0)
-        group = body[end : end + length]
-        if magic != _MAGIC or len(group) < length or zlib.crc32(group) != check:
+        group = _group_at(body, at)
+        if group is None:
             if last and not _goes_on(body, at + 1):
                 if mend:
                     os.truncate(path, at)
@@ -179,18 +189,33 @@ def _groups(path: Path, last: bool, mend: bool = True) -> Iterator[bytes]:
             raise InputError(
                 f"is damaged at byte {at}", where=str(path), fix="restore it from a copy"
             )
-        yield group
-        at = end + length
+        at, records = group
+        yield records
+
+
+def _group_at(body: bytes, at: int) -> tuple[int, bytes] | None:
+    """Where the group that begins here ends, and its records; None where there is no whole one."""
+    end = at + _FRAME.size
+    if end > len(body):
+        return None
+    magic, length, check = _FRAME.unpack_from(body, at)
+    group = body[end : end + length]
+    if magic not in (_MAGIC, _PACKED) or len(group) < length or zlib.crc32(group) != check:
+        return None
+    return end + length, zlib.decompress(group) if magic == _PACKED else group
+
+
+def records_in(group: bytes) -> Iterator[Record]:
+    """The records of a group as :meth:`Journal.take` gave it."""
+    whole = _group_at(group, 0)
+    yield from unpack(whole[1] if whole else b"")
 
 
 def _goes_on(body: bytes, at: int) -> bool:
     """True where a whole group follows: each is on the disk before the next, so what is before it is not torn."""
-    while (at := body.find(_MAGIC, at)) >= 0:
-        if at + _FRAME.size <= len(body):
-            _, length, check = _FRAME.unpack_from(body, at)
-            group = body[at + _FRAME.size : at + _FRAME.size + length]
-            if len(group) == length and zlib.crc32(group) == check:
-                return True
+    while (at := body.find(_MAGIC[:-1], at)) >= 0:
+        if _group_at(body, at) is not None:
+            return True
         at += 1
     return False
 
@@ -228,12 +253,11 @@ class EndReader:
         with (self._folder / f"seg-{self._number:06d}.log").open("rb") as file:
             file.seek(self._at)
             while len(head := file.read(_FRAME.size)) == _FRAME.size:
-                _, length, check = _FRAME.unpack(head)
-                group = file.read(length)
-                if len(group) < length or zlib.crc32(group) != check:
+                whole = _group_at(head + file.read(_FRAME.unpack(head)[1]), 0)
+                if whole is None:
                     break
-                self._at += _FRAME.size + length
-                found += [ends for bag, ends in packed_ends(group) if bag == self._bag]
+                self._at += whole[0]
+                found += [ends for bag, ends in packed_ends(whole[1]) if bag == self._bag]
         if found:
             ends = np.frombuffer(b"".join(found), END)
             self._seen += len(ends)

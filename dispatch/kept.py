@@ -20,6 +20,7 @@ from typing import Any
 
 from bags.bag import Bag, Listed
 from dispatch.bag_files import BagFiles
+from dispatch.block_files import blocks_bag, is_of_blocks
 from dispatch.document import OPEN, BagDocument, LinesDocument, build_bag
 from dispatch.journal import write_whole
 from dispatch.lines import Growing
@@ -40,10 +41,21 @@ class KeptBag:
     bag: Bag
     files: BagFiles
 
+    @property
+    def _growing(self) -> Growing | None:
+        lines = self.bag.commands.lines if isinstance(self.bag.commands, Listed) else None
+        return lines if isinstance(lines, Growing) else None
+
     def grown(self) -> int:
         """Commands of an open bag that have come since the last look."""
-        lines = self.bag.commands.lines if isinstance(self.bag.commands, Listed) else None
-        return lines.look() if isinstance(lines, Growing) else 0
+        growing = self._growing
+        return 0 if growing is None else growing.look()
+
+    def rest(self) -> None:
+        """Hold no file of an open bag to which nothing comes any more."""
+        growing = self._growing
+        if growing is not None:  # one without commands is false
+            growing.rest()
 
 
 def keep_bag(folder: Path, number: int, document: BagDocument, source: Path) -> KeptBag:
@@ -99,6 +111,8 @@ def open_bag(folder: Path, number: int) -> KeptBag:
         raise InputError(f"cannot be read: {error}", where=str(place / "document.json")) from error
     document = validate(BagDocument, kept["document"], str(place / "document.json"))
     bag = build_bag(document, place / "given")
+    if is_of_blocks(place):
+        return KeptBag(number, document, *blocks_bag(bag, place))
     return KeptBag(number, document, bag, BagFiles(bag, place, Path(kept["source"])))
 
 

@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from kernel.errors import InputError
 
@@ -56,8 +56,23 @@ class Growing:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._starts, self._end = array("Q"), 0
-        self._file = path.open("rb")
+        self._opened: BinaryIO | None = None
         self.look()
+
+    @property
+    def _file(self) -> BinaryIO:
+        if self._opened is None:
+            self._opened = self._path.open("rb")
+        return self._opened
+
+    def rest(self) -> None:
+        """Hold no file until something is read again: a dispatcher may have many bags behind it."""
+        opened, self._opened = getattr(self, "_opened", None), None
+        if opened is not None:
+            opened.close()
+
+    def __del__(self) -> None:
+        self.rest()
 
     def look(self) -> int:
         """How many whole lines have come since the last look."""

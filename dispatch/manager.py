@@ -17,6 +17,7 @@ from urllib.parse import unquote
 
 from bags.bag import Bag
 from dispatch.bag_files import Arrival, BagFiles
+from dispatch.block_files import judged, keep_values
 from dispatch.core import Core
 from dispatch.hosts import Host
 from dispatch.http import Line, Request, Sink
@@ -30,8 +31,7 @@ from kernel.clock import Clock
 from kernel.errors import InputError
 
 _log = logging.getLogger("vgrads.dispatch")
-_LEVEL_S = 0.2
-_TICK_S = 0.25
+_LEVEL_S, _TICK_S = 0.2, 0.25
 _MOST_ENDS = 8000  # in a round: a tenth of a second
 _FULL_DISK_S = 2.0
 _CHUNK = 256 * 2**10
@@ -65,9 +65,8 @@ class Manager:
         self.core = Core(state, setting.rules, self.journal.add, self._told)
         self.core.awake_after_restart(clock.now())
         self.files: dict[int, BagFiles] = {}
-        self.refused = 0
-        self.problem = ""
-        self.exchanges = 0
+        self.refused = self.exchanges = 0
+        self.problem, self._stopped = "", False
         self._inbox: list[tuple[Line, Heard]] = []
         self._awaited: list[asyncio.Future[None]] = []
         self._lines: dict[int, Line] = {}
@@ -77,7 +76,6 @@ class Manager:
         self._writer = ThreadPoolExecutor(1, "journal")
         self._level_s = self._tick_s = 0.0
         self.on_tick: Callable[[float], None] = lambda _: None
-        self._stopped = False
         self._server: asyncio.Server | None = None
 
     @property
@@ -94,6 +92,7 @@ class Manager:
             self.core.add(number, bag, self.clock.now(), open_)
         digests = files.digests if bag.inputs else None
         self.core.attach(number, bag, digests)
+        self.core.have(number, files.had(self.state.bags[number].tasks.status), self.clock.now())
         if bag.outputs:
             ends = EndReader(self.setting.folder / "journal", number).more()
             files.finish_commits(self.state.bags[number].tasks.status, ends)
@@ -274,7 +273,7 @@ class Manager:
         self, line: Line, heard: Heard, now: float
     ) -> tuple[Line, int, Answer | None] | None:
         """What a message is answered; None where the answer waits until there is something to say."""
-        message = heard.message
+        message = judged(heard.message, self.files)
         site = ""
         if message.hello is not None:
             name = message.hello.slot.removeprefix(f"{self.setting.run}.")
@@ -301,6 +300,8 @@ class Manager:
         if answer or message.ends or message.returned or heard.wait_s <= 0 or not line.open:
             self.core.waiting.pop(host.number, None)
             return line, message.seq, answer
+        if line.parked is not None:  # by a message of the same round: each has its answer
+            line.answer(204)
         line.parked, line.parked_until_s = message.seq, now + heard.wait_s
         return None
 
@@ -357,6 +358,7 @@ class Manager:
             if bag in self.files:
                 self.files[bag].printed.append(said[bag])
             del said[bag]
+        keep_values(self.files, self._arrived)
         if group:
             self.journal.write(group)
         arrived, self._arrived = self._arrived, []

@@ -106,7 +106,7 @@ class Late(OfTasks):
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """What is rare: ``what`` (bag, grown, closed, cancelled, tail, joined, left, barred, slot) and its fields."""
+    """What is rare, and its fields. ``what``: bag, grown, had, closed, unwanted, cancelled, tail, joined, left, barred, slot."""
 
     what: str
     fields: dict[str, Any]

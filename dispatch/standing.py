@@ -10,11 +10,12 @@ from typing import Any
 from bags.record import HostRecord
 from dispatch.records import End
 from dispatch.state import BagState, State
-from dispatch.tasks import DONE, DROPPED, FAILED, GIVEN, PENDING
+from dispatch.tasks import DONE, DROPPED, FAILED, GIVEN
 
 _KEPT = 600
 _LATEST = 25
 _MOST_TEXT = 2000
+_PARTS = ("waited_s", "fetched_s", "ran_s", "sent_s", "cpu_s")
 
 
 def state_word(bag: BagState) -> str:
@@ -29,16 +30,24 @@ def state_word(bag: BagState) -> str:
 def bag_json(bag: BagState, rate: float) -> dict[str, Any]:
     """A bag. Times in seconds since the dispatcher began; ``rate``: ends a second lately."""
     counts = bag.tasks.counts
-    left = counts[PENDING] + counts[GIVEN]
+    left = bag.tasks.left
     return {
         "number": bag.number, "name": bag.name, "owner": bag.owner, "weight": bag.weight, "state": state_word(bag),
-        "tasks": len(bag.tasks), "waiting": counts[PENDING], "running": counts[GIVEN], "done": counts[DONE],
+        "tasks": len(bag.tasks), "waiting": left - counts[GIVEN], "running": counts[GIVEN], "done": counts[DONE],
         "failed": counts[FAILED], "dropped": counts[DROPPED], "tried_again": bag.tried_again,
         "copied": bag.copied,
         "typical_s": bag.typical_s, "ran_s": bag.ran_s, "came_s": bag.came_s, "first_s": bag.first_s,
         "ended_s": bag.ended_s, "rate": rate, "left_s": left / rate if rate > 0 and left else None,
-        "reason": bag.cancelled,
+        "reason": bag.cancelled or _why_dropped(bag),
     }  # fmt: skip
+
+
+def _why_dropped(bag: BagState) -> str:
+    """Of tasks that can never be ready, empty where there are none."""
+    dropped, failed = bag.tasks.counts[DROPPED], bag.tasks.counts[FAILED]
+    if bag.tasks.order is None or not dropped:
+        return ""
+    return f"{dropped:,} tasks can never be ready, for they need {failed:,} that failed, the first task {bag.tasks.status.find(FAILED)}"
 
 
 def hosts_json(state: State) -> list[dict[str, Any]]:
@@ -68,6 +77,7 @@ class Latest:
     """The latest ends of each bag, and the latest that went wrong, with what was printed."""
 
     ends: dict[tuple[int, bool], deque[dict[str, Any]]] = field(default_factory=dict)
+    times: dict[int, list[float]] = field(default_factory=dict)
     changed: set[int] = field(default_factory=set)
 
     def add(self, bag: int, end: End, text: str) -> None:
@@ -77,8 +87,26 @@ class Latest:
             "text": text[-_MOST_TEXT:],
         }  # fmt: skip
         self.changed.add(bag)
+        before = self.times.get(bag) or [0.0] * (len(_PARTS) + 1)
+        parts = (1.0, end.waited_s, end.fetched_s, end.ran_s, end.sent_s, end.cpu_s)
+        self.times[bag] = [sum(two) for two in zip(before, parts, strict=True)]
         for wrong in {False, end.code != 0}:
             self.ends.setdefault((bag, wrong), deque(maxlen=_LATEST)).append(told)
+
+    @property
+    def count(self) -> int:
+        """Attempts that were told of."""
+        return int(sum(parts[0] for parts in self.times.values()))
+
+    def mean_times(self, bag: int, own: Mapping[str, float]) -> dict[str, float]:
+        """Mean seconds of the attempts that were told of, by where they went; ``own``: what the manager adds to each."""
+        count, *parts = self.times.get(bag) or [0.0]
+        means = {name: part / count for name, part in zip(_PARTS, parts, strict=False)}
+        return (
+            {name: round(seconds, 6) for name, seconds in (means | dict(own)).items()}
+            if count
+            else {}
+        )
 
     def of(self, bag: int) -> dict[str, list[dict[str, Any]]]:
         """The newest first."""

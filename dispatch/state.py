@@ -7,22 +7,20 @@ is kept: nothing else changes it, and a journal read again gives the same state.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bags.record import HostRecord, barred, failed, is_quick, succeeded
 from dispatch.hosts import Host, Key
 from dispatch.records import COULD_NOT, Back, Copied, End, Ended, Given, Kept, Late, Record, Word
-from dispatch.tasks import DONE, ENDED, FAILED, GIVEN, PENDING, Tasks
+from dispatch.tasks import DONE, ENDED, FAILED, GIVEN, PENDING, WORDS, Tasks
+from workflows.lazy import lazy_of
 
 MOST_LOSSES = 10
 """Hosts that may be lost over one task before it is given up: it may be what ends them."""
-_MOST_ATTEMPTS = 60_000
-"""Of a task: then it fails for good, since two bytes count them."""
+_MOST_ATTEMPTS = 60_000  # of a task: then it fails for good, since two bytes count them
 _UNKNOWN = HostRecord()
-_KEEP = (
-    1.0 - 1.0 / 400.0
-)  # what an end leaves of those before it, in a bag's counts of right and wrong
+_KEEP = 1.0 - 1.0 / 400.0  # what an end leaves of those before it, of right and wrong ones
 _FRESH = 0.05  # the weight of the newest run time in what is typical
 
 
@@ -35,9 +33,8 @@ class Owner:
 
 @dataclass(slots=True)
 class BagState:
-    """A bag as it stands. ``open``: more tasks may come; ``typical_s``: how long one runs, as far as is known;
-    ``tail``: its last part has begun, where that is to stay so; ``right`` and ``wrong``: attempts that succeeded and failed,
-    aged."""
+    """A bag as it stands. ``open``: more tasks may come; ``typical_s``: how long one runs, as far as is known; ``tail``: its
+    last part has begun, where that is to stay so; ``right`` and ``wrong``: attempts that succeeded and failed, aged."""
 
     number: int
     name: str
@@ -86,14 +83,15 @@ class BagState:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What an end came to: ``counts``: it decided the task; ``elsewhere``: the hosts that also have the task."""
+    """What an end came to: ``counts``: it decided the task; ``again``: something waits now that did not; ``elsewhere``:
+    the hosts that also have the task."""
 
     counts: bool
     again: bool = False
     elsewhere: Sequence[int] = ()
 
 
-_DECIDED = Effect(counts=True)
+_DECIDED, _FREED = Effect(counts=True), Effect(counts=True, again=True)
 
 
 @dataclass
@@ -154,9 +152,7 @@ class State:
         self._fault(bag, host, end)
         if not tasks.take(task, host.number):
             return Effect(counts=False)  # others have it still: what they make of it decides
-        if (
-            end.code == COULD_NOT
-        ):  # no such input, a full disk, the host goes: not what the task did
+        if end.code == COULD_NOT:  # no such input, a full disk, the host goes: not the task's doing
             self._lose(bag, task, end.at_s, lost=True, rests=True)
             failed_now = tasks.status[task] == FAILED
             return Effect(counts=failed_now, again=not failed_now)
@@ -174,7 +170,8 @@ class State:
             key = (bag.number, end.task)
             others = [n for n in tasks.hosts_of(end.task) if key in self.hosts[n].held]
             effect = Effect(counts=True, elsewhere=others)
-        tasks.end(end.task, DONE)
+        if tasks.end(end.task, DONE):
+            effect = replace(effect, again=True) if effect.elsewhere else _FREED
         host.done += 1
         if host.machine:
             turnaround_s = end.waited_s + end.fetched_s + end.ran_s + end.sent_s
@@ -265,8 +262,11 @@ class State:
 
     # what is rare
 
-    def _word_bag(self, number: int, count: int, at_s: float, **fields: Any) -> None:
-        bag = BagState(number=number, tasks=Tasks(count), came_s=at_s, **_tupled(fields))
+    def _word_bag(
+        self, number: int, count: int, at_s: float, order: Any = None, **fields: Any
+    ) -> None:  # fmt: skip
+        tasks = Tasks(count, lazy_of(order) if order else None)
+        bag = BagState(number=number, tasks=tasks, came_s=at_s, **_tupled(fields))
         self.now_s = max(self.now_s, at_s)
         active = [b for b in self.bags.values() if not b.over]
         owner = self.owners.setdefault(bag.owner, Owner())
@@ -278,11 +278,27 @@ class State:
         self.bags[number] = bag
         self._close_if_over(bag, at_s)
 
+    def _word_had(self, number: int, at_s: float, runs: Sequence[Sequence[int]]) -> None:
+        """Tasks are done whose results were there before. ``runs``: first and last of each run of them."""
+        bag = self.bags[number]
+        told = (t for first, last in runs for t in range(first, last + 1))
+        found = [t for t in told if bag.tasks.status[t] not in ENDED]
+        for task in found:
+            for host in map(self.hosts.__getitem__, bag.tasks.hosts_of(task)):
+                self._release(host, bag, task)
+        bag.tasks.had(found)
+        self._close_if_over(bag, at_s)
+
     def _word_grown(self, number: int, count: int) -> None:
         self.bags[number].tasks.grow(count)
 
     def _word_closed(self, number: int, at_s: float) -> None:
         self.bags[number].open = False
+        self._close_if_over(self.bags[number], at_s)
+
+    def _word_unwanted(self, number: int, at_s: float, tasks: list[int]) -> None:
+        """Tasks that wait and are not wanted any more."""
+        self.bags[number].tasks.drop_waiting(tasks)
         self._close_if_over(self.bags[number], at_s)
 
     def _word_cancelled(self, number: int, at_s: float, reason: str) -> None:
@@ -366,7 +382,7 @@ class State:
                 held.setdefault(key, set()).add(host.number)
         for bag in self.bags.values():
             tasks = bag.tasks
-            counts = [tasks.status.count(kind) for kind in range(5)]
+            counts = [tasks.status.count(kind) for kind in range(len(WORDS))]
             assert counts == tasks.counts, (counts, tasks.counts)
             assert len(tasks.where) == counts[GIVEN]
             for task in tasks.where:

@@ -7,29 +7,34 @@ from __future__ import annotations
 
 from array import array
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import islice
 
 import numpy as np
 
-PENDING, GIVEN, DONE, FAILED, DROPPED = range(5)
-"""What becomes of a task: it waits, a host has it, it succeeded, it failed for good, its bag was cancelled."""
+from workflows.lazy import Lazy
+
+PENDING, GIVEN, DONE, FAILED, DROPPED, HELD = range(6)
+"""What becomes of a task: it waits, a host has it, it succeeded, it failed for good, it is not wanted or can never be
+ready, it is not ready yet."""
 ENDED = (DONE, FAILED, DROPPED)
-WORDS = ("waits", "runs", "done", "failed", "dropped")
+WORDS = ("waits", "runs", "done", "failed", "dropped", "not ready")
 """The same for people."""
 
 
 class Tasks:
-    """Status and attempts of each task, and which are next."""
+    """Status and attempts of each task, and which are next. ``order``: which become ready when; without, all are."""
 
     __slots__ = (
-        "again", "attempts", "blamed", "copies", "counts", "cursor", "failures", "losses", "resting", "status", "where",
+        "again", "attempts", "blamed", "copies", "counts", "cursor", "failures", "losses", "order", "resting",
+        "status", "where",
     )  # fmt: skip
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, order: Lazy | None = None) -> None:
+        self.order = order
         self.status = bytearray(count)
         self.attempts = array("H", bytes(2 * count))
-        self.counts = [count, 0, 0, 0, 0]
+        self.counts = [count, 0, 0, 0, 0, 0]
         self.cursor = 0  # tasks from here on were never given
         self.again: OrderedDict[int, None] = OrderedDict()  # those before it that wait anew
         self.resting: OrderedDict[int, float] = (
@@ -40,6 +45,8 @@ class Tasks:
         self.failures: dict[int, int] = {}
         self.blamed: dict[int, int] = {}  # failures on hosts that do not fail at everything
         self.losses: dict[int, int] = {}
+        if order is not None and count:
+            self._hold(order)
 
     def __len__(self) -> int:
         return len(self.status)
@@ -48,6 +55,11 @@ class Tasks:
     def pending(self) -> int:
         """How many wait."""
         return self.counts[PENDING]
+
+    @property
+    def left(self) -> int:
+        """How many have not ended."""
+        return self.counts[PENDING] + self.counts[GIVEN] + self.counts[HELD]
 
     @property
     def over(self) -> bool:
@@ -134,8 +146,8 @@ class Tasks:
         else:
             self.resting[task] = failed_s
 
-    def end(self, task: int, how: int) -> None:
-        """It has ended."""
+    def end(self, task: int, how: int) -> bool:
+        """It has ended; True where others are ready now because of it."""
         if self.status[task] == PENDING:
             self.again.pop(task, None)
             self.resting.pop(task, None)
@@ -143,17 +155,81 @@ class Tasks:
         self.where.pop(task, None)
         if self.copies:
             self.copies.pop(task, None)
+        return self.order is not None and self._follow(self.order, task)
+
+    # tasks that are not ready
+
+    def _hold(self, order: Lazy) -> None:
+        """Only what is ready at the beginning waits; all others come behind it, as they are ready."""
+        count = len(self.status)
+        self.status = bytearray([HELD]) * count
+        self.counts[PENDING], self.counts[HELD] = 0, count
+        self.cursor = count
+        self._release(order.first())
+
+    def _release(self, tasks: Iterable[int]) -> bool:
+        some = False
+        for task in tasks:
+            if self.status[task] == HELD:
+                self.move(task, PENDING)
+                self.again[task] = None
+                some = True
+        return some
+
+    def _follow(self, order: Lazy, task: int) -> bool:
+        """What an end makes ready. Where nothing waits or runs any more, what is not ready never will be: it needs
+        something that failed."""
+        some = self.status[task] == DONE and self._release(order.after(task, self._is_done))
+        self._give_up()
+        return some
+
+    def _give_up(self) -> None:
+        if self.counts[HELD] and self.over:
+            self._drop(HELD)
+
+    def _is_done(self, task: int) -> bool:
+        return self.status[task] == DONE
+
+    def had(self, tasks: Sequence[int]) -> None:
+        """These are done without having run here: their results were there before."""
+        for task in tasks:
+            self.where.pop(task, None)
+            self.copies.pop(task, None)
+            self.move(task, DONE)
+        if self.order is not None:
+            for task in tasks:
+                self._release(self.order.after(task, self._is_done))
+            self._give_up()
+        self.resting.clear()
+        self._line_up()
+
+    def _drop(self, *kinds: int) -> None:
+        column = np.frombuffer(self.status, np.uint8)
+        for kind in kinds:
+            column[column == kind] = DROPPED
+            self.counts[DROPPED] += self.counts[kind]
+            self.counts[kind] = 0
+
+    def last_waiting(self, most: int) -> list[int]:
+        """Up to ``most`` tasks that wait, the last first."""
+        waiting = (
+            task for task in range(len(self.status) - 1, -1, -1) if self.status[task] == PENDING
+        )
+        return list(islice(waiting, min(most, self.counts[PENDING])))
+
+    def drop_waiting(self, tasks: Iterable[int]) -> None:
+        """These are not wanted any more; those of them that wait are dropped."""
+        self.again.update(dict.fromkeys(range(self.cursor, len(self.status))))
+        self.cursor = len(self.status)
+        for task in tasks:
+            if self.status[task] == PENDING:
+                self.end(task, DROPPED)
 
     def drop(self) -> list[int]:
         """All that have not ended are dropped; those that hosts have, for these to be told."""
         given = list(self.where)
-        column = np.frombuffer(self.status, np.uint8)
-        column[(column == PENDING) | (column == GIVEN)] = DROPPED
-        del column  # a column that is looked at cannot grow
+        self._drop(PENDING, GIVEN, HELD)
         self.cursor = len(self.status)
-        dropped = self.counts[PENDING] + self.counts[GIVEN]
-        self.counts[PENDING] = self.counts[GIVEN] = 0
-        self.counts[DROPPED] += dropped
         self.where.clear()
         self.copies.clear()
         self.again.clear()
@@ -167,11 +243,14 @@ class Tasks:
         self.status = bytearray(status)
         self.attempts = array("H")
         self.attempts.frombytes(attempts)
-        self.counts = [self.status.count(kind) for kind in range(5)]
+        self.counts = [self.status.count(kind) for kind in range(len(WORDS))]
         self.where, self.copies = where, copies
-        begun = np.flatnonzero(
-            (np.frombuffer(attempts, np.uint16) > 0) | (np.frombuffer(status, np.uint8) != PENDING)
-        )
+        self._line_up()
+
+    def _line_up(self) -> None:
+        """Where those that were never given begin, and what waits before them."""
+        status = np.frombuffer(self.status, np.uint8)
+        begun = np.flatnonzero((np.frombuffer(self.attempts, np.uint16) > 0) | (status != PENDING))
         self.cursor = int(begun[-1]) + 1 if len(begun) else 0
-        early = np.flatnonzero(np.frombuffer(status, np.uint8)[: self.cursor] == PENDING)
+        early = np.flatnonzero(status[: self.cursor] == PENDING)
         self.again = OrderedDict.fromkeys(map(int, early))

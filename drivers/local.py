@@ -11,6 +11,7 @@ import select
 import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from drivers.ledger import SlotLedger
 from drivers.pilot import Mark
 from kernel.clock import Clock
 
-_DEATH_S = 10.0
+_DEATH_S, _GRACE_S = 10.0, 4.0
 
 
 class _Pilot(Protocol):
@@ -68,13 +69,22 @@ class _Hold:
         return max(ended) if ended and len(ended) == len(codes) else None
 
     def stop(self) -> None:
-        """End the pilots with all their children."""
+        """End the pilots with all their children: asked first, as a batch system asks, for what their tasks began stands
+        in sessions of its own and only they know it."""
+        self._signal(signal.SIGTERM)
+        end_s = time.monotonic() + _GRACE_S
+        while any(pilot.poll() is None for pilot in self.pilots) and time.monotonic() < end_s:
+            time.sleep(0.01)
+        self._signal(signal.SIGKILL)
         for pilot in self.pilots:
-            with suppress(ProcessLookupError):
-                os.killpg(pilot.pid, signal.SIGKILL)
             pilot.wait()
         if self.output is not None:
             self.output.close()
+
+    def _signal(self, number: int) -> None:
+        for pilot in self.pilots:
+            with suppress(ProcessLookupError):
+                os.killpg(pilot.pid, number)
 
     def last_words(self) -> str:
         """The last line that the pilot printed."""

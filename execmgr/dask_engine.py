@@ -12,9 +12,10 @@ import base64
 import json
 import logging
 import os
+import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from execmgr.run_keys import make_keys
 from execmgr.task_folder import AWAY, CONTACT, TaskFolder
 from execmgr.task_output import STDERR, STDOUT, shorten
 from execmgr.task_process import Verdict, alive, await_end, has_ended
+from execmgr.times import Times
 from kernel.clock import Clock
 from kernel.errors import SiteError
 from planner.snapshot import CopyKey
@@ -126,6 +128,7 @@ class DaskEngine(FolderEngine):
         super().__init__(clock, folder, news)
         self._apart = apart
         self._futures: dict[CopyKey, tuple[TaskOrder, Future]] = {}
+        self._ordered_s: dict[CopyKey, float] = {}
         with _room_here():
             folder.run_folder.mkdir(parents=True, exist_ok=True)
             contact = _open_contact(folder.run_folder)
@@ -157,6 +160,7 @@ class DaskEngine(FolderEngine):
         for order in orders:
             if self._done_before(order):
                 continue
+            self._ordered_s[order.key] = time.monotonic()
             try:
                 work = (
                     (run_apart, order, self._parcel(order))
@@ -185,10 +189,20 @@ class DaskEngine(FolderEngine):
                 answer = future.result() if future.status == "finished" else Verdict(_lost(future))
             except CancelledError:  # by us, or on the way out: nobody waits for this news
                 return
+            came_s = time.monotonic()
             told = answer if isinstance(answer, Verdict) else self._arrived(order, *answer)
-            self._tell(order, told)
+            self._tell(order, self._timed(order, told, came_s))
 
         return tell
+
+    def _timed(self, order: TaskOrder, verdict: Verdict, came_s: float) -> Verdict:
+        """With what it took besides: waiting for the worker, the way there and back, putting its outputs away."""
+        there = verdict.times or Times()
+        now_s = time.monotonic()
+        since_s = came_s - self._ordered_s.pop(order.key, came_s)
+        elsewhere_s = since_s - there.in_s - there.ran_s - there.out_s
+        waited = Times(waited_s=max(0.0, elsewhere_s), out_s=now_s - came_s)
+        return replace(verdict, times=there.and_then(waited))
 
     def _arrived(self, order: TaskOrder, verdict: Verdict, made: Parcel) -> Verdict:
         """Put what a task made and printed elsewhere where it is committed from, and looked for."""
@@ -239,25 +253,30 @@ def run_order(order: TaskOrder, folder: TaskFolder) -> Verdict:
     mark = folder.mark(order)
     _HELD.add(mark)
     try:
-        return folder.judge(order, _run_or_find(order, folder, mark))
+        code, times = _run_or_find(order, folder, mark)
+        return replace(folder.judge(order, code), times=times)
     except OSError as error:
         return Verdict(str(error))
     finally:
         _HELD.discard(mark)
 
 
-def _run_or_find(order: TaskOrder, folder: TaskFolder, mark: str) -> int:
-    """The exit code of a copy that is run now, or was begun before."""
+def _run_or_find(order: TaskOrder, folder: TaskFolder, mark: str) -> tuple[int, Times | None]:
+    """The exit code of a copy that is run now, or was begun before; and where the time of one that is run now went."""
     scratch = folder.place(order)
 
     def stop() -> bool:
         return (scratch / _STOP).exists() or _work_name(order) in _STOPPED
 
     if alive(scratch) or has_ended(scratch):
-        return await_end(scratch, mark, stop)
+        return await_end(scratch, mark, stop), None
     if not order.command:
         raise OSError("has no command to run")
-    return folder.prepare(order).attend(order.memory_mib, stop)
+    begun_s = time.monotonic()
+    process = folder.prepare(order)
+    inputs = folder.input_mib(order)
+    code = process.attend(order.memory_mib, stop)
+    return code, process.times(begun_s, begun_s, inputs)
 
 
 def run_apart(order: TaskOrder, inputs: Parcel) -> Verdict | tuple[Verdict, Parcel]:
@@ -265,12 +284,18 @@ def run_apart(order: TaskOrder, inputs: Parcel) -> Verdict | tuple[Verdict, Parc
     base = Path(os.environ["VGRADS_WORK"])
     folder = TaskFolder(base / "run", base / "set" / _work_name(order), AWAY)
     try:
+        begun_s = time.monotonic()
         folder.set_folder.mkdir(parents=True, exist_ok=True)
         unpack(inputs, folder.set_folder)
+        brought_s = time.monotonic() - begun_s
         verdict = run_order(order, folder)
-        place = folder.place(order)
+        place, ran_s = folder.place(order), time.monotonic()
         made = {} if verdict.reason else {name: place / name for name in order.outputs}
-        return verdict, pack(shorten(place) | made)
+        parcel = pack(shorten(place) | made)
+        ways = Times(
+            in_s=brought_s, in_mib=inputs.mib, out_s=time.monotonic() - ran_s, out_mib=parcel.mib
+        )
+        return replace(verdict, times=ways.and_then(verdict.times)), parcel
     except OSError as error:
         return Verdict(str(error))
 

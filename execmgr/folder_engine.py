@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 from execmgr.commit import Committer, is_committed
@@ -10,7 +11,9 @@ from execmgr.news import News, NewsDesk
 from execmgr.states import CopyEnded
 from execmgr.task_folder import TaskFolder
 from execmgr.task_process import Verdict
+from execmgr.times import Times
 from kernel.clock import Clock
+from planner.snapshot import CopyKey
 
 
 class FolderEngine(NewsDesk):
@@ -20,8 +23,10 @@ class FolderEngine(NewsDesk):
         super().__init__(news)
         self._clock, self._folder = clock, folder
         self._committer = Committer(folder, self._tell_committed)
+        self._asked_s: dict[CopyKey, float] = {}  # since when a copy waits to be committed
 
     def commit(self, orders: Sequence[TaskOrder]) -> None:
+        self._asked_s.update(dict.fromkeys((order.key for order in orders), time.monotonic()))
         self._committer.put(orders)
 
     def _done_before(self, order: TaskOrder) -> bool:
@@ -36,12 +41,14 @@ class FolderEngine(NewsDesk):
         self._put(order, verdict, committed=bool(verdict.reason) or not order.outputs)
 
     def _tell_committed(self, order: TaskOrder, reason: str) -> None:
-        self._put(order, Verdict(reason), committed=True)
+        now_s = time.monotonic()
+        commit_s = now_s - self._asked_s.pop(order.key, now_s)
+        self._put(order, Verdict(reason, times=Times(commit_s=commit_s)), committed=True)
 
     def _put(self, order: TaskOrder, verdict: Verdict, committed: bool) -> None:
         self.news.put(
             CopyEnded(
                 at_s=self._clock.now(), key=order.key, ok=not verdict.reason, reason=verdict.reason,
-                committed=committed, code=verdict.code,
+                committed=committed, code=verdict.code, times=verdict.times,
             )
         )  # fmt: skip

@@ -23,6 +23,7 @@ from execmgr.states import (
     SlotNews,
     Tick,
 )
+from execmgr.times import Times
 from kernel.errors import VgradsError
 
 
@@ -86,6 +87,10 @@ def event_to_json(event: Event) -> dict[str, Any]:
     row: dict[str, Any] = {"kind": _NAMES[type(event)], **asdict(event)}
     if isinstance(event, SlotNews):
         row["state"] = event.state.name
+    if isinstance(event, CopyEnded):
+        row.pop("times")
+        if event.times is not None:
+            row["times"] = event.times.as_json()
     return row
 
 
@@ -96,5 +101,7 @@ def event_from_json(row: dict[str, Any]) -> Event:
         fields["state"] = SlotState[fields["state"]]
     if row["kind"] == "copy":
         fields["key"] = tuple(fields["key"])
+        if "times" in fields:
+            fields["times"] = Times(**fields["times"])
     event: Event = _KINDS[row["kind"]](**fields)
     return event

@@ -11,7 +11,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TypeVar
@@ -48,8 +48,11 @@ class _Copy:
 
     order: TaskOrder
     mark: str
+    came_s: float
     process: TaskProcess | None = None  # none: not begun, or an earlier manager's
     unwanted: bool = field(default=False)
+    begun_s: float = 0.0
+    inputs: tuple[float, float] = (0.0, 0.0)
 
     def signal(self, number: signal.Signals) -> None:
         """To all that it runs; of an earlier manager's only what kills."""
@@ -80,7 +83,7 @@ class ProcessEngine(FolderEngine):
 
     def start(self, orders: Sequence[TaskOrder]) -> None:
         for order in orders:
-            copy = _Copy(order, self._folder.mark(order))
+            copy = _Copy(order, self._folder.mark(order), time.monotonic())
             with self._changed:
                 self._live.add(copy)
             self._ordered.put(copy)
@@ -102,7 +105,7 @@ class ProcessEngine(FolderEngine):
             if mark not in going_on and not has_ended(places[mark]):
                 anew.append(order)
             elif mark in going_on or not self._done_before(order):
-                copy = _Copy(order, mark)
+                copy = _Copy(order, mark, time.monotonic())
                 with self._changed:
                     self._live.add(copy)
                     self._found.add(copy)
@@ -127,7 +130,9 @@ class ProcessEngine(FolderEngine):
         if not order.command:
             self._end(copy, Verdict("has no command to run"))
             return
+        copy.begun_s = time.monotonic()
         process = self._folder.prepare(order)
+        copy.inputs = self._folder.input_mib(order)
         with self._changed:
             copy.process = process  # before it has a number: its end may be heard of at once
             if order.memory_mib > 0:
@@ -149,6 +154,8 @@ class ProcessEngine(FolderEngine):
             look = self._found or self._limited
             for ended in self._spawner.reap(LOOK_S if look else IDLE_S):
                 copy: _Copy = ended.token
+                if copy.process is not None:
+                    copy.process.has_ended(ended)
                 if copy.process is not None and copy.process.is_gone():
                     self._judge(copy, ended.code)
                 else:
@@ -180,6 +187,9 @@ class ProcessEngine(FolderEngine):
     def _end(self, copy: _Copy, verdict: Verdict) -> None:
         self._forget(copy)
         if not self._abandoned and not copy.unwanted:
+            if copy.process is not None:
+                times = copy.process.times(copy.came_s, copy.begun_s, copy.inputs)
+                verdict = replace(verdict, times=times)
             self._tell(copy.order, verdict)
 
     def _forget(self, copy: _Copy) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from drivers.api import Driver, SlotState
@@ -19,6 +20,7 @@ from execmgr.states import (
     CloseSlot,
     Command,
     CommitCopy,
+    CopyEnded,
     CopyState,
     Event,
     OpenSlot,
@@ -28,6 +30,7 @@ from execmgr.states import (
     StartCopy,
     Tick,
 )
+from execmgr.times import Times, with_own
 from kernel.clock import Clock
 from planner.snapshot import CopyKey, TaskKey
 
@@ -67,7 +70,8 @@ class Surroundings:
 
 
 class Runner:
-    """Carries out one plan. ``watch`` is called after every step, for progress and pictures."""
+    """Carries out one plan. ``watch`` is called after every step, for progress and pictures; ``spent``: where the time
+    of all attempts went that ended while it looked."""
 
     def __init__(
         self, run: str, book: Book, around: Surroundings, watch: Watcher | None = None
@@ -75,6 +79,8 @@ class Runner:
         self.run_id, self.book, self.around = run, book, around
         self.state = begin(book)
         self._watch, self._due_s = watch, 0.0
+        self._worked_s = time.thread_time()
+        self.spent = Times()
         self._sites = Sites(run, around.drivers, around.clock, around.reach)
 
     def run(self) -> RunState:
@@ -166,7 +172,7 @@ class Runner:
             events = found
 
     def _collect(self) -> list[Event]:
-        found: list[Event] = [*self._sites.news(self.book), *self.around.engine.poll()]
+        found: list[Event] = [*self._sites.news(self.book), *self._ends()]
         reason = "" if self.state.cancelled else self.around.asked_to_stop()
         if reason:
             found.append(Cancelled(at_s=self.around.clock.now(), reason=reason))
@@ -177,6 +183,18 @@ class Runner:
         if found or not due:
             return found
         return [Tick(at_s=now)]
+
+    def _ends(self) -> list[CopyEnded]:
+        """What the engine tells; each end with its part of what this manager has worked since the last ones."""
+        ended = self.around.engine.poll()
+        if not ended or self.around.clock.virtual:
+            return ended
+        before_s, self._worked_s = self._worked_s, time.thread_time()
+        own_s = max(0.0, self._worked_s - before_s) / len(ended)
+        found = [replace(one, times=with_own(one.times, own_s)) for one in ended]
+        for one in found:
+            self.spent = self.spent.and_then(one.times)
+        return found
 
     def _act(self, commands: list[Command]) -> list[Event]:
         found: list[Event] = []

@@ -8,6 +8,7 @@ from enum import StrEnum
 from immutables import Map
 
 from drivers.api import SlotState
+from execmgr.times import Times
 from planner.snapshot import CopyKey, TaskKey
 
 
@@ -43,7 +44,8 @@ class CopyEnded:
     """A running copy came to its end; ``committed``: its outputs, if it has any, are where they belong.
 
     A copy that succeeded and is not committed ends a second time, when it is, or when that has failed.
-    ``code``: the exit code that its command chose; None where a signal or something around it ended it.
+    ``code``: the exit code that its command chose; None where a signal or something around it ended it. ``times``:
+    where the time went since it was ordered, or ended the first time; None where nobody measured it.
     """
 
     at_s: float
@@ -52,6 +54,7 @@ class CopyEnded:
     reason: str = ""
     committed: bool = True
     code: int | None = None
+    times: Times | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -160,6 +160,12 @@ class TaskFolder:
             raise FileNotFoundError(f"input '{name}' is not there")
         return found
 
+    def input_mib(self, order: TaskOrder) -> tuple[float, float]:
+        """MiB of an attempt's inputs, and of those that are only linked since they lie here."""
+        staged = [self.place(order) / name for name in order.inputs]
+        sizes = [(path.stat().st_size / 2**20, path.is_symlink()) for path in staged]
+        return sum(mib for mib, _ in sizes), sum(mib for mib, linked in sizes if linked)
+
     def judge(self, order: TaskOrder, code: int) -> Verdict:
         """Whether an attempt that ended did its task: it must have written all its outputs."""
         scratch = self.place(order)

@@ -14,11 +14,13 @@ from collections.abc import Callable, Hashable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from execmgr.free_spawn import spawn
 from execmgr.processes import DEATH_S, MARK, is_over, kill_marked, runs, signal_group
-from execmgr.spawner import SHELL, Spawner, words_of
+from execmgr.spawner import SHELL, Ended, Spawner, words_of
 from execmgr.task_output import STDERR, tail
+from execmgr.times import Times
 
 NOTES = ".task"
 """In a scratch folder: the number of the task's process, and when it has ended, its exit code."""
@@ -56,7 +58,8 @@ class TaskProcess:
         self._command, self._scratch, self._environment = command, scratch, environment
         self._spawner: Spawner | None = None
         self._pid = self._left = -1
-        self._began_s = 0.0
+        self._began_s = self._ended_s = 0.0
+        self._usage: Any = None
 
     def begin(self, spawner: Spawner, token: Hashable) -> None:
         """Begin it in its scratch folder; OSError where it cannot be. The spawner tells its end by the token."""
@@ -97,10 +100,26 @@ class TaskProcess:
                 lambda one: one == self._environment[MARK]
             ):
                 raise OSError("processes of it cannot be killed")
+            self.has_ended(ended[0])
             return ended[0].code
         finally:
             self.close()
             spawner.close()
+
+    def has_ended(self, ended: Ended) -> None:
+        """Its end was heard of now."""
+        self._ended_s, self._usage = time.monotonic(), ended.usage
+
+    def times(self, came_s: float, begun_s: float, inputs: tuple[float, float]) -> Times:
+        """Where its time went, if it was ordered at an instant and its inputs were brought from another one on;
+        ``inputs``: their MiB, and how many of these were here."""
+        ran = self._usage is not None
+        return Times(
+            waited_s=begun_s - came_s, in_s=self._began_s - begun_s, in_mib=inputs[0], cached_mib=inputs[1],
+            ran_s=self._ended_s - self._began_s if ran else 0.0,
+            cpu_s=self._usage.ru_utime + self._usage.ru_stime if ran else 0.0,
+            peak_mib=self._usage.ru_maxrss / 1024.0 if ran else 0.0,
+        )  # fmt: skip
 
     def is_gone(self, patience_s: float = 0.0) -> bool:
         """Of one whose shell has ended: True where nothing of it is left in this time, False where one must look.
@@ -188,11 +207,13 @@ def await_end(scratch: Path, mark: str, stop: Callable[[], bool] | None = None) 
 class Verdict:
     """Why an attempt did not do its task, empty where it did; ``code``: the exit code that its command chose.
 
-    Without one, a signal or something around it ended it: the next attempt may fare better.
+    Without one, a signal or something around it ended it: the next attempt may fare better. ``times``: where the
+    attempt's time went, as far as it was measured.
     """
 
     reason: str = ""
     code: int | None = None
+    times: Times | None = None
 
 
 def explain(code: int, scratch: Path) -> Verdict:

@@ -24,6 +24,7 @@ from typing import Any
 
 from kernel.errors import InputError, SiteError
 from portal.client_bags import BagCalls
+from portal.client_pools import PoolCalls
 
 _LONG_POLL_S = 20.0
 _NOTHING: Mapping[str, str] = {}
@@ -37,8 +38,8 @@ class RunHandle:
     run_id: str
 
 
-class Client(BagCalls):
-    """One service, its bags as in :mod:`portal.client_bags`. Errors are InputError (what was sent is wrong) and SiteError (it does not answer)."""
+class Client(BagCalls, PoolCalls):
+    """One service, its bags as in :mod:`portal.client_bags`, pools as in :mod:`portal.client_pools`. Errors are InputError (what was sent is wrong) and SiteError (it does not answer)."""
 
     def __init__(self, url: str, timeout_s: float = 60.0, token: str = "") -> None:
         self._url, self._timeout_s = url.rstrip("/"), timeout_s
@@ -168,7 +169,7 @@ class Client(BagCalls):
         )
         try:
             with urllib.request.urlopen(request, timeout=self._timeout_s) as answer:
-                found: dict[str, Any] = json.loads(answer.read())
+                found: dict[str, Any] = json.loads(answer.read() or b"{}")
                 return found
         except urllib.error.HTTPError as error:
             detail = json.loads(error.read() or b"{}").get("detail", error.reason)

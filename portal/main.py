@@ -18,17 +18,23 @@ from portal.cli import (
     bag_commands,
     bag_work_commands,
     commands,
+    matrix_commands,
+    pool_commands,
     queue_commands,
     site_commands,
+    size_commands,
 )
 from portal.cli.options import app
 
 COMMANDS = (
     commands,
+    pool_commands,
     queue_commands,
     site_commands,
+    size_commands,
     bag_commands,
     bag_work_commands,
+    matrix_commands,
     admin_commands,
     serve,
 )

@@ -12,8 +12,8 @@ import numpy as np
 
 from dispatch.core import Core
 from dispatch.image import image_of, pack_image, state_of, unpack_image
-from dispatch.journal import Journal, read_ends, read_state
-from dispatch.records import Copied, Given, Late, Word, unpack
+from dispatch.journal import Journal, read_ends, read_state, records_in
+from dispatch.records import Copied, Given, Late, Word
 from dispatch.state import MOST_LOSSES
 from dispatch.talk import Answer, Rules
 from dispatch.tasks import DONE, DROPPED, ENDED, FAILED
@@ -61,7 +61,7 @@ def canonical(state):
     records = {
         m: [*kept[:3], *kept[4:8], *kept[9:]] for m, kept in image["records"].items()
     }  # half precision
-    return [image["now_s"], image["owners"], image["slots"], records, bags, hosts]
+    return [image["now_s"], image["orders"], image["owners"], image["slots"], records, bags, hosts]
 
 
 def same(one, other):
@@ -140,11 +140,16 @@ class Judge:
             assert host.id not in self.dismissed, (host.id, "was dismissed")
             attempts = state.bags[record.bag].tasks.attempts
             for task in record.tasks:
+                self._is_ready(state.bags[record.bag].tasks, task)
                 self.trusted.add((host.id, host.life, (record.bag, task, attempts[task] + 1)))
         if isinstance(record, Word) and record.what == "left":
             self.excuse(state.hosts[record.fields["number"]].id)
         if isinstance(record, Word) and record.what == "joined":
             self.dismissed.discard(record.fields["id"])
+
+    def _is_ready(self, tasks, task):
+        for needed in tasks.order.needs(task) if tasks.order is not None else ():
+            assert tasks.status[needed] == DONE, (task, "was given before", needed, "was done")
 
     def told(self, bag, end, effect):
         if effect.counts:
@@ -178,7 +183,9 @@ class Judge:
         what = (bag.number, task, status, good)
         tries, losses = bag.tasks.failures.get(task, 0), bag.tasks.losses.get(task, 0)
         assert status in ENDED, what
-        assert bag.cancelled or status != DROPPED, what
+        if status == DROPPED and not bag.cancelled:
+            needs = bag.tasks.order.needs(task) if bag.tasks.order is not None else ()
+            assert any(bag.tasks.status[n] in (FAILED, DROPPED) for n in needs), what
         assert good == (status == DONE), (*what, "successes in the ends")
         assert tries <= bag.retries + self._most(bag.number), what
         if status == DONE:
@@ -294,7 +301,7 @@ class Desk:
                 raise Killed
 
     def _shadow(self, group):
-        for record in unpack(group[12:]):
+        for record in records_in(group):
             self.shadow.apply(record)
         if self.world.draw.random() < self.world.compare and not self.journal._group:
             mine, theirs = canonical(self.core.state), canonical(self.shadow)

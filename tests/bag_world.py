@@ -14,6 +14,7 @@ from dispatch.journal import read_state
 from dispatch.records import COULD_NOT
 from tests.bag_faults import Desk, FragilePath, Judge, Killed, canonical, same
 from tests.bag_hosts import Agent
+from workflows.wavefront import Wavefront
 
 _POLICIES = [
     read_policy(given, "policy") for given in (
@@ -29,7 +30,8 @@ CALM_S, PATIENCE_S = 20.0, 900.0
 class World:
     """Everything that happens under one seed."""
 
-    def __init__(self, seed, folder):
+    def __init__(self, seed, folder, lazy=0.3):
+        self.lazy = lazy  # the part of bags whose tasks become ready as others end
         self.seed, self.draw = seed, random.Random(seed)
         self.folder = FragilePath(folder)
         draw = self.draw
@@ -187,6 +189,7 @@ class World:
             if draw.random() < 0.15:
                 self.wishes.append((came_s + draw.uniform(0.0, 9.0), "cancel", number, None))
         self._give_policies(random.Random(self.seed + 0.5))
+        self._give_orders(random.Random(self.seed + 0.25))
         self.wishes.sort(key=lambda wish: (wish[0], wish[2]))
         self.failing = draw.choice((0.0, 0.1, 0.3))
         self.hopeless, self.killing = draw.choice((0.0, 0.05)), draw.choice((0.0, 0.0, 0.03))
@@ -202,6 +205,14 @@ class World:
                     tail_latched=draw.random() < 0.5, failover=draw.choice(((), (), more[0].sites or ("s1",))),
                 )  # fmt: skip
                 self.wishes[n] = (at_s, what, number, (bag, more[1]))
+
+    def _give_orders(self, draw):
+        """Some bags become ready as they go."""
+        for n, (at_s, what, number, more) in enumerate(self.wishes):
+            if what == "bag" and more[1] is None and draw.random() < self.lazy:
+                order = Wavefront(draw.randint(1, 6), draw.randint(1, 6))
+                bag = replace(more[0], order=order, commands=Listed(["true"] * order.size))
+                self.wishes[n] = (at_s, what, number, (bag, None))
 
     def fate(self, bag, task, attempt):
         """(run time in seconds, exit code, whether its host dies of it)."""
@@ -328,10 +339,10 @@ class Silence:
         self.up_s = self.down_s = 0.0
 
 
-def play(seed, folder):
+def play(seed, folder, lazy=0.3):
     """One schedule."""
     FragilePath.left = math.inf
     shutil.rmtree(folder, ignore_errors=True)
-    world = World(seed, folder)
+    world = World(seed, folder, lazy)
     world.play()
     return world

@@ -44,7 +44,7 @@ STEPS = st.lists(
 
 def consistent(tasks, status):
     assert list(tasks.status) == status
-    assert tasks.counts == [status.count(kind) for kind in range(5)]
+    assert tasks.counts == [status.count(kind) for kind in range(6)]
     assert set(tasks.where) == {task for task, kind in enumerate(status) if kind == GIVEN}
     pending = {task for task, kind in enumerate(status) if kind == PENDING}
     assert tasks.pending == len(pending)

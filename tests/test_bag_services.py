@@ -16,36 +16,11 @@ import pytest
 from execmgr.processes import variable_of
 from tests import waiting
 from tests.conftest import ROOT
+from tests.services.two_sites import SITES
 
 pytestmark = pytest.mark.services
 until = partial(waiting.until, seconds=90.0)
 
-SITES = """
-[[site]]
-name = "slurm"
-kind = "batch"
-procs = 32
-cores_per_node = 8
-driver = "slurm"
-{access}
-[[site.queue]]
-name = "batch"
-max_walltime = "1h"
-stated_probability = 0.95
-stated_wait = "5s"
-[[site]]
-name = "sge"
-kind = "batch"
-procs = 2
-cores_per_node = 2
-driver = "gridengine"
-{access}
-[[site.queue]]
-name = "batch.q"
-max_walltime = "1h"
-stated_probability = 0.95
-stated_wait = "5s"
-"""
 BAG = """
 name: seen
 command: "echo {{x}} >> {folder}/ran; sleep 0.1; echo {{x}}"

@@ -385,6 +385,33 @@ def test_an_exchange_gives_acknowledges_and_ignores_what_nobody_gave(tmp_path):
         alive(later)
 
 
+def test_messages_that_are_heard_in_one_round_are_all_answered(tmp_path):
+    """Those that only tell of inputs too: else its host soon has too many under way, and falls silent."""
+
+    def request(body):
+        data = json.dumps(body).encode()
+        head = f"POST /exchange HTTP/1.1\r\nAuthorization: Bearer {key_of(b's', 'h0')}\r\nContent-Length: {len(data)}\r\n\r\n"
+        return head.encode() + data
+
+    async def work(found, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        news = [
+            {"host": "a", "life": "1", "seq": seq, "wait_s": 30, "cached": [f"{seq:064}"]}
+            for seq in range(2, 7)
+        ]
+        writer.write(request(hello()))
+        await reader.readuntil(b'"beat_s": 10.0}')
+        writer.write(b"".join(map(request, news)))
+        async with asyncio.timeout(10):
+            for _ in news[:-1]:  # the last one waits for work
+                assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 204")
+        assert len(found.core.waiting) == 1
+        writer.close()
+
+    with manager(tmp_path / "d", "true") as alive:
+        alive(work)
+
+
 def test_an_agent_in_whose_place_another_came_is_stopped(tmp_path):
     async def work(found, port):
         await say(port, hello())

@@ -124,7 +124,7 @@ def test_tasks_tell_codes_signals_outputs_and_their_environment():
             "6",
             "0",
         )
-        assert {one for one in told if one.startswith("VGRADS_")} == {"VGRADS_BAG", "VGRADS_TASK", "VGRADS_ATTEMPT", "VGRADS_COPY"}  # fmt: skip
+        assert {one for one in told if one.startswith("VGRADS_")} == {"VGRADS_BAG", "VGRADS_TASK", "VGRADS_ATTEMPT", "VGRADS_COPY", "VGRADS_PYTHON"}  # fmt: skip
         assert KEY not in ends[6][7]
         assert ends[7][7].count("\n") == 1 and ends[7][7].strip() == told["PWD"]
         assert ends[8][7] == "\ufffd" and ends[9][7] == "yes\n"

@@ -318,7 +318,7 @@ def test_poisonous_tasks_condemn_no_host():
     world.run()
     state = world.core.state.bags[0]
     assert [n for n in world.notes if isinstance(n, Word) and n.what == "barred"] == []
-    assert state.tasks.counts == [0, 0, 960, 40, 0]
+    assert state.tasks.counts == [0, 0, 960, 40, 0, 0]
     assert all(state.tasks.failures[task] == 3 for task in range(0, 1000, 25))
 
 

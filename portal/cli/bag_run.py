@@ -24,6 +24,7 @@ from dispatch.manager import GUEST
 from dispatch.talk import Rules
 from kernel.errors import InputError
 from kernel.units import format_duration
+from portal.cli.ledger import service_ledger
 from portal.cli.terminal import console
 from portal.jobs.bags import Crew, bag_standing, cancel, dispatcher_folder, resumable, submit
 from portal.records.bags import ENDED, Bags
@@ -35,10 +36,12 @@ from vgrid.catalog import Catalog, Site
 
 @dataclass(frozen=True, kw_only=True)
 class HowToWork:
-    """Options of ``vgrads bags run``."""
+    """Options of ``vgrads bags run``. ``service``: where pools find it; ``contact``: under which names."""
 
     sites: Path | None
     policy: str = "fair-share"
+    service: str | None = None
+    contact: str = ""
     as_json: bool = False
 
 
@@ -70,7 +73,7 @@ def run_bags(files: Sequence[Path], how: HowToWork) -> int:
             submit(store, dispatcher, document, file.resolve().parent, catalog)
             for (document, _), file in read
         ]
-        return _work(store, dispatcher, catalog, rows, how)
+        return work_on(store, dispatcher, catalog, rows, how)
 
 
 def _usable(catalog: Catalog, document: BagDocument) -> Catalog:
@@ -85,7 +88,7 @@ def resume_bags(bag_id: str, how: HowToWork) -> int:
     with Store() as store:
         rows = resumable(store, bag_id)
         catalog = choose_catalog(how.sites) if how.sites else here()
-        return _work(store, rows[0].dispatcher, catalog, rows, how)
+        return work_on(store, rows[0].dispatcher, catalog, rows, how)
 
 
 def cancel_bag(bag_id: str, how: HowToWork) -> str:
@@ -100,12 +103,16 @@ def cancel_bag(bag_id: str, how: HowToWork) -> str:
     return "cancelled; everything was given back"
 
 
-def _work(
+def work_on(
     store: Store, dispatcher: str, catalog: Catalog, rows: Sequence[BagRow], how: HowToWork
 ) -> int:
+    """Carry out what a dispatcher's folder holds, shown as it goes; the exit code."""
     out = console(stderr=how.as_json)
     with _shown(out, rows) as watch:
-        crew = Crew(store, dispatcher, catalog, Rules(policy=how.policy), watch=watch)
+        crew = Crew(
+            store, dispatcher, catalog, Rules(policy=how.policy), watch=watch, contact=how.contact,
+            ledger=service_ledger(how.service) if how.service else None,
+        )  # fmt: skip
         stopped = crew.carry_out()
     ended = [Bags(store.engine).get(row.id) for row in rows]
     if how.as_json:
@@ -221,6 +228,7 @@ def _numbers(row: BagRow) -> dict[str, Any]:
         "rate",
         "left_s",
         "problem",
+        "times",
     )
     return {"state": state} | ({name: fresh.get(name) for name in names} if fresh else {})
 

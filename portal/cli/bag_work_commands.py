@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from portal.cli.bag_commands import bags_app
-from portal.cli.options import AsJson, Sites, answer_with, make_console
+from portal.cli.options import AsJson, Service, Sites, answer_with, make_console
 
 BagId = Annotated[
     str, typer.Argument(metavar="BAG", help="Id of a bag, as `bags status` lists it.")
@@ -17,6 +17,14 @@ Order = Annotated[
     str,
     typer.Option(
         "--policy", help="Whose tasks are next: fair-share (between owners), or next-available."
+    ),
+]
+
+Contact = Annotated[
+    str,
+    typer.Option(
+        "--contact",
+        help="Under which names hosts of pools find this machine, for bags with `hosts: {guests: true}`.",
     ),
 ]
 
@@ -34,26 +42,31 @@ def run(
     ],
     sites: Sites = None,
     policy: Order = "fair-share",
+    service: Service = None,
+    contact: Contact = "",
     as_json: AsJson = False,
 ) -> None:
     """Run bags of independent tasks: hosts come, tasks stream out, results come in, hosts go. Default: on this machine."""
     from portal.cli.bag_run import HowToWork, run_bags
 
-    raise typer.Exit(
-        run_bags(files, HowToWork(sites=sites, policy=_known(policy), as_json=as_json))
+    how = HowToWork(
+        sites=sites, policy=_known(policy), service=service, contact=contact, as_json=as_json
     )
+    raise typer.Exit(run_bags(files, how))
 
 
 @bags_app.command("resume", epilog="Example: `vgrads bags resume BAG`")
 def resume(
-    bag: BagId, sites: Sites = None, policy: Order = "fair-share", as_json: AsJson = False
-) -> None:
+    bag: BagId, sites: Sites = None, policy: Order = "fair-share", service: Service = None, contact: Contact = "",
+    as_json: AsJson = False,
+) -> None:  # fmt: skip
     """Go on with a bag whose dispatcher was interrupted or killed; hosts that worked on meanwhile are believed."""
     from portal.cli.bag_run import HowToWork, resume_bags
 
-    raise typer.Exit(
-        resume_bags(bag, HowToWork(sites=sites, policy=_known(policy), as_json=as_json))
+    how = HowToWork(
+        sites=sites, policy=_known(policy), service=service, contact=contact, as_json=as_json
     )
+    raise typer.Exit(resume_bags(bag, how))
 
 
 @bags_app.command("cancel", epilog="Example: `vgrads bags cancel BAG`")

@@ -65,6 +65,15 @@ Config = Annotated[
         show_default=False,
     ),
 ]
+Service = Annotated[
+    str | None,
+    typer.Option(
+        "--service",
+        metavar="URL",
+        help="A service where pools and managers find each other; VGRADS_TOKEN opens it. Default: this machine's database.",
+        show_default=False,
+    ),
+]
 History = Annotated[
     Path,
     typer.Argument(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import signal
 import threading
 import time
@@ -13,14 +14,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from desk.adverts import Advertiser
 from desk.bag_virtual import VirtualBagWork, simulated_part
 from desk.bag_work import BagWork, Wishes, hand_over
 from desk.config import home
+from desk.ledger import Ledger
+from desk.ledger_line import LedgerLine
 from dispatch.document import BagDocument
-from dispatch.kept import is_worked_on, only_one, read_status
+from dispatch.kept import is_worked_on, kept_bags, only_one, open_bag, read_status
 from dispatch.talk import Rules
 from kernel.errors import InputError, SiteError
 from portal.records.bags import ENDED, HERE, Bags, new_bag
+from portal.records.pools import PoolLedger
 from portal.records.store import Store, new_id
 from portal.records.tables import BagRow
 from vgrid.catalog import Catalog
@@ -56,7 +61,8 @@ def bag_standing(row: BagRow) -> dict[str, Any]:
 
 @dataclass
 class Crew:
-    """A dispatcher of the database at work in this process. ``stay``: it waits for more bags."""
+    """A dispatcher of the database at work in this process. ``stay``: it waits for more bags; ``ledger``: where it says
+    that it takes hosts of pools, if its bags do (None: the database); ``contact``: where these find it."""
 
     store: Store
     dispatcher: str
@@ -64,6 +70,8 @@ class Crew:
     rules: Rules = field(default_factory=Rules)
     stay: Callable[[], bool] = lambda: False
     watch: Callable[[dict[str, Any]], None] = lambda _: None
+    ledger: Ledger | None = None
+    contact: str = ""
     _noted_s: float = 0.0
     _last: Wishes = field(default_factory=lambda: Wishes(stay=True))
     _work: BagWork | VirtualBagWork | None = None
@@ -74,15 +82,11 @@ class Crew:
         folder = dispatcher_folder(self.dispatcher)
         with only_one(folder):
             virtual = simulated_part(self.catalog, folder)
-            kind = BagWork if virtual is None else VirtualBagWork
-            self._work = kind(
-                folder,
-                virtual or self.catalog,
-                self.dispatcher,
-                self._wishes,
-                self._told,
-                rules=self.rules,
-            )
+            how = (self.dispatcher, self._wishes, self._told, self.rules)
+            if virtual is not None:
+                self._work = VirtualBagWork(folder, virtual, *how)
+            else:
+                self._work = BagWork(folder, self.catalog, *how, beside=self._advertiser(folder))
             try:
                 with self._signals():
                     ended = self._work.carry_out()
@@ -92,6 +96,16 @@ class Crew:
         if ended.ended_early or ended.hopeless:
             bags.set_state(self.dispatcher, "interrupted")
         return ended.hopeless or ("interrupted" if ended.ended_early else "")
+
+    def _advertiser(self, folder: Path) -> Advertiser | None:
+        """Says that the dispatcher takes hosts of pools, where one of its bags has guests."""
+        guests = [d for n in kept_bags(folder) if (d := open_bag(folder, n).document).hosts.guests]
+        if not guests:
+            return None
+        ledger = self.ledger or PoolLedger(self.store.engine)
+        project = re.sub(r"[^A-Za-z0-9._@+-]+", "-", guests[0].name).strip("-._@+") or "bag"
+        name = f"{project[:150]}.{self.dispatcher.rpartition('-')[2]}"
+        return Advertiser(LedgerLine(ledger, "manager", name), project, contact=self.contact)
 
     def _wishes(self) -> Wishes:
         try:

@@ -16,8 +16,9 @@ from sqlmodel import Session, col, select
 from kernel.errors import InputError
 from portal.records.tables import GrantRow, TokenRow
 
-SCOPES = ("read", "submit", "operate", "metrics")
-"""Looking at one's own sets; handing sets over and running them; everything, of everybody; figures, no sets."""
+SCOPES = ("read", "submit", "operate", "metrics", "pool")
+"""Looking at one's own sets; handing sets over and running them; everything, of everybody; figures, no sets; lending
+hosts to one's own managers and borrowing them."""
 LOCAL = "local"
 """The user where no tokens are asked for: whoever can open a connection on this machine."""
 SESSION_S = 12 * 3600.0
@@ -39,9 +40,8 @@ class Principal:
 
     def may(self, scope: str) -> bool:
         """True where a scope, or one that contains it, was given."""
-        return (
-            self.operator or scope in self.scopes or (scope == "read" and "submit" in self.scopes)
-        )
+        looks = scope == "read" and bool(self.scopes & {"submit", "pool"})
+        return self.operator or scope in self.scopes or looks
 
 
 _CLOSED = TokenRow(

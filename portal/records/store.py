@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import sqlite3
+import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
@@ -34,7 +36,7 @@ from portal.records.tables import (
 )
 from vgrid.acquisition import Acquisition
 
-_SQLITE = "sqlite:///"
+_SQLITE, _BUSY_MS = "sqlite:///", 10_000
 GOES_ON = ("running", "interrupted")
 """States of a run that has not ended."""
 
@@ -355,5 +357,14 @@ def _translate(context: ExceptionContext) -> SiteError | None:
 
 def _prepare_sqlite(connection: Any, _: Any) -> None:
     """Readers beside one writer; a commit is on disk before anything is done about it."""
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "busy_timeout=10000"):
+    for pragma in (f"busy_timeout={_BUSY_MS}", "synchronous=FULL", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}")
+    end_s = time.monotonic() + _BUSY_MS / 1000.0
+    while True:  # two that come first at once: the one that finds it locked is refused without being made to wait
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError:
+            if time.monotonic() > end_s:
+                raise
+            time.sleep(0.02)

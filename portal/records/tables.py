@@ -190,6 +190,36 @@ class BagRow(SQLModel, table=True):
     summary: str = "{}"
 
 
+class ManagerRow(SQLModel, table=True):
+    """A manager that takes hosts of pools, as it said last how it stands (``entry``); ``at_s``: the database's clock."""
+
+    __tablename__ = "manager"
+    name: str = Field(primary_key=True)
+    owner: str
+    at_s: float
+    entry: str
+
+
+class PoolRow(SQLModel, table=True):
+    """A pool of hosts, as it said last what it has decided and why (``entry``)."""
+
+    __tablename__ = "pool"
+    name: str = Field(primary_key=True)
+    owner: str
+    at_s: float
+    entry: str
+
+
+class MomentRow(SQLModel, table=True):
+    """What a pool had decided and had running at an instant, and how much its managers could use: for its picture."""
+
+    __tablename__ = "pool_moment"
+    id: int | None = Field(default=None, primary_key=True)
+    pool: str = Field(index=True)
+    at_s: float
+    body: str
+
+
 class TokenRow(SQLModel, table=True):
     """A secret that opens the service: only its digest is kept. ``session``: made by logging in."""
 

@@ -21,6 +21,7 @@ from portal.web.history_routes import add_history_routes, clear_uploads
 from portal.web.live_routes import add_live_routes
 from portal.web.oidc import Provider
 from portal.web.page_routes import add_page_routes
+from portal.web.pool_routes import add_pool_routes
 from portal.web.problems import install_problem_handlers
 from portal.web.run_routes import add_run_routes
 from portal.web.service import Bounds, Service
@@ -61,6 +62,7 @@ def make_app(
     add_live_routes(app, service)
     add_run_routes(app, service)
     add_bag_routes(app, service)
+    add_pool_routes(app, service)
     add_page_routes(app, service)
     app.openapi = describe(app)  # type: ignore[method-assign]
     return app

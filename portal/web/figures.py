@@ -9,6 +9,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
+from portal.records.bags import Bags
 from portal.records.store import Store
 from portal.records.tables import RunRow
 from portal.records.work import Works
@@ -68,6 +69,7 @@ class Figures:
         yield _fates(slots)
         yield _waits(slots)
         yield self._bounds()
+        yield self._times()
         queue = GaugeMetricFamily(
             "vgrads_work", "Pieces of work queued or under way", labels=["kind"]
         )
@@ -93,6 +95,25 @@ class Figures:
                     counts[key] = counts.get(key, 0) + count
         for labels, count in sorted(counts.items()):
             family.add_metric(list(labels), count)
+        return family
+
+    def _times(self) -> Family:
+        """Where the time of tasks went: of the newest runs that have ended, and of the newest bags."""
+        family = CounterMetricFamily(
+            "vgrads_task_seconds", "Seconds of the tasks of the newest runs and bags, by where they went", labels=["of", "part"]
+        )  # fmt: skip
+        spent: dict[tuple[str, str], float] = {}
+        for run in self._store.list_runs(limit=_RUNS):
+            for name, seconds in (json.loads(run.outcome).get("times") or {}).items():
+                if name.endswith("_s"):
+                    spent["runs", name[:-2]] = spent.get(("runs", name[:-2]), 0.0) + seconds
+        for bag in Bags(self._store.engine).newest():
+            told = json.loads(bag.summary)
+            ended = told.get("done", 0) + told.get("failed", 0)
+            for name, mean_s in (told.get("times") or {}).items():
+                spent["bags", name[:-2]] = spent.get(("bags", name[:-2]), 0.0) + mean_s * ended
+        for labels, seconds in sorted(spent.items()):
+            family.add_metric(list(labels), seconds)
         return family
 
     def _promises(self) -> Iterator[Family]:

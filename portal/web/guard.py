@@ -36,6 +36,7 @@ _MOST_UNKNOWN = 4096  # bytes of a body from somebody who is not known: a token 
 _REMEMBERED_S = 5.0  # a token that was looked up; a revoked one opens that long
 _LOGINS = "10/minute"  # wrong secrets: one of them, and all from one address
 _UNWRITTEN = ("/turns/", "/ends")  # too many, and no decision of a person
+_LEDGER = ("/v1/managers/", "/v1/pools/")  # the same
 _HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
@@ -254,8 +255,10 @@ def _adds_tasks(path: str) -> bool:
 
 
 def _unwritten(path: str) -> bool:
-    return _adds_tasks(path) or (
-        path.startswith("/v1/runs/") and any(part in path for part in _UNWRITTEN)
+    return (
+        _adds_tasks(path)
+        or path.startswith(_LEDGER)
+        or (path.startswith("/v1/runs/") and any(part in path for part in _UNWRITTEN))
     )
 
 
@@ -342,3 +345,4 @@ READ = needs("read")
 Reader = Annotated[Principal, READ]
 Submitter = Annotated[Principal, needs("submit")]
 Operator = Annotated[Principal, needs("operate")]
+Lender = Annotated[Principal, needs("pool")]

@@ -146,7 +146,7 @@ def task_rows(placements: Iterable[Json], attempts: Iterable[Json]) -> list[Json
     found: dict[tuple[str, str], Json] = {}
     for one in placements:
         row = {"workflow": one["workflow"], "task": one["task"], "state": one["state"], "slot": one["slot"],
-               "attempts": 0, "exit": None, "seconds": None, "site": "", "reason": one.get("reason") or ""}  # fmt: skip
+               "attempts": 0, "exit": None, "seconds": None, "times": None, "site": "", "reason": one.get("reason") or ""}  # fmt: skip
         known = found.setdefault((one["workflow"], one["task"]), row)
         if _better(one["state"], known["state"]):
             found[one["workflow"], one["task"]] = row
@@ -154,7 +154,7 @@ def task_rows(placements: Iterable[Json], attempts: Iterable[Json]) -> list[Json
         row = found.setdefault((one["workflow"], one["task"]), dict(one) | {"attempts": 0})
         row["attempts"] += 1
         if one["state"] == row["state"]:
-            row |= {key: one[key] for key in ("exit", "seconds", "site", "slot")}
+            row |= {key: one[key] for key in ("exit", "seconds", "times", "site", "slot")}
             row["reason"] = one["reason"] or ""
     return sorted(found.values(), key=lambda r: (_rank(r["state"]), r["workflow"], r["task"]))
 
