@@ -112,7 +112,7 @@ def test_a_pool_that_comes_back_without_a_site_where_it_has_slots_says_so(poolin
     assert again.wait(30) == 2
     assert "'here', where slots are held from before" in pooling.said("pool")
     pooling.pool(POOL.format(most=2), "--sites", tmp_path / "sites.toml")
-    until(lambda: pooling.json("pool", "status")["pools"][0]["running"] == 2)
+    until(lambda: [one["running"] for one in pooling.json("pool", "status")["pools"]] == [2])
 
 
 def test_work_goes_on_while_the_service_between_them_is_gone(pooling, tmp_path):
