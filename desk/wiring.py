@@ -33,6 +33,7 @@ from execmgr.task_folder import AWAY, TaskFolder
 from kernel.clock import Clock, SimClock, WallClock
 from kernel.errors import InputError, SiteError
 from kernel.streams import stream
+from planner.lengths import drawn_factor
 from planner.plan import Plan
 from planner.snapshot import Snapshot
 from simulator.cloud import CloudRegion
@@ -190,7 +191,7 @@ def _nodes(site: Site) -> Nodes:
 def make_virtual_engine(clock: Clock, snapshot: Snapshot, seed: int) -> Engine:
     """Virtual tasks at simulated sites."""
     luck = Luck(
-        seed=seed, spread=snapshot.wanted.runtime_spread, padding=snapshot.padding,
+        seed=seed, factor=lambda order: drawn_factor(snapshot, seed, order.key, order.site),
         failures={slot.id: slot.task_failure for slot in snapshot.slots},
     )  # fmt: skip
     return SimulatedEngine(clock, luck)

@@ -76,6 +76,11 @@ class Book:
         placement = self.placements[key]
         return placement.end_s - placement.start_s
 
+    def median_s(self, key: CopyKey) -> float:
+        """Median run time of a copy where it is planned."""
+        speed = self.uses[self.slot_of(key)].slot.speed
+        return self.snapshot.task(key[:2]).runtime_s / speed
+
     def held_s(self, slot_id: str) -> float:
         """How long a slot is asked for: if it is ready at once, it must still last to its end."""
         use = self.uses[slot_id]

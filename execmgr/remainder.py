@@ -13,8 +13,10 @@ from planner.replan import Offers, OpenSlot, Progress, replan
 def progress_of(book: Book, state: RunState) -> Progress:
     """What is done, what runs until when, what waits, which slots are open, what was spent."""
     running = {
-        key: record.start_s + book.duration_s(key)
-        for key, record in state.copies.items() if record.state == CopyState.RUNNING
+        key: record.start_s for key, record in state.copies.items() if record.state == CopyState.RUNNING
+    }  # fmt: skip
+    ended = {
+        key: record.end_s - record.start_s for key, record in state.copies.items() if record.state == CopyState.DONE
     }  # fmt: skip
     waiting = [key for key, record in state.copies.items() if record.state == CopyState.WAITING]
     spent = sum(
@@ -23,7 +25,7 @@ def progress_of(book: Book, state: RunState) -> Progress:
         if record.asked_s is not None
     )
     return Progress(
-        now_s=state.now_s, done=frozenset(state.done), running=running, waiting=frozenset(waiting),
+        now_s=state.now_s, done=frozenset(state.done), running=running, ended=ended, waiting=frozenset(waiting),
         open_slots=_open_slots(book, state), spent_usd=spent, version=state.version, coming=_coming(book, state),
         broken=frozenset(workflow for workflow, _ in state.faulty), closed=refused_queues(book, state.slots),
     )  # fmt: skip

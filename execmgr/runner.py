@@ -227,7 +227,7 @@ class Runner:
         task = self.book.snapshot.task(task_key)
         return TaskOrder(
             key=key, site=self.book.site_of(key), slot=placement.slot, procs=task.procs, command=task.command, inputs=task.inputs, outputs=task.outputs,
-            runtime_s=self.book.duration_s(key), attempt=self.state.copies[key].attempt, memory_mib=task.memory_mib,
+            runtime_s=self.book.median_s(key), attempt=self.state.copies[key].attempt, memory_mib=task.memory_mib,
             env=tuple(self.book.snapshot.wanted.env.items()),
         )  # fmt: skip
 

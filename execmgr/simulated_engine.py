@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-
-import numpy as np
 
 from execmgr.engine import TaskOrder
 from execmgr.states import CopyEnded
@@ -18,22 +16,18 @@ from planner.snapshot import CopyKey
 
 @dataclass(frozen=True, kw_only=True)
 class Luck:
-    """What is drawn for each task: its run time around ``1 / padding`` of the plan's, and whether it fails.
+    """What is drawn for each task: its run time over its median (``factor``), and whether it fails.
 
     ``failures``: slot → P(a task fails there). Equal copies of a task run equally long.
     """
 
     seed: int = 0
-    spread: float = 0.0
-    padding: float = 1.0
+    factor: Callable[[TaskOrder], float] = lambda _: 1.0
     failures: Mapping[str, float] = field(default_factory=dict)
 
     def runs(self, order: TaskOrder) -> tuple[float, bool]:
         """Seconds that a copy runs, and whether it succeeds."""
-        seconds = order.runtime_s
-        if self.spread > 0:
-            z = stream(self.seed, "run time", *order.key[:2]).standard_normal()
-            seconds = seconds / self.padding * float(np.exp(self.spread * z))
+        seconds = order.runtime_s * self.factor(order)
         failure = self.failures.get(order.slot, 0.0)
         tries = (order.attempt,) if order.attempt else ()
         draws = stream(self.seed, "task", *map(str, order.key), *tries) if failure > 0 else None

@@ -21,7 +21,7 @@ def latest_finishes(workflow: Workflow, snapshot: Snapshot) -> Mapping[str, floa
     for task_id in reversed(workflow.order):
         margins = [
             latest[child]
-            - workflow.tasks[child].runtime_s * snapshot.padding / speed
+            - snapshot.length_s(workflow.tasks[child]) / speed
             - snapshot.transfer_s(workflow, task_id, child, ("?", "??"))
             for child in workflow.children[task_id]
         ]

@@ -81,7 +81,7 @@ class Gangs:
             return []
         order, count = self._order(name), len(workflow.order)
         turns = np.array([shape.rank[task_id] for task_id in order])
-        lengths_s = shape.arrays.runtime_s * snapshot.padding / slot.speed
+        lengths_s = snapshot.lengths_s(workflow) / slot.speed
         latest_end_s = min(snapshot.wanted.deadline_s, slot.end_s)
         starts_s = np.empty(count)
         for begin_s, _ in reversed(slot.curve.milestones):

@@ -132,7 +132,7 @@ def _lengths_s(workflow: Workflow, snapshot: Snapshot, slots: Sequence[Slot]) ->
     """How long each task takes in each slot, as :meth:`Snapshot.duration_s` has it; ``inf`` where it does not fit in."""
     speeds = np.array([slot.speed for slot in slots])
     s = workflow.shape.arrays
-    found: Floats = (s.runtime_s * snapshot.padding)[:, None] / speeds
+    found: Floats = snapshot.lengths_s(workflow)[:, None] / speeds
     for procs, memory_mib in workflow.shape.asked:
         none = np.array([not slot.holds(procs, memory_mib) for slot in slots])
         if none.any():

@@ -14,7 +14,7 @@ from planner.plan import PhaseReport, Plan, Promise
 from planner.policies import make_draft, make_pipeline
 from planner.probability import standard_error
 from planner.rollout import Played, rollout
-from planner.snapshot import Snapshot
+from planner.snapshot import PLACES, Snapshot
 from workflows.dag import Workflow
 
 
@@ -48,7 +48,17 @@ def make_plan(snapshot: Snapshot, options: Options = STANDARD) -> Plan:
     """
     plan = plan_alone(snapshot, options)
     if options.standard:
-        plan = _cheaper(snapshot, _best(snapshot, plan), options.effort_s)
+        plan = _cheaper(snapshot, _narrower(snapshot, _best(snapshot, plan)), options.effort_s)
+    return plan
+
+
+def _narrower(snapshot: Snapshot, plan: Plan) -> Plan:
+    """The plan, or one whose tasks have less room where that is surer: many places made for the worst case are more than
+    the worst case of all together, most of all where errors are large."""
+    for places in PLACES if snapshot.wanted.uncertain else ():
+        if places < snapshot.places and not plan.kept_as_asked:
+            tighter = replace(snapshot, places=places)
+            plan = max((plan, _best(tighter, plan_alone(tighter, STANDARD))), key=_rank)
     return plan
 
 
@@ -138,7 +148,7 @@ def plan_alone(snapshot: Snapshot, options: Options, judged: bool = False) -> Pl
         asked_probability=wanted.probability, feasible=True, lacking="", promise=_reckoned(draft),
         placements=placements, uses=slot_uses(snapshot, placements), phases=phases,
         reasons={key: why for key, why in draft.reasons.items() if key in placed},
-        policy="the paper's rule" if paper else options.policy, seconds={report.name: report.seconds for report in phases},
+        places=snapshot.places, policy="the paper's rule" if paper else options.policy, seconds={report.name: report.seconds for report in phases},
     )  # fmt: skip
     played = _played(snapshot, plan)
     if paper and not judged:
@@ -210,7 +220,7 @@ def _obstacle(workflow: Workflow, snapshot: Snapshot) -> str:
         if not any(slot.holds(task.procs, task.memory_mib) for slot in snapshot.slots):
             return f"task '{task.id}' needs {task.memory_mib:.0f} MiB of memory, no slot on offer has that much"
     fastest = max(slot.speed for slot in snapshot.slots)
-    length_s = workflow.critical_path_s() * snapshot.padding / fastest
+    length_s = snapshot.longest_s(workflow) / fastest
     deadline_s = snapshot.wanted.deadline_s
     if length_s > deadline_s:
         return f"time: '{workflow.name}' takes {length_s:.0f} s on the fastest site, the deadline is {deadline_s:.0f} s away"

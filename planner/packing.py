@@ -70,7 +70,7 @@ class Packer:
         self.needs = {
             kind for n in shapes.values() for kind in self.rows_of(self._workflow(n)).kinds
         }
-        longest = (self._workflow(name).critical_path_s() for name in shapes.values())
+        longest = (self.draft.snapshot.longest_s(self._workflow(name)) for name in shapes.values())
         self.least_s = sum(works_s[name] for name in first), max(longest, default=0.0)
 
     def _work_s(self, name: str) -> float:

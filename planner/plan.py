@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Any
 
 from planner.rules import EVERYTHING
-from planner.snapshot import CopyKey, Snapshot, TaskKey
+from planner.snapshot import PLACES, CopyKey, Snapshot, TaskKey
 from vgrid.slot import Slot
 
 _TOLERANCE_S = 1e-6
@@ -95,7 +95,8 @@ class Relaxation:
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """The decision for a whole set. ``lacking`` says why a plan that is not feasible is not; ``spare``: how many
-    workflows beyond the needed must stand whole in slots that are there before the rest is withdrawn; ``expected_usd``,
+    workflows beyond the needed must stand whole in slots that are there before the rest is withdrawn; ``places``: for which
+    quantile of run times it was made (:class:`planner.snapshot.Snapshot`); ``expected_usd``,
     ``expected_hours``: money and processor-hours of the slots on average, given back when nothing is left for them."""
 
     set_name: str
@@ -112,6 +113,7 @@ class Plan:
     relaxations: tuple[Relaxation, ...] = ()
     policy: str = "vgrads"
     spare: int = EVERYTHING
+    places: float = PLACES[0]
     expected_usd: float = 0.0
     expected_hours: float = 0.0
     seconds: Mapping[str, float] = field(default_factory=dict)
@@ -137,6 +139,7 @@ class Plan:
 
     def problems(self, snapshot: Snapshot) -> list[str]:
         """Everything that :meth:`check` would complain of."""
+        snapshot = replace(snapshot, places=self.places)
         return [
             *_whole_workflows(self, snapshot),
             *_bounds(self, snapshot),

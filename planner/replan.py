@@ -8,14 +8,16 @@ and the new one is taken where it keeps the promise more surely.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from planner.make import Options, make_plan
 from planner.plan import Placement, Plan, SlotUse
 from planner.rollout import rollout
+from planner.sharpen import Seen, Sharpened, left_of, sharpen
 from planner.snapshot import CopyKey, Snapshot, TaskKey
 from vgrid.slot import Slot, StartCurve, certain_from
 from workflows.dag import Workflow, make_workflow
@@ -38,7 +40,7 @@ class OpenSlot:
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """How a run stands, on its own clock. ``running``: copy → when it should end; ``coming``: slots that are
+    """How a run stands, on its own clock. ``running``: copy → since when; ``ended``: copy that was done → what it took; ``coming``: slots that are
     planned and were not asked for yet; ``broken``: workflows that can never be done; ``closed``: queues
     (site, queue) that are asked no more."""
 
@@ -50,6 +52,7 @@ class Progress:
     spent_usd: float
     version: int
     coming: tuple[SlotUse, ...] = ()
+    ended: Mapping[CopyKey, float] = field(default_factory=dict)
     broken: frozenset[str] = frozenset()
     closed: frozenset[tuple[str, str]] = frozenset()
 
@@ -67,10 +70,10 @@ def replan(
     plan: Plan, snapshot: Snapshot, progress: Progress, offers: Offers, options: Options = _AT_ONCE
 ) -> tuple[Amended | None, str]:
     """A better plan for the remainder, or None; and the numbers that decided."""
-    remainder = remainder_of(plan, snapshot, progress, offers)
-    if remainder is None:
+    left = _remainder_of(plan, snapshot, progress, offers)
+    if left is None:
         return None, "nothing is left to be planned"
-    staying = _staying(plan, remainder, progress).probability
+    staying, remainder = _staying(plan, left, progress).probability, left.snapshot
     fresh = make_plan(remainder, options)
     if not fresh.feasible:
         return None, f"no plan for the remainder: {fresh.lacking}; going on promises {staying:.3f}"
@@ -93,21 +96,31 @@ class Outlook:
 
 def promise_now(plan: Plan, snapshot: Snapshot, progress: Progress) -> Outlook:
     """How the promise stands if everything goes on as planned."""
-    remainder = remainder_of(plan, snapshot, progress, lambda _: ())
-    if remainder is not None:
-        return _staying(plan, remainder, progress)
+    left = _remainder_of(plan, snapshot, progress, lambda _: ())
+    if left is not None:
+        return _staying(plan, left, progress)
     wanted = snapshot.wanted
     names = (w.name for w in wanted.workflows if all((w.name, t) in progress.done for t in w.tasks))
     kept = sum(1 for _ in names) >= wanted.needed
     return Outlook(float(kept), progress.now_s if kept else None)
 
 
-def remainder_of(
+@dataclass(frozen=True, slots=True)
+class _Remainder:
+    """What is left, as the input of a plan on a clock that starts now, and what ended tasks told of sites."""
+
+    snapshot: Snapshot
+    known: Sharpened
+
+
+def _remainder_of(
     plan: Plan, snapshot: Snapshot, progress: Progress, offers: Offers
-) -> Snapshot | None:
-    """What is left, as the input of a plan on a clock that starts now; None where nothing is."""
+) -> _Remainder | None:
+    """None where nothing is left."""
     wanted = snapshot.wanted
-    parts = {w.name: _left_of(w, snapshot, plan, progress) for w in wanted.workflows}
+    slots = {p.key: snapshot.slot_by_id[p.slot] for p in plan.placements}
+    known = sharpen(_seen(snapshot, progress, slots))
+    parts = {w.name: _left_of(w, snapshot, progress, (known, slots)) for w in wanted.workflows}
     needed = wanted.needed - sum(left is None for left in parts.values())
     workflows = tuple(
         left for name, left in parts.items() if left is not None and name not in progress.broken
@@ -127,33 +140,42 @@ def remainder_of(
         for slot in offers(remainder)
         if (slot.site, slot.queue) not in progress.closed
     )
-    return replace(
-        snapshot,
-        wanted=remainder,
-        slots=(*held, *free),
-        scenarios=min(_SCENARIOS, snapshot.scenarios),
-    )
+    rest = replace(
+        snapshot, wanted=remainder, slots=tuple(known.of_slot(slot) for slot in (*held, *free)),
+        places=plan.places, scenarios=min(_SCENARIOS, snapshot.scenarios),
+    )  # fmt: skip
+    return _Remainder(rest, known)
+
+
+def _seen(snapshot: Snapshot, progress: Progress, slots: Mapping[CopyKey, Slot]) -> Iterator[Seen]:
+    """What ended so far, against what was expected of it."""
+    for key, took_s in progress.ended.items():
+        task = snapshot.task(key[:2])
+        spread, slot = snapshot.wanted.spread(task), slots[key]
+        if spread.total > 0 and took_s > 0 and task.runtime_s > 0:
+            error = math.log(took_s * slot.speed / task.runtime_s)
+            yield Seen(workflow=key[0], site=slot.site, kind=task.kind, spread=spread, error=error)
 
 
 def _left_of(
-    workflow: Workflow, snapshot: Snapshot, plan: Plan, progress: Progress
-) -> Workflow | None:
-    """A workflow without what is done; a running task needs what is left of it. None where all is done."""
-    ends = {key[:2]: end_s for key, end_s in progress.running.items()}
-    slots = {p.key: p.slot for p in plan.placements}
-    sites = {key[:2]: snapshot.slot_by_id[slots[key]].speed for key in progress.running}
+    workflow: Workflow, snapshot: Snapshot, progress: Progress, known: tuple[Sharpened, Mapping[CopyKey, Slot]]
+) -> Workflow | None:  # fmt: skip
+    """A workflow without what is done, with what is known by now; of a running task what is left. None where all is done."""
+    sharpened, slots = known
+    ages = {
+        key[:2]: (progress.now_s - since_s) * sharpened.of_slot(slots[key]).speed
+        for key, since_s in progress.running.items()
+    }
     tasks = []
-    for task in workflow.tasks.values():
-        key = (workflow.name, task.id)
-        if key in progress.done:
+    for task_id, task in workflow.tasks.items():
+        if (workflow.name, task_id) in progress.done:
             continue
+        left = sharpened.of(workflow.name, task, snapshot.wanted.spread(task))
         parents = tuple(p for p in task.parents if (workflow.name, p) not in progress.done)
-        runtime_s = task.runtime_s
-        if key in ends:
-            left_s = max(0.0, ends[key] - progress.now_s)
-            runtime_s = min(runtime_s, left_s * sites[key] / snapshot.padding)
-            parents = ()
-        tasks.append(replace(task, parents=parents, runtime_s=runtime_s))
+        age_s = ages.get((workflow.name, task_id))
+        if age_s is not None:
+            left, parents = left_of(left, snapshot.wanted.spread(left), age_s), ()
+        tasks.append(replace(left, parents=parents))
     return make_workflow(workflow.name, tasks, workflow.file_mib) if tasks else None
 
 
@@ -190,13 +212,12 @@ def _renamed(slot: Slot, suffix: str) -> Slot:
     return replace(slot, id=f"{slot.id}{suffix}", shared=shared)
 
 
-def _staying(plan: Plan, remainder: Snapshot, progress: Progress) -> Outlook:
+def _staying(plan: Plan, left: _Remainder, progress: Progress) -> Outlook:
     """How the promise stands if everything goes on as planned."""
-    known = remainder.workflow_by_name
     later = {use.slot.id: max(0.0, use.submit_s - progress.now_s) for use in progress.coming}
-    remainder = replace(
-        remainder, slots=(*remainder.slots, *(_coming(u, progress.now_s) for u in progress.coming))
-    )
+    coming = (left.known.of_slot(_coming(use, progress.now_s)) for use in progress.coming)
+    remainder = replace(left.snapshot, slots=(*left.snapshot.slots, *coming))
+    known = remainder.workflow_by_name
     open_ids = {slot.id for slot in remainder.slots}
     shifted = []
     for p in plan.placements:
@@ -244,7 +265,7 @@ def _merged(plan: Plan, fresh: Plan, progress: Progress) -> Plan:
 
 
 def _shifted(use: SlotUse, by_s: float) -> SlotUse:
-    slot = replace(use.slot, end_s=use.slot.end_s + by_s)
+    slot = replace(use.slot.as_stated(), end_s=use.slot.end_s + by_s)
     return replace(
         use,
         slot=slot,
@@ -257,5 +278,9 @@ def _shifted(use: SlotUse, by_s: float) -> SlotUse:
 def _joined(snapshot: Snapshot, remainder: Snapshot, progress: Progress) -> Snapshot:
     """The old snapshot with the new slots, on the run's clock."""
     known = snapshot.slot_by_id
-    new = (replace(s, end_s=s.end_s + progress.now_s) for s in remainder.slots if s.id not in known)
+    new = (
+        replace(s.as_stated(), end_s=s.end_s + progress.now_s)
+        for s in remainder.slots
+        if s.id not in known
+    )
     return replace(snapshot, slots=(*snapshot.slots, *new))

@@ -8,7 +8,7 @@ from planner.draft import Draft
 from planner.mapping import candidates
 from planner.plan import Placement
 from planner.probability import paper_sureness
-from planner.snapshot import TaskKey
+from planner.snapshot import Snapshot, TaskKey
 from vgrid.slot import Slot
 from workflows.dag import Workflow
 
@@ -109,7 +109,7 @@ def add_twin_workflow(draft: Draft, name: str, slots: tuple[Slot, ...]) -> bool:
     """A second copy of every task of a workflow, parents first, each in a slot without its twin."""
     workflow = draft.snapshot.workflow_by_name[name]
     mark, before = draft.mark(), draft.scenarios.share(draft.done[name])
-    rests = _rests_s(workflow, draft.snapshot.padding)
+    rests = _rests_s(workflow, draft.snapshot)
     for task_id in workflow.order:
         limit = draft.snapshot.wanted.deadline_s - rests[task_id]
         options = [o for o in candidates(draft, (name, task_id), slots, limit) if o.probability > 0]
@@ -127,12 +127,12 @@ def add_twin_workflow(draft: Draft, name: str, slots: tuple[Slot, ...]) -> bool:
     return True
 
 
-def _rests_s(workflow: Workflow, padding: float) -> dict[str, float]:
+def _rests_s(workflow: Workflow, snapshot: Snapshot) -> dict[str, float]:
     """For each task the longest chain of run times below it, at the first copies' speed."""
     rests: dict[str, float] = {}
     for task_id in reversed(workflow.order):
         chains = (
-            workflow.tasks[c].runtime_s * padding + rests[c] for c in workflow.children[task_id]
+            snapshot.length_s(workflow.tasks[c]) + rests[c] for c in workflow.children[task_id]
         )
         rests[task_id] = max(chains, default=0.0)
     return rests

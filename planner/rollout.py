@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernel.streams import stream
+from planner.lengths import Lengths, make_lengths
 from planner.plan import Placement, SlotUse
 from planner.playing import play_all
 from planner.rules import EVERYTHING
@@ -94,12 +95,13 @@ def rollout(
     count = min(scenarios or snapshot.scenarios, snapshot.scenarios, most)
     schedule, _ = make_schedule(snapshot, placements, submits_s)
     fates_s = _fates(snapshot, submits_s, count)
-    drawn = snapshot.wanted.runtime_spread > 0 or bool(schedule.slots.failure.any())
+    lengths = make_lengths(snapshot, schedule, list(submits_s))
+    drawn = lengths.drawn or bool(schedule.slots.failure.any())
     kinds, which = fates_s, np.arange(count)
     if not drawn:  # what begins alike goes on alike
         rows, which = np.unique(fates_s.reshape(count, -1), axis=0, return_inverse=True)
         kinds = rows.reshape(len(rows), 2, -1)
-    done_s, until_s = _play(snapshot, schedule, kinds, spare, _AT_ONCE if drawn else 0)
+    done_s, until_s = _play((snapshot, schedule, lengths), kinds, spare, _AT_ONCE if drawn else 0)
     placed, which = {p.workflow for p in placements}, which.ravel()
     return Played(
         scenarios=count,
@@ -123,11 +125,12 @@ def _fates(snapshot: Snapshot, submits_s: Mapping[str, float], count: int) -> Fl
 
 
 def _play(
-    snapshot: Snapshot, schedule: Schedule, fates_s: Floats, spare: int, at_once: int
+    played: tuple[Snapshot, Schedule, Lengths], fates_s: Floats, spare: int, at_once: int
 ) -> tuple[Floats, Floats]:
     """When each workflow is done and until when each slot is held; ``at_once``: scenarios whose run times are drawn
     together."""
-    wanted, count = snapshot.wanted, len(fates_s)
+    (snapshot, schedule, lengths), count = played, len(fates_s)
+    wanted = snapshot.wanted
     done_s = np.empty((count, len(wanted.workflows)))
     until_s = np.empty((count, fates_s.shape[2]))
     limits = np.array([0.0, wanted.needed, spare, wanted.deadline_s], np.float64)
@@ -136,8 +139,9 @@ def _play(
 
     def part(begin: int) -> None:
         rows, own = slice(begin, begin + step), schedule.copied()
-        lengths_s, fails = (f(snapshot, own, begin, len(done_s[rows])) for f in (_lengths, _fails))
-        play(own, fates_s[rows], lengths_s, fails, limits.copy(), done_s[rows], until_s[rows])
+        drawn_s = lengths.draw(snapshot.seed, begin, len(done_s[rows]))
+        fails = _fails(snapshot, own, begin, len(done_s[rows]))
+        play(own, fates_s[rows], drawn_s, fails, limits.copy(), done_s[rows], until_s[rows])
 
     begins = range(0, count, step)
     if play is play_all.plain:
@@ -147,16 +151,6 @@ def _play(
         with ThreadPoolExecutor(_THREADS) as threads:
             list(threads.map(part, begins))
     return done_s, until_s
-
-
-def _lengths(snapshot: Snapshot, s: Schedule, begin: int, count: int) -> Floats:
-    """How long each copy runs in each scenario, equally long wherever its task runs; nothing where as planned."""
-    spread = snapshot.wanted.runtime_spread
-    if spread <= 0:
-        return np.array(s.copies.length_s)[None]
-    draws = stream(snapshot.seed, "run time", str(begin))
-    z = draws.standard_normal((count, len(s.tasks) - 1))
-    return np.asarray(s.copies.length_s / snapshot.padding * np.exp(spread * z[:, s.copies.task]))
 
 
 def _fails(snapshot: Snapshot, s: Schedule, begin: int, count: int) -> Floats:

@@ -30,7 +30,7 @@ class Rows:
 def make_rows(workflow: Workflow, snapshot: Snapshot) -> Rows:
     """The tasks of a workflow by their latest start, parents first."""
     latest = latest_finishes(workflow, snapshot)
-    lengths = {t.id: t.runtime_s * snapshot.padding for t in workflow.tasks.values()}
+    lengths = dict(zip(workflow.order, snapshot.lengths_s(workflow), strict=True))
     position = {task_id: n for n, task_id in enumerate(workflow.order)}
     speed = typical_speed(snapshot)  # by which parents never have to begin after their children
     begins = {task_id: latest[task_id] - length_s / speed for task_id, length_s in lengths.items()}

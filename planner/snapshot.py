@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,8 +15,9 @@ from vgrid.slot import Slot
 from workflows.dag import Task, Workflow
 from workflows.sets import WorkflowSet
 
-_OVERRUN = 0.01
-_OVERRUN_Z = 2.3263478740408408  # its quantile of the normal distribution
+PLACES = (0.99, 0.9, 0.75)
+"""Quantiles of a run time that a task's place in a plan may be made for, the safest first."""
+_OVERRUN = 1.0 - PLACES[0]
 TaskKey = tuple[str, str]
 """(workflow, task)"""
 CopyKey = tuple[str, str, int]
@@ -29,13 +29,15 @@ _LINK = Link()  # where none is written down
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """Frozen input of a plan; same snapshot, same plan."""
+    """Frozen input of a plan; same snapshot, same plan. ``places``: for which quantile of its run time a task's place
+    is made; what takes longer eats slack, or makes others late."""
 
     wanted: WorkflowSet
     slots: tuple[Slot, ...]
     links: Mapping[frozenset[str], Link] = field(default_factory=dict)
     seed: int = 0
     scenarios: int = 4096
+    places: float = PLACES[0]
 
     @cached_property
     def slot_by_id(self) -> Mapping[str, Slot]:
@@ -51,7 +53,7 @@ class Snapshot:
         lengths: dict[int, float] = {}
         for w in self.wanted.workflows:  # equal workflows share their tasks: reckon each shape once
             if id(w.tasks) not in lengths:
-                lengths[id(w.tasks)] = w.critical_path_s()
+                lengths[id(w.tasks)] = self.longest_s(w)
         return tuple(
             w.name for w in sorted(self.wanted.workflows, key=lambda w: lengths[id(w.tasks)])
         )
@@ -60,18 +62,38 @@ class Snapshot:
         """The task behind a key."""
         return self.workflow_by_name[key[0]].tasks[key[1]]
 
+    def length_s(self, task: Task) -> float:
+        """Time that a task is given on a machine of speed 1."""
+        return task.runtime_s * self.wanted.spread(task).factor(self.places)
+
+    def lengths_s(self, workflow: Workflow) -> NDArray[np.float64]:
+        """:meth:`length_s` of all tasks, in the workflow's order."""
+        found = self._lengths_s.get(id(workflow.tasks))
+        if found is None:
+            tasks = workflow.tasks
+            found = np.array([self.length_s(tasks[task_id]) for task_id in workflow.order])
+            self._lengths_s[id(workflow.tasks)] = found
+        return found
+
     @cached_property
-    def padding(self) -> float:
-        """Factor on run times so that a task overruns its place in one case of a hundred."""
-        return math.exp(_OVERRUN_Z * self.wanted.runtime_spread)
+    def _lengths_s(self) -> dict[int, NDArray[np.float64]]:
+        return {}  # by the tasks, which equal workflows share
+
+    def longest_s(self, workflow: Workflow) -> float:
+        """The longest chain of times that tasks are given, at speed 1, without transfers."""
+        ends: dict[str, float] = {}
+        for task_id, length_s in zip(workflow.order, self.lengths_s(workflow), strict=True):
+            begins = (ends[p] for p in workflow.tasks[task_id].parents)
+            ends[task_id] = max(begins, default=0.0) + float(length_s)
+        return max(ends.values())
 
     def duration_s(self, task: Task, slot: Slot) -> float:
         """Time that a task is given in a slot."""
-        return task.runtime_s * self.padding / slot.speed
+        return self.length_s(task) / slot.speed
 
     def failure(self, slot: Slot) -> float:
         """P(a task fails in a slot that lives): by itself, or because it overruns its place."""
-        overrun = _OVERRUN if self.wanted.runtime_spread > 0 else 0.0
+        overrun = _OVERRUN if self.wanted.uncertain else 0.0
         return 1.0 - (1.0 - slot.task_failure) * (1.0 - overrun)
 
     def transfer_s(

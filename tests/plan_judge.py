@@ -87,11 +87,11 @@ class Played:
 @dataclass(frozen=True, kw_only=True)
 class Future:
     """What will happen, whatever is decided: slot → ready (after it is asked for; on the clock where it is fixed) and
-    the same for when it breaks; task → factor on its planned run time; copy → for each attempt the share of its run
+    the same for when it breaks; copy → factor on its planned run time; copy → for each attempt the share of its run
     after which it fails, above 1 where it does not."""
 
     fates: Mapping[str, tuple[float, float]]
-    stretch: Mapping[TaskKey, float]
+    stretch: Mapping[CopyKey, float]
     failing: Mapping[CopyKey, tuple[float, ...]]
 
 
@@ -107,13 +107,23 @@ class Futures:
         draws = np.random.default_rng([self._seed, number])
         return Future(fates=fates, stretch=self._stretch(draws), failing=self._failing(draws))
 
-    def _stretch(self, draws: np.random.Generator) -> dict[TaskKey, float]:
-        """Median run times are what is written with a task; the plan gives it ``padding`` times as much."""
-        spread = self._snapshot.wanted.runtime_spread
-        if spread <= 0:
+    def _stretch(self, draws: np.random.Generator) -> dict[CopyKey, float]:
+        """Median run times are what is written with a task; the plan gives it room for a quantile. Errors are its own, its
+        kind's, its workflow's and its site's; copies share all but the last."""
+        wanted = self._snapshot.wanted
+        if not wanted.uncertain:
             return {}
-        factors = np.exp(spread * draws.standard_normal(len(self._tasks))) / self._snapshot.padding
-        return dict(zip(self._tasks, factors.tolist(), strict=True))
+        drawn: dict[tuple[str, ...], float] = defaultdict(draws.standard_normal)
+        found = {}
+        for p in self._plan.placements:
+            task = self._snapshot.task(p.task_key)
+            spread, site = wanted.spread(task), self._snapshot.slot_by_id[p.slot].site
+            error = spread.own * drawn["own", *p.task_key] + spread.kind * drawn["kind", task.kind]
+            error += (
+                spread.workflow * drawn["workflow", p.workflow] + spread.site * drawn["site", site]
+            )
+            found[p.key] = float(np.exp(error)) / spread.factor(self._plan.places)
+        return found
 
     def _failing(self, draws: np.random.Generator) -> dict[CopyKey, tuple[float, ...]]:
         found = {}
@@ -121,10 +131,6 @@ class Futures:
             fails, when = draws.random((2, _ATTEMPTS))
             found[key] = tuple(np.where(fails < failure, when, 2.0).tolist())
         return found
-
-    @cached_property
-    def _tasks(self) -> list[TaskKey]:
-        return sorted({p.task_key for p in self._plan.placements})
 
     @cached_property
     def _fragile(self) -> list[tuple[CopyKey, float]]:
@@ -231,7 +237,7 @@ class _World:
         self._check_inputs(p, slot.site)
         self.room[p.slot] -= p.procs
         assert self.room[p.slot] >= 0, f"no room for {p.key} in {p.slot}"
-        seconds = (p.end_s - p.start_s) * self.future.stretch.get(p.task_key, 1.0)
+        seconds = (p.end_s - p.start_s) * self.future.stretch.get(p.key, 1.0)
         share = self.future.failing.get(p.key, (2.0,) * _ATTEMPTS)[self.tries[p.key]]
         self.tries[p.key] += 1
         end_s = self.now_s + seconds * min(1.0, share)

@@ -12,6 +12,7 @@ from tests.plan_judge import Future, Futures, judge, play
 from tests.test_planner import chain, slot, wanted
 from vgrid.slot import StartCurve, certain_from
 from workflows.dag import Task, make_workflow
+from workflows.spread import RuntimeSpread
 
 PLAYS = 1500
 
@@ -123,9 +124,8 @@ def test_a_task_that_fails_tries_once_more_where_there_is_time():
 
 
 def test_run_times_spread_as_the_set_says_and_equal_copies_run_equally_long():
-    """Planned for 100 s times the padding; the deadline leaves the median and no more."""
-    shape = wanted([chain()], runtime_spread=0.5, deadline_s=10_000.0)
-    padding = Snapshot(wanted=shape, slots=()).padding
+    """Planned for 100 s times the room that places have; the deadline leaves that and no more."""
+    padding = RuntimeSpread(own=0.5).factor(0.99)
     placed = [put("t0", "a", 0, 100 * padding), put("t0", "b", 0, 100 * padding, copy=1)]
     slots = [slot(name, 1, end_s=100.0 * padding) for name in "ab"]
     given = plan_of([chain()], slots, placed, runtime_spread=0.5, deadline_s=100.0 * padding)

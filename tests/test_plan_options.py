@@ -19,6 +19,7 @@ from kernel.errors import InputError
 from planner.draft import Draft
 from planner.exact import place_optimal
 from planner.heft import place_heft
+from planner.lengths import drawn_factor
 from planner.make import Options, make_plan
 from planner.policies import POLICIES
 from planner.probability import at_least
@@ -315,10 +316,15 @@ def test_what_is_promised_is_what_runs_keep(seed):
     snapshot = Snapshot(wanted=wants, slots=slots, seed=seed)
     plan = make_plan(snapshot)
     book, count = make_book(plan, snapshot), 120
-    luck = Luck(spread=0.2, padding=snapshot.padding, failures={s.id: 0.05 for s in slots})
+
+    def luck(seed):
+        return Luck(
+            seed=seed, factor=lambda order: drawn_factor(snapshot, seed, order.key, order.site),
+            failures={s.id: 0.05 for s in slots},
+        )  # fmt: skip
+
     kept = sum(
-        execute(book, slots, replace(luck, seed=1000 * seed + n), seed * 1000 + n) >= 2
-        for n in range(count)
+        execute(book, slots, luck(1000 * seed + n), seed * 1000 + n) >= 2 for n in range(count)
     )
     promise = plan.promise.probability
     assert abs(kept / count - promise) <= 4 * np.sqrt(promise * (1 - promise) / count) + 0.01

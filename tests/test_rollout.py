@@ -23,8 +23,9 @@ from execmgr.states import (
     StartCopy,
     Tick,
 )
+from planner.lengths import make_lengths
 from planner.make import Options, make_plan
-from planner.rollout import _fails, _lengths, rollout
+from planner.rollout import _fails, rollout
 from planner.rules import EVERYTHING
 from planner.schedule import make_schedule
 from planner.snapshot import Snapshot
@@ -32,6 +33,8 @@ from tests.test_planner import chain, slot, wanted
 from tests.test_workflows import dags
 from vgrid.fate import slot_fate
 from vgrid.slot import StartCurve, certain_from
+from workflows.dag import make_workflow
+from workflows.spread import RuntimeSpread
 
 COPY, SLOT, LOOK = 0, 1, 2  # in which order what happens at one instant is told
 
@@ -115,7 +118,8 @@ def told_and_done(snapshot, plan, rows):
     submits_s = {use.slot.id: use.submit_s for use in plan.uses}
     played = rollout(snapshot, plan.placements, submits_s, plan.spare)
     schedule, _ = make_schedule(snapshot, plan.placements, submits_s)
-    lengths_s, fails = (f(snapshot, schedule, 0, snapshot.scenarios) for f in (_lengths, _fails))
+    lengths_s = make_lengths(snapshot, schedule, list(submits_s)).draw(snapshot.seed, 0, snapshot.scenarios)  # fmt: skip
+    fails = _fails(snapshot, schedule, 0, snapshot.scenarios)
     book = make_book(plan, snapshot)
     for row in rows:
         ready_s, lives_s = {}, {}
@@ -145,6 +149,18 @@ curves = st.tuples(st.floats(0, 600), st.floats(0, 2000), st.floats(0.3, 1.0)).m
 )
 
 
+def erring(workflow, data):
+    """The workflow with errors that its tasks share."""
+    deviation = st.sampled_from([0.0, 0.2, 0.8])
+    tasks = []
+    for n, task in enumerate(workflow.tasks.values()):
+        spread = RuntimeSpread(
+            own=data.draw(deviation), kind=data.draw(deviation), workflow=0.3, site=0.2
+        )
+        tasks.append(replace(task, kind=f"k{n % 2}", spread=spread))
+    return make_workflow(workflow.name, tasks, workflow.file_mib)
+
+
 @settings(max_examples=120)
 @given(
     st.lists(dags(6), min_size=1, max_size=4), st.lists(curves, min_size=1, max_size=5), st.data(),
@@ -158,6 +174,8 @@ def test_a_plan_is_carried_out_as_it_was_played(shapes, starts, data, policy, sp
         for n, curve in enumerate(starts)
     ]  # fmt: skip
     workflows = [w.renamed(f"w{n}") for n, w in enumerate(shapes)]
+    if data.draw(st.booleans()):
+        workflows = [erring(w, data) for w in workflows]
     asked = wanted(workflows, data.draw(st.integers(1, len(workflows))), deadline_s=data.draw(st.floats(500, 6000)), runtime_spread=spread)  # fmt: skip
     snapshot = Snapshot(
         wanted=asked, slots=tuple(slots), scenarios=64, seed=data.draw(st.integers(0, 99))

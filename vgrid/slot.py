@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -82,6 +83,8 @@ def certain_from(instant_s: float, probability: float = 1.0) -> StartCurve:
 class Slot:
     """An offer of processors from a site, on a clock whose zero is the instant of planning.
 
+    ``drift``: the logarithm of how much slower its site was seen to be than stated, which is in ``speed`` already;
+    ``doubt``: the share of run times' errors of sites that is still open.
     ``shared`` names what its start depends on together with others: slots of one queue are granted
     or delayed together (:mod:`vgrid.fate`). ``up`` is the
     probability that it lives to its end once it is ready. ``basis``: what its curve rests on where that is not a
@@ -108,6 +111,16 @@ class Slot:
     task_failure: float = 0.0
     basis: str = ""
     fixed: bool = False
+    drift: float = 0.0
+    doubt: float = 1.0
+
+    def seen_slower(self, drift: float, doubt: float) -> Slot:
+        """The same where tasks were seen to take ``exp(drift)`` times what its speed says."""
+        return replace(self, speed=self.speed * math.exp(-drift), drift=drift, doubt=doubt)
+
+    def as_stated(self) -> Slot:
+        """The same before anything was seen of it."""
+        return replace(self, speed=self.speed * math.exp(self.drift), drift=0.0, doubt=1.0)
 
     def holds(self, procs: int, memory_mib: float) -> bool:
         """True where a task of this width and memory fits; memory that nobody stated suffices."""

@@ -9,6 +9,10 @@ from functools import cached_property
 
 from kernel.errors import InputError
 from workflows.shape import Shape
+from workflows.spread import RuntimeSpread
+
+UNSTATED = float("nan")
+"""The run time of a task of which nobody has said how long it takes: it is predicted before planning."""
 
 _LONGEST_COMMAND = 120_000  # of one argument, which Linux takes up to 128 KiB
 _LONGEST_NAME = 255
@@ -18,7 +22,11 @@ _SAFE_NAME = re.compile(r"[^A-Za-z0-9_.#+-]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """One command on ``procs`` cores for ``runtime_s`` seconds on a machine of speed 1."""
+    """One command on ``procs`` cores for ``runtime_s`` seconds (the median) on a machine of speed 1.
+
+    ``kind``: what is alike in tasks that are learned from together, as a program or a rule; ``spread``: how
+    far its run time may be from the median, None: as its set says.
+    """
 
     id: str
     runtime_s: float
@@ -28,6 +36,13 @@ class Task:
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     memory_mib: float = 0.0
+    kind: str = ""
+    spread: RuntimeSpread | None = None
+
+    @property
+    def stated(self) -> bool:
+        """True where somebody has said, or predicted, how long it takes."""
+        return self.runtime_s == self.runtime_s
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +116,7 @@ def make_workflow(
 
 def _check_task(task: Task, by_id: Mapping[str, Task], where: str) -> None:
     place = f"{where}: task '{task.id}'" if where else f"task '{task.id}'"
-    if not 0 <= task.runtime_s < float("inf"):
+    if task.stated and not 0 <= task.runtime_s < float("inf"):
         raise InputError(
             f"runtime_s is {task.runtime_s}", where=place, fix="give seconds, 0 or more"
         )

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,6 +20,7 @@ from kernel.units import parse_duration, parse_fraction
 from workflows.dag import Task, Workflow, check_text, make_workflow
 from workflows.load import load_workflow
 from workflows.runtimes import Runtimes
+from workflows.spread import RuntimeSpread
 
 MAX_WORKFLOWS = 100_000
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -104,8 +106,8 @@ class SetDocument(Document):
 class WorkflowSet:
     """What was asked for: at least ``needed`` of ``workflows`` done ``deadline_s`` from submission.
 
-    ``runtime_spread`` is the standard deviation of the logarithm of run times: what is written with a
-    task is their median. ``env`` is what all tasks find in their environment beside the usual.
+    ``runtime_spread`` is the standard deviation of the logarithm of run times of tasks that have no spread of
+    their own: what is written with a task is their median. ``env`` is what all tasks find in their environment beside the usual.
     """
 
     name: str
@@ -127,6 +129,20 @@ class WorkflowSet:
     def width(self) -> int:
         """Cores of the widest task."""
         return max(workflow.width for workflow in self.workflows)
+
+    def spread(self, task: Task) -> RuntimeSpread:
+        """How far a task's run time may be from its median."""
+        return self._everywhere if task.spread is None else task.spread
+
+    @cached_property
+    def _everywhere(self) -> RuntimeSpread:
+        return RuntimeSpread(own=self.runtime_spread)
+
+    @cached_property
+    def uncertain(self) -> bool:
+        """True where some task may take longer than its median."""
+        shapes = {id(w.tasks): w.tasks for w in self.workflows}.values()
+        return any(self.spread(task).total > 0 for tasks in shapes for task in tasks.values())
 
     def workflow(self, name: str) -> Workflow:
         """One workflow by name; KeyError if there is none."""
