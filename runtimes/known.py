@@ -68,7 +68,9 @@ def mapped(records: Iterable[TaskRecord], mapping: Mapping[str, str]) -> tuple[T
     """Kinds renamed: a key is a kind, or ``workflow/kind``, which counts first."""
     found = []
     for record in records:
-        name = mapping.get(f"{record.workflow}/{record.kind}", mapping.get(record.kind, record.kind))
+        name = mapping.get(
+            f"{record.workflow}/{record.kind}", mapping.get(record.kind, record.kind)
+        )
         found.append(replace(record, kind=name) if name != record.kind else record)
     return tuple(found)
 
@@ -121,7 +123,9 @@ def _checked(record: TaskRecord) -> TaskRecord:
             continue
         least = 1 if name == "procs" else 0
         if isinstance(value, str) or not isfinite(value) or value < least:
-            raise InputError(f"must be a number of at least {least}, not {value}", where=f"{record.kind}: {name}")
+            raise InputError(
+                f"must be a number of at least {least}, not {value}", where=f"{record.kind}: {name}"
+            )
     return record
 
 

@@ -10,7 +10,18 @@ import numpy as np
 
 from kernel.errors import InputError
 from runtimes.known import Known
-from runtimes.laws import DEPARTURE, EXPONENT, FLOOR, NOISE, RANGE, Array
+from runtimes.laws import (
+    DEPARTURE,
+    EXPONENT,
+    FLOOR,
+    GROWTH,
+    NOISE,
+    RANGE,
+    REPEAT,
+    SHIFTED,
+    Array,
+    ratios,
+)
 from runtimes.machines import (
     OWN_SD,
     OWN_WEIGHT_SD,
@@ -24,7 +35,7 @@ from runtimes.machines import (
 from runtimes.pooling import Pooled, Shared, pool
 from runtimes.prediction import Prediction, Source
 from runtimes.samples import PROCS_POWER, PROCS_SD, Sample, memories, times
-from runtimes.weighing import Weighed, kept
+from runtimes.weighing import MOST_SHORTER, Weighed, kept
 
 STATED_WEIGHT = 4.0
 """Observations that a value which a person states counts for, as for boot times (``vgrid.binding``)."""
@@ -42,24 +53,29 @@ class Answer:
     weights: Array  # (h,)
     exponent: Array  # (h,)
     floor: Array  # (h,)
+    shifted: np.ndarray  # (h,) 1 where the law has an offset
     dual: Array  # (h, n): inverse covariance times what the law leaves
     noise_of: np.ndarray  # (h,) in e
     departure: Array  # (e,) squared
     inverse: Array  # (e, n, n)
-    own: float
+    own: Array  # (h,) squared
+    growth: Array  # (h,)
+    repeat: float
     slope: float
     places: Mapping[str, Array]  # (n,) 1 where the observation was made at that machine
     level_mean: float
     level_var: float
 
-    def at(self, machine: str, scores: Array, size: float | None, procs: int) -> tuple[float, float, float]:
+    def at(
+        self, machine: str, scores: Array, size: float | None, procs: int
+    ) -> tuple[float, float, float]:
         """Mean of the logarithm without what is shared, variance of what is unknown of the kind, own variance."""
         sample = self.sample
-        x, own = 0.0, self.own
+        x, extra = 0.0, 0.0
         if size is not None and size > 0 and not np.isnan(sample.centre):
             x = log(size) - sample.centre
         else:
-            own += (self.slope * sample.spread) ** 2
+            extra = (self.slope * sample.spread) ** 2
         near = self.places.get(machine)
         base = np.full(len(sample.y), self.level_var)
         own_weights = scores * OWN_WEIGHT_SD**2
@@ -74,11 +90,17 @@ class Answer:
             base += PROCS_SD**2 * many * sample.procs
             total += (PROCS_SD * many) ** 2
         cross = base + self.departure[:, None] * np.exp(np.abs(sample.x - x) / -RANGE)
-        law = np.log(self.floor + (1 - self.floor) * np.exp(self.exponent * x))
+        over = ratios(np.array([x]), sample.least)[self.shifted, 0]
+        law = np.log(self.floor + (1 - self.floor) * np.exp(self.exponent * over))
         means = mean + law + (cross[self.noise_of] * self.dual).sum(1)
-        spread = total + self.departure - ((cross[:, None, :] @ self.inverse)[:, 0, :] * cross).sum(1)
+        spread = (
+            total + self.departure - ((cross[:, None, :] @ self.inverse)[:, 0, :] * cross).sum(1)
+        )
         middle = float(self.weights @ means)
         between = float(self.weights @ (means - middle) ** 2)
+        shorter = min(max(sample.longest - middle, 0.0), MOST_SHORTER)
+        own = float(self.weights @ (self.own * np.exp(self.growth * (2 * shorter)))) + extra
+        between += self.repeat
         return middle, max(between + float(self.weights @ spread[self.noise_of]), 0.0), own
 
 
@@ -186,8 +208,10 @@ def _answer(kind: Weighed, found: Pooled) -> Answer:
     places = np.array(sample.machines)
     return Answer(
         sample=sample, weights=weights, exponent=EXPONENT[laws], floor=FLOOR[laws],
+        shifted=SHIFTED[laws].astype(int),
         dual=np.einsum("hnm,hm->hn", kind.inverse[noises], kind.rest[laws]), noise_of=noise_of,
-        departure=DEPARTURE[used] ** 2, inverse=kind.inverse[used], own=float(weights @ NOISE[noises] ** 2),
+        departure=DEPARTURE[used] ** 2, inverse=kind.inverse[used], own=NOISE[noises] ** 2,
+        growth=GROWTH[noises], repeat=float(weights @ REPEAT[noises] ** 2),
         slope=float(weights @ (EXPONENT[laws] * (1 - FLOOR[laws]))),
         places={str(name): (places == name).astype(float) for name in np.unique(places)},
         level_mean=found.level.mean, level_var=found.level.sd**2,

@@ -59,7 +59,10 @@ def pool(raw: Sequence[Sample], base: str, scored: frozenset[str]) -> Pooled:
         if turn == _TURNS - 1 or not kinds:
             break
         if any(s.open.any() for s in raw):
-            samples = [filled(s, k, r) if r.open.any() else s for s, k, r in zip(samples, kinds, raw, strict=True)]
+            samples = [
+                filled(s, k, r) if r.open.any() else s
+                for s, k, r in zip(samples, kinds, raw, strict=True)
+            ]
         laws = pooled(
             np.sum([k.belief.sum(1) for k in kinds if k.sample.spread > 0] or [PRIOR.shapes * 0], axis=0),
             np.sum([k.belief.sum(0) for k in kinds if len(k.sample.y) > 1] or [PRIOR.noises * 0], axis=0),
@@ -79,7 +82,7 @@ def _shift(sample: Sample, shared: Shared) -> Array:
 def _share(kinds: Sequence[Weighed], base: str, scored: frozenset[str], old: Shared) -> Shared:
     machines = sorted({m for k in kinds for m in k.sample.machines if m and m != base})
     runs = sorted({r for k in kinds for r in k.sample.runs if r[1]})
-    columns = {("m", name): 2 + at for at, name in enumerate(machines)}
+    columns: dict[tuple[str, ...], int] = {("m", name): 2 + at for at, name in enumerate(machines)}
     columns |= {("r", *run): 2 + len(machines) + at for at, run in enumerate(runs)}
     spread = [SCORED_SD if name in scored else UNSCORED_SD for name in machines]
     prior = np.concatenate([WEIGHT_SD, spread, np.full(len(runs), old.run_sd)])
@@ -89,7 +92,8 @@ def _share(kinds: Sequence[Weighed], base: str, scored: frozenset[str], old: Sha
         effect = np.zeros((len(sample.y), len(prior)))
         effect[:, :2] = -sample.scores
         for row, (name, run) in enumerate(zip(sample.machines, sample.runs, strict=True)):
-            for key in (("m", name), ("r", *run)):
+            keys: tuple[tuple[str, ...], ...] = (("m", name), ("r", *run))
+            for key in keys:
                 if key in columns:
                     effect[row, columns[key]] = 1.0
         target = kind.rest[law] + _shift(sample, old) + sample.scores @ WEIGHTS
@@ -100,7 +104,7 @@ def _share(kinds: Sequence[Weighed], base: str, scored: frozenset[str], old: Sha
     first = 2 + len(machines)
     total = RUN_COUNT * RUN_SD**2 + float(np.sum(found[first:] ** 2 + sd[first:] ** 2))
     return Shared(
-        weights=WEIGHTS + found[:2], weights_cov=cov[:2, :2],
+        weights=WEIGHTS + found[:2], weights_cov=np.asarray(cov[:2, :2], float),
         machines={name: (float(found[2 + at]), float(sd[2 + at])) for at, name in enumerate(machines)},
         runs={run: float(found[first + at]) for at, run in enumerate(runs)},
         run_sd=float(np.sqrt(total / (RUN_COUNT + len(runs)))),
@@ -121,5 +125,7 @@ def _levels(kinds: Sequence[Weighed], level: Level) -> Level:
     found = levels(kinds, level)
     count = len(found) + LEVEL_COUNT
     mean = (LEVEL_COUNT * LEVEL.mean + float(found.sum())) / count
-    square = LEVEL_COUNT * (LEVEL.sd**2 + (LEVEL.mean - mean) ** 2) + float(np.sum((found - mean) ** 2))
+    square = LEVEL_COUNT * (LEVEL.sd**2 + (LEVEL.mean - mean) ** 2) + float(
+        np.sum((found - mean) ** 2)
+    )
     return Level(mean=mean, sd=float(np.sqrt(square / count)), kinds=len(found))

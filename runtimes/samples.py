@@ -10,7 +10,7 @@ import numpy as np
 from runtimes.laws import Array
 from traces.task_record import TaskRecord
 
-MOST = 96
+MOST = 64
 """Records of a kind that are weighed: what more of them told would be lost in what is not known of machines."""
 PROCS_POWER, PROCS_SD = -0.6, 0.4
 """Of the power of the processors, before data, where records with several numbers of them exist."""
@@ -21,7 +21,7 @@ _LEAST_S = 1e-3
 class Sample:
     """``n`` observations: logarithms ``y`` and their extra variance ``blur`` (rounding; infinite-free), sizes as
     logarithms ``x`` from their middle ``centre`` (0 where untold), log scores (n, 2), log processors ``procs`` from
-    ``usual``; ``open`` marks those that are only known to be larger."""
+    ``usual``; ``least`` is the smallest x, ``longest`` the largest y; ``open`` marks those that are only known to be larger."""
 
     kind: str
     y: Array
@@ -30,6 +30,8 @@ class Sample:
     x: Array
     centre: float
     spread: float
+    least: float
+    longest: float
     scores: Array
     procs: Array
     usual: float
@@ -73,7 +75,9 @@ def memories(kind: str, records: Iterable[TaskRecord]) -> Sample | None:
     return _sample(kind, plain, values, np.zeros(len(rows)), {"": np.zeros(2)})
 
 
-def _sample(kind: str, rows: list[TaskRecord], y: Array, blur: Array, scores: Mapping[str, Array]) -> Sample:
+def _sample(
+    kind: str, rows: list[TaskRecord], y: Array, blur: Array, scores: Mapping[str, Array]
+) -> Sample:
     sizes = np.array([np.log(r.input_bytes) if r.input_bytes else np.nan for r in rows])
     told = ~np.isnan(sizes)
     centre = float(sizes[told].mean()) if told.any() else np.nan
@@ -81,7 +85,8 @@ def _sample(kind: str, rows: list[TaskRecord], y: Array, blur: Array, scores: Ma
     return Sample(
         kind=kind, y=y, blur=blur, open=np.array([not r.finished for r in rows]),
         x=np.where(told, sizes - centre, 0.0), centre=centre, spread=float(sizes[told].std()) if told.any() else 0.0,
-        scores=np.array([scores[r.machine] for r in rows]), procs=procs - procs.mean(), usual=float(procs.mean()),
+        least=float(np.min(sizes[told] - centre)) if told.any() else 0.0,
+        longest=float(y.max()), scores=np.array([scores[r.machine] for r in rows]), procs=procs - procs.mean(), usual=float(procs.mean()),
         several=bool(np.ptp(procs) > 0), machines=tuple(r.machine for r in rows),
         runs=tuple((r.workflow, r.run) if r.run else ("", "") for r in rows),
     )  # fmt: skip

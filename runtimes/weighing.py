@@ -13,12 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import log_ndtr
 
-from runtimes.laws import DEPARTURE, NOISE, RANGE, Array, Laws, curves
+from runtimes.laws import DEPARTURE, GROWTH, NOISE, RANGE, REPEAT, Array, Laws, curves, ratios
 from runtimes.machines import OWN_SD, OWN_WEIGHT_SD
 from runtimes.samples import PROCS_POWER, PROCS_SD, Sample
 
 _LEAST_WEIGHT = 2e-3
 _VAGUE = 1e6
+MOST_SHORTER = 5.0
 
 
 @dataclass(frozen=True)
@@ -58,24 +59,35 @@ def common(sample: Sample, level: Level) -> Array:
     return np.asarray(shared)
 
 
+def noise_var(shorter: Array) -> Array:
+    """Variance (noises, n) of tasks that are e^``shorter`` times shorter than the longest seen."""
+    power = 2 * GROWTH[:, None] * np.clip(shorter, 0.0, MOST_SHORTER)
+    return np.asarray(NOISE[:, None] ** 2 * np.exp(power))
+
+
 def weigh(sample: Sample, shift: Array, level: Level, laws: Laws) -> Weighed:
     """Beliefs after the records; ``shift`` (n,) is what machines and runs are thought to add to each."""
     base = common(sample, level)
+    row = np.arange(len(sample.y))
     apart = np.exp(-np.abs(sample.x[:, None] - sample.x[None, :]) / RANGE)
     whole = base + DEPARTURE[:, None, None] ** 2 * apart
-    row = np.arange(len(sample.y))
-    whole[:, row, row] += NOISE[:, None] ** 2 + sample.blur
-    inverse = np.linalg.inv(whole)
-    law = laws.shapes.copy()
-    if sample.spread == 0:  # one size tells nothing of a law
-        fits = curves(np.zeros(len(sample.y)))
+    if any(run[1] for run in sample.runs):
+        codes = np.unique([f"{flow}\0{run}" for flow, run in sample.runs], return_inverse=True)[1]
+        whole += REPEAT[:, None, None] ** 2 * (codes[:, None] == codes[None, :])
     else:
-        fits = curves(sample.x)
-    rest = sample.y - shift - level.mean - fits
+        whole[:, row, row] += REPEAT[:, None] ** 2
+    whole[:, row, row] += noise_var(sample.longest - sample.y[None, :]) + sample.blur
+    inverse = np.linalg.inv(whole)
+    rest = sample.y - shift - level.mean - curves(ratios(sample.x, sample.least))
     if sample.several:
         rest = rest - PROCS_POWER * sample.procs
     square = np.einsum("qn,enq->qe", rest, inverse @ rest.T)
-    score = np.log(law)[:, None] + np.log(laws.noises) - square / 2 - np.linalg.slogdet(whole)[1] / 2
+    score = (
+        np.log(laws.shapes)[:, None]
+        + np.log(laws.noises)
+        - square / 2
+        - np.linalg.slogdet(whole)[1] / 2
+    )
     belief = np.exp(score - score.max())
     return Weighed(sample, belief / belief.sum(), inverse, rest)
 
