@@ -17,6 +17,7 @@ PACKAGES = (
     "simulator",
     "drivers",
     "qbets",
+    "runtimes",
     "vgrid",
     "planner",
     "bags",

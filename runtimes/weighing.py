@@ -1,0 +1,126 @@
+"""One kind: every law weighed by how well it explains the records, none of them chosen.
+
+Given a law and a noise, all else (level, machines, departures) is jointly normal, so that the likelihood is exact for
+any number of records (Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, equation 2.30; predictions
+by 2.25 and 2.26). What is unknown of a kind is thereby in the answer, with six records or with one. Censored records
+stand in as the normal that has the moments of the truncated one (expectation propagation).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import log_ndtr
+
+from runtimes.laws import DEPARTURE, GROWTH, NOISE, RANGE, REPEAT, Array, Laws, curves, ratios
+from runtimes.machines import OWN_SD, OWN_WEIGHT_SD
+from runtimes.samples import PROCS_POWER, PROCS_SD, Sample
+
+_LEAST_WEIGHT = 2e-3
+_VAGUE = 1e6
+MOST_SHORTER = 5.0
+
+
+@dataclass(frozen=True)
+class Level:
+    """Of kinds: mean and standard deviation of the level at the middle size on the machine of reference."""
+
+    mean: float
+    sd: float
+    kinds: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Weighed:
+    """``belief`` (laws, noises) sums to 1; ``inverse`` (noises, n, n) of the covariance; ``rest`` (laws, n) what a law
+    leaves of the observations."""
+
+    sample: Sample
+    belief: Array
+    inverse: Array
+    rest: Array
+
+    @property
+    def best(self) -> tuple[int, int]:
+        """The law and the noise that are believed most."""
+        law, noise = np.unravel_index(int(self.belief.argmax()), self.belief.shape)
+        return int(law), int(noise)
+
+
+def common(sample: Sample, level: Level) -> Array:
+    """Covariance (n, n) of what a kind's records share whatever the law: level, machine, powers of scores."""
+    codes = np.unique(np.array(sample.machines), return_inverse=True)[1]
+    same = codes[:, None] == codes[None, :]
+    weighted = sample.scores * OWN_WEIGHT_SD
+    shared = level.sd**2 + OWN_SD**2 * same + weighted @ weighted.T
+    if sample.several:
+        shared = shared + PROCS_SD**2 * np.outer(sample.procs, sample.procs)
+    return np.asarray(shared)
+
+
+def noise_var(shorter: Array) -> Array:
+    """Variance (noises, n) of tasks that are e^``shorter`` times shorter than the longest seen."""
+    power = 2 * GROWTH[:, None] * np.clip(shorter, 0.0, MOST_SHORTER)
+    return np.asarray(NOISE[:, None] ** 2 * np.exp(power))
+
+
+def weigh(sample: Sample, shift: Array, level: Level, laws: Laws) -> Weighed:
+    """Beliefs after the records; ``shift`` (n,) is what machines and runs are thought to add to each."""
+    base = common(sample, level)
+    row = np.arange(len(sample.y))
+    apart = np.exp(-np.abs(sample.x[:, None] - sample.x[None, :]) / RANGE)
+    whole = base + DEPARTURE[:, None, None] ** 2 * apart
+    if any(run[1] for run in sample.runs):
+        codes = np.unique([f"{flow}\0{run}" for flow, run in sample.runs], return_inverse=True)[1]
+        whole += REPEAT[:, None, None] ** 2 * (codes[:, None] == codes[None, :])
+    else:
+        whole[:, row, row] += REPEAT[:, None] ** 2
+    whole[:, row, row] += noise_var(sample.longest - sample.y[None, :]) + sample.blur
+    inverse = np.linalg.inv(whole)
+    rest = sample.y - shift - level.mean - curves(ratios(sample.x, sample.least))
+    if sample.several:
+        rest = rest - PROCS_POWER * sample.procs
+    square = np.einsum("qn,enq->qe", rest, inverse @ rest.T)
+    score = (
+        np.log(laws.shapes)[:, None]
+        + np.log(laws.noises)
+        - square / 2
+        - np.linalg.slogdet(whole)[1] / 2
+    )
+    belief = np.exp(score - score.max())
+    return Weighed(sample, belief / belief.sum(), inverse, rest)
+
+
+def filled(sample: Sample, weighed: Weighed, raw: Sample) -> Sample:
+    """Censored observations as pseudo-observations: what they would have been, given they exceed ``raw.y``."""
+    law, noise = weighed.best
+    inverse, rest = weighed.inverse[noise], weighed.rest[law]
+    y, blur = sample.y.copy(), sample.blur.copy()
+    spread = 1.0 / np.diag(inverse)
+    middle = sample.y - spread * (inverse @ rest)  # left out: Rasmussen and Williams, 5.12
+    for at in np.flatnonzero(raw.open):
+        variance = max(spread[at] - sample.blur[at], NOISE[noise] ** 2)
+        y[at], blur[at] = _site(float(middle[at]), float(variance), float(raw.y[at]))
+    return sample.seen(y, blur)
+
+
+def _site(mean: float, variance: float, bound: float) -> tuple[float, float]:
+    """Mean and variance of a normal factor that turns the cavity into the truncated normal's first two moments."""
+    sd = np.sqrt(variance)
+    z = (bound - mean) / sd
+    hazard = float(np.exp(-z * z / 2 - 0.5 * np.log(2 * np.pi) - log_ndtr(-z)))
+    inside, shrink = mean + sd * hazard, 1 - hazard * (hazard - z)
+    if shrink > 1 - 1e-9:
+        return inside, _VAGUE
+    left = max(variance * shrink, 1e-9)
+    own = 1 / (1 / left - 1 / variance)
+    return own * (inside / left - mean / variance), min(own, _VAGUE)
+
+
+def kept(weighed: Weighed) -> tuple[np.ndarray, np.ndarray, Array]:
+    """Laws, noises and weights that matter for predictions."""
+    belief = weighed.belief
+    laws, noises = np.nonzero(belief >= min(_LEAST_WEIGHT, float(belief.max())))
+    weights = belief[laws, noises]
+    return laws, noises, weights / weights.sum()
