@@ -61,8 +61,8 @@ def read_task_records(
     """Task records of a file, or of all files of a folder that hold some.
 
     ``machine`` and ``workflow``, where given, are those of all records, whatever the files say. ``kinds`` mends kinds:
-    a pattern (``*``, ``?``) of a kind as read, or of a benchmark file's place below its folder → the kind; the
-    first that fits counts. Of a folder, files that are none of the formats are counted as such; a rule with
+    a pattern (``*``, ``?``) of a kind or a task as read → the kind; the first that fits counts. A benchmark's task is
+    its file's place below the folder of benchmarks, without endings. Of a folder, files that are none of the formats are counted as such; a rule with
     benchmarks is not read from metadata again. InputError names file, line and field: not understood, nothing in it,
     or more broken lines than one and 1 %.
     """
@@ -113,7 +113,7 @@ def _refuse_broken(found: list[Item], path: Path) -> list[Item]:
 
 def _reader(name: str, path: Path, named: Named | None) -> Iterator[Item]:
     readers: dict[str, Callable[[], Iterator[Item]]] = {
-        "nextflow": lambda: read_nextflow(path, path.name.split(".")[0]),
+        "nextflow": lambda: read_nextflow(path, path.name.split(".")[0], _delimiter(path)),
         "measures": lambda: read_measures(path),
         "benchmark": lambda: read_benchmark(path, named or name_benchmarks([path])[path]),
         "wfformat": lambda: read_wfformat_tasks(_json_of(path), str(path)),
@@ -126,7 +126,9 @@ def _reader(name: str, path: Path, named: Named | None) -> Iterator[Item]:
 
 
 def _delimiter(path: Path) -> str:
-    return "|" if "|" in next((line for line in open_lines(path) if line.strip()), "") else ","
+    """What stands between the names of the header."""
+    header = next((line for line in open_lines(path) if line.strip() and line[0] != "#"), "")
+    return next((mark for mark in "|\t" if mark in header), ",")
 
 
 def _json_of(path: Path) -> Mapping[str, Any]:
@@ -173,11 +175,11 @@ def _of_json(lines: list[str], path: Path) -> str | None:
 
 
 def _of_table(lines: list[str]) -> str | None:
-    header = next((line for line in lines if not line.startswith("#")), "").strip().lower()
+    header = next((line for line in lines if line[0] != "#"), "").strip().lower()
     tabs, commas, pipes = (
         {name.strip().strip('"') for name in header.split(mark)} for mark in "\t,|"
     )
-    if "realtime" in tabs and tabs & {"name", "process"}:
+    if any("realtime" in names and names & {"name", "process"} for names in (tabs, commas)):
         return "nextflow"
     if {"s", "h:m:s"} <= tabs:
         return "benchmark"

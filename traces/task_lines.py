@@ -93,23 +93,25 @@ def rows(path: Path, delimiter: str, quotes: bool = True) -> Iterator[tuple[int,
     )  # fmt: skip
     header: list[str] | None = None
     while True:
+        before = source.line_num
         try:
             cells = next(source)
         except StopIteration:
             return
         except csv.Error as error:
-            yield source.line_num, Broken(source.line_num, "", str(error))
+            cells, why = None, str(error)
+        names = [cell.strip().lower() for cell in cells or ()]
+        if cells is not None and (not any(names) or names == header):
             continue
-        names = [cell.strip().lower() for cell in cells]
-        if not any(names) or names == header or (header is None and names[0].startswith("#")):
-            continue
-        if header is None:
-            header = names
-        elif len(cells) != len(header):
-            why = f"has {len(cells)} fields and the header {len(header)}"
-            yield source.line_num, Broken(source.line_num, "", why)
-        else:
+        if cells is not None and header is None:
+            header = None if names[0].startswith("#") else names
+        elif cells is not None and header is not None and len(cells) == len(header):
             yield source.line_num, dict(zip(header, map(str.strip, cells), strict=True))
+        else:
+            if cells is not None:
+                why = f"has {len(cells)} fields and the header {len(header or ())}"
+            # a quote that is never closed swallows lines: each of them is broken
+            yield from ((n, Broken(n, "", why)) for n in range(before + 1, source.line_num + 1))
 
 
 def cell(row: Row, *names: str) -> str:

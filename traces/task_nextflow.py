@@ -39,9 +39,9 @@ _STOPPED = {"FAILED", "ABORTED"}
 _FULL = 0.8  # of the memory asked for: a killed task that held less was hardly killed for memory
 
 
-def read_nextflow(path: Path, run: str) -> Iterator[Item]:
-    """A trace (tab separated); items as in :mod:`traces.task_lines`."""
-    for line, row in rows(path, "\t", quotes=False):
+def read_nextflow(path: Path, run: str, delimiter: str = "\t") -> Iterator[Item]:
+    """A trace (tab separated unless ``trace.sep`` says otherwise); items as in :mod:`traces.task_lines`."""
+    for line, row in rows(path, delimiter, quotes=delimiter != "\t"):
         yield row if isinstance(row, Broken) else _traced(row, line, run)
 
 
@@ -61,12 +61,12 @@ def read_measures(path: Path) -> Iterator[Item]:
 def _traced(row: Row, line: int, run: str) -> Item:
     status = cell(row, "status").upper()
     exit_status = number_of(cell(row, "exit"))
-    killed = exit_status in KILLED
     if status == "CACHED":
         return "cached"
     if status not in _RAN | _STOPPED:
         return "not ended"
-    if (status in _STOPPED and not killed) or (status == "COMPLETED" and exit_status):
+    finished = not exit_status if not status else status not in _STOPPED
+    if not finished and exit_status not in KILLED:
         return "aborted" if status == "ABORTED" else "failed"
     path, tag = _named(row)
     workflow, _, kind = path.rpartition(":")
@@ -77,7 +77,6 @@ def _traced(row: Row, line: int, run: str) -> Item:
         if took == "unreadable":
             return Broken(line, "realtime", f"'{cell(row, 'realtime')[:40]}' is no time")
         return took
-    finished = status not in _STOPPED
     if not finished and took == 0:
         return NO_TIME
     peak, asked = bytes_of(cell(row, "peak_rss", "rss")), bytes_of(cell(row, "memory"))

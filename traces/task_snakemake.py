@@ -97,7 +97,7 @@ def _mib_sum(text: str) -> float | None:
     """Bytes of ``{'a.fa': 0.5, 'b.fa': 1.5}``, which counts in MiB, or of a number."""
     try:
         told = ast.literal_eval(text) if text else None
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return None
     values = list(told.values()) if isinstance(told, dict) else [told]
     known = [number for value in values if (number := number_of(value)) is not None and number >= 0]
@@ -156,12 +156,19 @@ def read_metadata(documents: Iterable[tuple[Path, Mapping[str, Any]]], root: Pat
         if not isinstance(found, _Job):
             yield found if isinstance(found, str) else Broken(0, f"{path.name}: {found.field}", found.why)  # fmt: skip
             continue
-        told = entry.get("job_hash")
-        key = (found.rule, told) if told is not None else (found.rule, found.inputs, str(entry.get("shellcmd")), str(entry.get("params")))  # fmt: skip
+        key = _job_key(found, entry)
         job = jobs.setdefault(key, found)
         job.start_s, job.end_s = min(job.start_s, found.start_s), max(job.end_s, found.end_s)
     for number, job in enumerate(jobs.values(), 1):
         yield _as_record(job, number, root)
+
+
+def _job_key(job: _Job, entry: Mapping[str, Any]) -> tuple[object, ...]:
+    """What the outputs of one job have in common: the hash of the job, or where there is none, all we know of it."""
+    if entry.get("job_hash") is not None:
+        return job.rule, str(entry["job_hash"])
+    told = (str(entry.get(name)) for name in ("shellcmd", "params", "log"))
+    return job.rule, job.inputs, round(job.start_s, 1), *told
 
 
 def _metadata(entry: Mapping[str, Any]) -> _Job | Broken | str:
