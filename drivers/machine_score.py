@@ -1,0 +1,216 @@
+"""How fast is this machine? What a benchmark command runs on a node, and how its answer is read.
+
+The script of :func:`score_script` is this very file: it needs Python 3.8 and nothing else, takes at most about half
+a minute, and prints one line of JSON. Scores are rates (more is faster), to be compared with each other only:
+``cpu_score`` is work of one core in units a second (integers, floats, text and tables in plain loops, hashing and
+packing of buffers: the geometric mean of three), ``io_score`` MiB a second written to the disk and read again in
+the working directory. Both are the middle of three rounds. What was just written is read from memory where the
+system does not heed the advice to drop it, so writing to the disk counts for most. Each task kind leans on other
+parts of a machine, so one score for all is a start (Bader et al., Lotaru, doi:10.48550/arXiv.2309.06918).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import sys
+import tempfile
+import time
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+ROUNDS = 3
+CPU_S = 1.5  # of each kind of work in each round
+FILE_MIB = 256
+IO_S = 3.0  # after which a round writes no more
+PART_MIB = 16
+STRETCH_S = 0.1
+
+
+@dataclass(frozen=True)
+class Score:
+    """What a machine can do: rates (more is faster), its cores that we may use, its memory (None: not told)."""
+
+    cpu_score: float
+    io_score: float
+    cores: int
+    memory_mib: float | None = None
+
+
+def score_script() -> str:
+    """The text of a script that measures the machine it runs on: ``python3 SCRIPT [FOLDER]``."""
+    return Path(__file__).read_text(encoding="utf-8")
+
+
+def parse_score(text: str) -> Score:
+    """The score in what the script printed, whatever a login shell printed around it; ValueError says what is wrong."""
+    for line in reversed(text.splitlines()):
+        if line.lstrip().startswith("{") and '"cpu_score"' in line:
+            return _checked(line.strip())
+    raise ValueError(
+        "no line with a cpu_score; what was printed ends with " + repr(text.strip()[-200:])
+    )
+
+
+def _checked(line: str) -> Score:
+    try:
+        told = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"the line with the score is no JSON: {error}") from error
+    rates = {name: _positive(told, name) for name in ("cpu_score", "io_score")}
+    cores = _positive(told, "cores")
+    if cores != int(cores):
+        raise ValueError(f"cores is {cores}, which is no whole number")
+    memory = None if told.get("memory_mib") is None else _positive(told, "memory_mib")
+    return Score(cores=int(cores), memory_mib=memory, **rates)
+
+
+def _positive(told: dict[str, object], name: str) -> float:
+    value = told.get(name)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ValueError(f"{name} is {value!r:.40}, which is no number")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number) or number <= 0:
+        raise ValueError(f"{name} is {number}, which is no rate")
+    return number
+
+
+def measure(folder: str = ".", cpu_s: float = CPU_S, file_mib: int = FILE_MIB) -> Score:
+    """The score of this machine: three rounds of work of ``cpu_s`` seconds each, and of files of ``file_mib`` at most."""
+    kinds = (_loops, _buffers, _tables)
+    rates = []
+    for work in kinds:
+        work()  # once, so that what is loaded late is there
+    for _ in range(ROUNDS):
+        each = [_rate(work, cpu_s) for work in kinds]
+        rates.append(math.exp(sum(math.log(rate) for rate in each) / len(each)))
+    disk = [_file_rate(folder, file_mib) for _ in range(ROUNDS)]
+    return Score(
+        cpu_score=round(_middle(rates), 3),
+        io_score=round(_middle(disk), 3),
+        cores=_cores(),
+        memory_mib=_memory_mib(),
+    )
+
+
+def _middle(values: list[float]) -> float:
+    return sorted(values)[len(values) // 2]
+
+
+def _rate(work: Callable[[], object], for_s: float) -> float:
+    """How often a second a piece of work is done, in the best of short stretches: others on the machine only slow.
+
+    Counted is the processor's time, so that waiting for a core does not count; the clock on the wall ends it.
+    """
+    best, until = 0.0, time.perf_counter() + for_s
+    while best == 0.0 or time.perf_counter() < until:
+        begin, done, stretch = time.process_time(), 0, 0.0
+        while stretch < min(STRETCH_S, for_s):
+            work()
+            done += 1
+            stretch = time.process_time() - begin
+        best = max(best, done / stretch)
+    return best
+
+
+def _loops() -> float:
+    """Integers and floats in plain loops."""
+    state, total = 12345, 0.0
+    for _ in range(20000):
+        state = (state * 1103515245 + 12345) & 0x7FFFFFFF
+        total += math.sqrt(state) * 1e-3
+        if state & 1:
+            total -= 0.5
+    return total
+
+
+def _buffers() -> int:
+    """Hashing and packing, in the C parts of Python."""
+    block = hashlib.sha256(b"vgrads").digest() * 2048 + bytes(range(256)) * 256
+    return zlib.crc32(zlib.compress(block, 6)) ^ hashlib.sha256(block).digest()[0]
+
+
+def _tables() -> int:
+    """Text and tables, where memory counts."""
+    counts: dict[str, int] = {}
+    for number in range(8000):
+        key = "k" + str(number * 7919 % 4001)
+        counts[key] = counts.get(key, 0) + number
+    return sum(sorted(counts.values())[::7])
+
+
+def _file_rate(folder: str, file_mib: int) -> float:
+    """MiB a second, written, brought to the disk, and read again; of fewer than ``file_mib`` where that takes too long.
+
+    Each part of the file is brought to the disk by itself, and the middle of their times counts for all: a disk
+    that is shared stalls now and then.
+    """
+    handle, name = tempfile.mkstemp(prefix="vgrads-score-", dir=folder)
+    try:
+        with os.fdopen(handle, "w+b", buffering=0) as file:
+            parts = _written(file.fileno(), file_mib)
+            if hasattr(os, "posix_fadvise"):
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            os.lseek(file.fileno(), 0, os.SEEK_SET)
+            begin, size = time.perf_counter(), 0
+            while block := os.read(file.fileno(), 1 << 20):
+                size += len(block)
+            read_s = time.perf_counter() - begin
+        return size / 2**20 / max(1e-9, _middle(parts) * len(parts) + read_s)
+    finally:
+        Path(name).unlink()
+
+
+def _written(descriptor: int, file_mib: int) -> list[float]:
+    """Seconds in which each part of the file was on the disk."""
+    part = os.urandom(min(PART_MIB, file_mib) << 20)
+    times: list[float] = []
+    while len(times) * PART_MIB < file_mib and sum(times) < IO_S:
+        begin = time.perf_counter()
+        _write_all(descriptor, part)
+        os.fsync(descriptor)
+        times.append(time.perf_counter() - begin)
+    return times
+
+
+def _write_all(descriptor: int, block: bytes) -> None:
+    left = memoryview(block)
+    while left:
+        left = left[os.write(descriptor, left) :]
+
+
+def _cores() -> int:
+    """Cores that this process may use: in a slot of a batch system fewer than the machine has."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _memory_mib() -> float | None:
+    try:
+        return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**20, 1)
+    except (ValueError, OSError, AttributeError):
+        return None
+
+
+def main(arguments: list[str]) -> int:
+    """Measure in a folder (the working one), and print it; 1 where nothing can be written there."""
+    try:
+        score = measure(arguments[0] if arguments else ".")
+    except OSError as error:
+        sys.stderr.write(f"cannot measure: {error}\n")
+        return 1
+    told = {name: getattr(score, name) for name in ("cpu_score", "io_score", "cores", "memory_mib")}
+    sys.stdout.write(json.dumps(told) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
