@@ -51,6 +51,7 @@ def plan_json(plan: Plan) -> Json:
             for phase in plan.phases
         ],
         "policy": plan.policy,
+        "run_times": [dict(entry) for entry in plan.run_times],
         "relaxations": [asdict(r) for r in plan.relaxations],
         "slots": [_use_json(use) for use in plan.uses],
         "placements": [_placement_json(p) for p in plan.placements],

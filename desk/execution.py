@@ -9,6 +9,7 @@ from typing import Protocol
 
 from desk.histories import Instant
 from desk.planning import Grid, Planned, as_it_stands, open_grid, take_slots
+from desk.runtimes import NOTHING, RunTimes
 from desk.wiring import (
     Surrounding,
     all_simulated,
@@ -98,13 +99,14 @@ class Setup:
 class Begun:
     """A run whose manager is gone: what it was started with, its books, what it has come to by its journal.
 
-    ``seen``: how slots of earlier runs fared, for planning anew.
+    ``seen``: how slots of earlier runs fared, ``run_times``: what was learned of tasks, both for planning anew.
     """
 
     setup: Setup
     books: list[Book]
     state: RunState
     seen: Sequence[Acquisition] = ()
+    run_times: RunTimes = NOTHING
 
     @property
     def passed_s(self) -> float:
@@ -133,7 +135,7 @@ def run_plan(
     """Execute a plan to its end; ``outside``: somebody else runs the tasks, in real time."""
     book = make_book(planned.plan, planned.snapshot)
     setup = begun_now(options, planned.grid.catalog)
-    simulated = _simulated(book, setup.catalog)
+    simulated = is_simulated(book, setup.catalog)
     if not simulated and outside is None:
         _refuse_without_commands(book)
     record.keep_setup(setup)
@@ -147,8 +149,8 @@ def resume_run(
 ) -> Outcome:
     """Go on with a run whose manager is gone. Simulated sites went with it: those are played again."""
     setup, books = begun.setup, begun.books
-    grid = open_grid(setup.catalog, setup.options.at, seen=begun.seen)
-    if _simulated(books[0], setup.catalog):
+    grid = open_grid(setup.catalog, setup.options.at, seen=begun.seen, run_times=begun.run_times)
+    if is_simulated(books[0], setup.catalog):
         around = _surroundings(books[0], setup, grid, record, 0.0, outside)
         return _outcome(Runner(setup.options.run_id, books[0], around, watch), lambda r: r.run())
     around = _surroundings(books[0], setup, grid, record, begun.passed_s, outside)
@@ -168,7 +170,7 @@ def cancel_run(begun: Begun, record: Record, reason: str) -> Outcome:
     """Give back what a run holds whose manager is gone, and return when it is gone; nothing is planned."""
     catalog, options, state = begun.setup.catalog, begun.setup.options, begun.state
     book = begun.books[state.version]
-    if _simulated(begun.books[0], catalog):  # its sites ended with its manager
+    if is_simulated(begun.books[0], catalog):  # its sites ended with its manager
         end: list[Event] = [Cancelled(at_s=state.now_s, reason=reason), *_released(state)]
         record.append(end)
         for event in end:
@@ -217,7 +219,7 @@ def _outcome(runner: Runner, work: Callable[[Runner], RunState]) -> Outcome:
     return Outcome(book=runner.book, state=state, done=done, spent=runner.spent)
 
 
-def _simulated(book: Book, catalog: Catalog) -> bool:
+def is_simulated(book: Book, catalog: Catalog) -> bool:
     return all_simulated(catalog.site(name) for name in {u.slot.site for u in book.uses.values()})
 
 
@@ -226,7 +228,7 @@ def _surroundings(
 ) -> Surroundings:  # fmt: skip
     """Drivers, engine, clock and planner of a run that began ``passed_s`` ago."""
     catalog, options = setup.catalog, setup.options
-    simulated = _simulated(book, catalog)
+    simulated = is_simulated(book, catalog)
     clock = outside.clock if outside else make_clock(simulated, options.speed, passed_s)
     around = Surrounding(
         logs=grid.logs, instants=grid.instants, until_s=book.plan.deadline_s, seed=options.seed

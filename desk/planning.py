@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from desk.first_words import BASIS, SiteWord, first_words, refusals
 from desk.histories import Instant, cached_forecast, open_history
 from desk.live_queue import jobs_now, known_now
+from desk.runtimes import NOTHING, RunTimes, sped, with_run_times
 from desk.wiring import is_real
 from planner.make import STANDARD, Options, make_plan
 from planner.plan import Plan
@@ -21,6 +22,7 @@ from vgrid.acquisition import Acquisition
 from vgrid.catalog import Catalog
 from vgrid.offers import Knowledge, OfferRequest, offer_slots
 from vgrid.slot import Slot
+from workflows.dag import Workflow
 from workflows.sets import WorkflowSet
 
 QueueKey = tuple[str, str]
@@ -37,6 +39,7 @@ class Grid:
     forecasts: Mapping[QueueKey, Known]
     seen: tuple[Acquisition, ...] = ()
     words: Mapping[QueueKey, SiteWord] = field(default_factory=dict)
+    run_times: RunTimes = NOTHING
 
     @property
     def known(self) -> Knowledge:
@@ -62,8 +65,10 @@ def open_grid(
     at: Instant = None,
     notify: Notify = lambda _: None,
     seen: Sequence[Acquisition] = (),
+    run_times: RunTimes = NOTHING,
 ) -> Grid:
-    """Read the histories of all queues and learn from them what was known at ``at``; ``seen``: earlier slots."""
+    """Read the histories of all queues and learn from them what was known at ``at``; ``seen``: earlier slots;
+    ``run_times``: what was learned of tasks."""
     logs: dict[QueueKey, JobLog] = {}
     instants: dict[QueueKey, float] = {}
     forecasts: dict[QueueKey, Known] = {}
@@ -77,7 +82,7 @@ def open_grid(
             logs[key], instants[key] = whole, whole.instant(at)
             forecasts[key] = cached_forecast(queue.history, queue.log_queue, instants[key])
     grid = Grid(
-        catalog=catalog, logs=logs, instants=instants, forecasts=forecasts, seen=tuple(seen),
+        catalog=catalog, logs=logs, instants=instants, forecasts=forecasts, seen=tuple(seen), run_times=run_times,
         words={} if at is not None else first_words(catalog, {key: len(log) for key, log in logs.items()}),
     )  # fmt: skip
     return grid if at is not None else as_it_stands(grid)
@@ -103,6 +108,7 @@ def plan_set(
 ) -> Planned:
     """Ask all sites for slots, then plan; where the minimum cannot be placed, find what would do."""
     begin = time.perf_counter()
+    wanted, basis = with_run_times(wanted, grid.run_times, grid.catalog)
     snapshot = take_snapshot(wanted, grid, seed)
     procure_s = time.perf_counter() - begin
     plan = make_plan(snapshot, options)
@@ -110,7 +116,9 @@ def plan_set(
         found = relaxations(snapshot, lambda changed: take_snapshot(changed, grid, seed), options)
         said = "; ".join((plan.lacking, *refusals(grid.words)))
         plan = replace(plan, relaxations=found, lacking=said)
-    plan = replace(plan, seconds={"procure": procure_s, **plan.seconds})
+    plan = replace(
+        plan, seconds={"procure": procure_s, **plan.seconds}, run_times=tuple(basis.values())
+    )
     return Planned(wanted=wanted, grid=grid, snapshot=snapshot, plan=plan)
 
 
@@ -122,11 +130,25 @@ def take_snapshot(wanted: WorkflowSet, grid: Grid, seed: int) -> Snapshot:
 
 def take_slots(wanted: WorkflowSet, grid: Grid) -> tuple[Slot, ...]:
     """What the sites offer for a set."""
-    return offer_slots(grid.catalog, grid.known, _request(wanted))
+    return sped(
+        offer_slots(grid.catalog, grid.known, _request(wanted)), grid.run_times, grid.catalog
+    )
 
 
 def _request(wanted: WorkflowSet) -> OfferRequest:
     """Slots wide enough for the widest task and for a whole workflow within the deadline."""
-    work = max(sum(t.procs * t.runtime_s for t in w.tasks.values()) for w in wanted.workflows)
+    work = max(_work_s(wanted, w) for w in wanted.workflows)
     procs = max(wanted.width, math.ceil(work / wanted.deadline_s))
     return OfferRequest(procs=procs, count=2 * len(wanted.workflows), until_s=wanted.deadline_s)
+
+
+def _work_s(wanted: WorkflowSet, workflow: Workflow) -> float:
+    """Processor-seconds that a workflow stays below with the asked probability: errors of single tasks even out among
+    many, shared ones do not."""
+    tasks = workflow.tasks.values()
+    middle_s = sum(t.procs * t.runtime_s for t in tasks)
+    spreads = {wanted.spread(task) for task in tasks}
+    shared = max(
+        (replace(s, own=s.own / math.sqrt(len(tasks))) for s in spreads), key=lambda s: s.total
+    )
+    return middle_s * shared.factor(wanted.probability)

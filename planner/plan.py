@@ -96,7 +96,8 @@ class Relaxation:
 class Plan:
     """The decision for a whole set. ``lacking`` says why a plan that is not feasible is not; ``spare``: how many
     workflows beyond the needed must stand whole in slots that are there before the rest is withdrawn; ``places``: for which
-    quantile of run times it was made (:class:`planner.snapshot.Snapshot`); ``expected_usd``,
+    quantile of run times it was made (:class:`planner.snapshot.Snapshot`); ``run_times``: what those of each kind of task
+    rest on; ``expected_usd``,
     ``expected_hours``: money and processor-hours of the slots on average, given back when nothing is left for them."""
 
     set_name: str
@@ -114,6 +115,7 @@ class Plan:
     policy: str = "vgrads"
     spare: int = EVERYTHING
     places: float = PLACES[0]
+    run_times: tuple[Mapping[str, Any], ...] = ()
     expected_usd: float = 0.0
     expected_hours: float = 0.0
     seconds: Mapping[str, float] = field(default_factory=dict)

@@ -21,6 +21,7 @@ from portal.cli import (
     matrix_commands,
     pool_commands,
     queue_commands,
+    runtime_commands,
     site_commands,
     size_commands,
 )
@@ -30,6 +31,7 @@ COMMANDS = (
     commands,
     pool_commands,
     queue_commands,
+    runtime_commands,
     site_commands,
     size_commands,
     bag_commands,

@@ -31,7 +31,6 @@ LONGEST_LINE = 1 << 22  # characters; a binary file has no line ends
 _MISSING = {"", "-", "na", "n/a", "nan", "none", "null", "unknown", "invalid"}
 _BYTES = re.compile(r"([0-9.]+(?:e[+-]?\d+)?)\s*([kmgtp]?)(i?)b?[nc]?$", re.IGNORECASE)
 _POWER = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
-_NUMBERED = re.compile(r"([_.-](ID)?\d+)$")
 _SHELLS = {
     "bash", "sh", "dash", "zsh", "env", "exec", "nice", "time", "srun", "mpirun", "mpiexec",
     "python", "python2", "python3", "perl", "Rscript", "java", "singularity", "apptainer",
@@ -186,17 +185,6 @@ def instant_of(value: object) -> float | None:
         return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):
         return None
-
-
-def without_number(name: str) -> str:
-    """A task's name as a kind: without the numbers and ids at its end.
-
-    >>> without_number("mProject_ID0000012"), without_number("cpuhog_00000003"), without_number("bowtie2")
-    ('mProject', 'cpuhog', 'bowtie2')
-    """
-    while (shorter := _NUMBERED.sub("", name)) and shorter != name:
-        name = shorter
-    return name
 
 
 def tool_of(command: object) -> str:

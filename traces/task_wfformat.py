@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernel.errors import InputError
+from kernel.kinds import recorded_kind
 from traces.task_lines import (
     BACKWARDS,
     NO_TIME,
@@ -23,7 +24,6 @@ from traces.task_lines import (
     number_of,
     procs_of,
     tool_of,
-    without_number,
 )  # fmt: skip
 from traces.task_record import TaskRecord
 
@@ -126,9 +126,7 @@ def _kind(stated: Json, ran: Json) -> str:
     if category:
         return str(category)
     name, program = str(stated.get("name") or stated.get("id") or ""), _program(ran)
-    if program and name.startswith(program):
-        return program
-    return re.split(r"[.:]", without_number(name))[-1] or name
+    return recorded_kind(name, program)
 
 
 def _machine(ran: Json) -> str:

@@ -43,9 +43,8 @@ def read_dagman(text: str, where: str, runtimes: Runtimes) -> Workflow:
     tasks = [
         Task(
             id=name,
-            runtime_s=runtime_of(
-                runtimes, (name, submit, PurePath(submit).stem), f"{where}: job '{name}'"
-            ),
+            runtime_s=runtime_of(runtimes, (name, submit, PurePath(submit).stem)),
+            kind=PurePath(submit).stem,
             parents=tuple(dict.fromkeys(parents[name])),
         )
         for name, submit in submit_files.items()

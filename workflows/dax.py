@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 from kernel.errors import InputError
-from workflows.dag import Task, Workflow, make_workflow
+from workflows.dag import UNSTATED, Task, Workflow, make_workflow
 
 _MIB = 1024 * 1024
 
@@ -49,8 +49,7 @@ def _parents(root: Element) -> dict[str, list[str]]:
 def _task(job: Element, parents: dict[str, list[str]], sizes: dict[str, float], where: str) -> Task:
     job_id = job.get("id", "")
     place = f"{where}: job '{job_id}' ({job.get('name', '?')})"
-    if job.get("runtime") is None:
-        raise InputError("has no run time (runtime)", where=place)
+    stated = job.get("runtime")
     links: dict[str, list[str]] = {"input": [], "output": []}
     for uses in job:
         name = uses.get("file") or uses.get("name")
@@ -58,7 +57,8 @@ def _task(job: Element, parents: dict[str, list[str]], sizes: dict[str, float], 
             links[uses.get("link", "")].append(name)
             sizes[name] = _number(uses.get("size", "0"), f"{place}: size of {name}") / _MIB
     return Task(
-        id=job_id, runtime_s=_number(job.get("runtime", ""), f"{place}: runtime"),
+        id=job_id, kind=job.get("name", ""),
+        runtime_s=UNSTATED if stated is None else _number(stated, f"{place}: runtime"),
         procs=int(_number(job.get("cores", "1"), f"{place}: cores")),
         parents=tuple(dict.fromkeys(parents.get(job_id, ()))), inputs=tuple(links["input"]), outputs=tuple(links["output"]),
     )  # fmt: skip

@@ -37,14 +37,14 @@ def read_makeflow(text: str, where: str, runtimes: Runtimes) -> Workflow:
     }
     tasks = []
     for number, rule in enumerate(rules, 1):
-        place = f"{where}: rule in line {rule.line}"
         words = rule.command.split()
         program = PurePath(words[0]).name if words else ""
         parents = [makers[name] for name in rule.inputs if name in makers]
         tasks.append(
             Task(
                 id=f"rule{number}",
-                runtime_s=runtime_of(runtimes, (rule.category, program), place),
+                runtime_s=runtime_of(runtimes, (rule.category, program)),
+                kind=rule.category or program,
                 parents=tuple(dict.fromkeys(parents)),
                 command=rule.command,
                 inputs=rule.inputs,

@@ -60,10 +60,10 @@ def _task(
             size = _number((use.get("metadata") or {}).get("size", use.get("size", 0)), f"{place}: size of {file}")  # fmt: skip
             sizes[file] = max(sizes.get(file, 0.0), size / _MIB)
     stated = (job.get("metadata") or {}).get("runtime")
-    seconds = runtime_of(runtimes, (job_id, name), place) if stated is None else _number(stated, f"{place}: runtime")  # fmt: skip
+    seconds = runtime_of(runtimes, (job_id, name)) if stated is None else _number(stated, f"{place}: runtime")  # fmt: skip
     cores = ((job.get("profiles") or {}).get("pegasus") or {}).get("cores", 1)
     return Task(
-        id=job_id, runtime_s=seconds, procs=int(_number(cores, f"{place}: cores")),
+        id=job_id, kind=name, runtime_s=seconds, procs=int(_number(cores, f"{place}: cores")),
         parents=tuple(dict.fromkeys(parents.get(job_id, ()))), inputs=tuple(links["input"]), outputs=tuple(links["output"]),
     )  # fmt: skip
 

@@ -17,7 +17,7 @@ from pydantic import Field, field_validator, model_validator
 from kernel.documents import Document, as_value_error, load_mapping, validate
 from kernel.errors import InputError
 from kernel.units import parse_duration, parse_fraction
-from workflows.dag import Task, Workflow, check_text, make_workflow
+from workflows.dag import UNSTATED, Task, Workflow, check_text, make_workflow
 from workflows.load import load_workflow
 from workflows.runtimes import Runtimes
 from workflows.spread import RuntimeSpread
@@ -28,11 +28,25 @@ _LONGEST_S = 1e9  # thirty years: more is a slip of the pen
 _MOST_PROCS = 100_000_000
 
 
+_Deviation = Annotated[float, Field(ge=0, le=5)]
+
+
+class SpreadDocument(Document):
+    """How far a run time may be from its median: standard deviations of its logarithm, by what shares the error."""
+
+    own: _Deviation = 0.0
+    kind: _Deviation = 0.0
+    workflow: _Deviation = 0.0
+    site: _Deviation = 0.0
+
+
 class TaskDocument(Document):
     """One task, written inline."""
 
     id: Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f/]+$")]
-    runtime_s: Annotated[float, Field(ge=0, le=_LONGEST_S)]
+    runtime_s: Annotated[float, Field(ge=0, le=_LONGEST_S)] | None = None
+    kind: Annotated[str, Field(max_length=200)] = ""
+    spread: SpreadDocument | None = None
     procs: Annotated[int, Field(ge=1, le=_MOST_PROCS)] = 1
     parents: tuple[str, ...] = ()
     command: str = ""
@@ -203,8 +217,16 @@ def _one(entry: WorkflowDocument, load_file: FileLoader, where: str) -> Workflow
         except InputError as error:
             raise error.within(where) from error
         return workflow.renamed(entry.name) if entry.name else workflow
-    tasks = [Task(**task.model_dump()) for task in entry.tasks]
+    tasks = [_task(task) for task in entry.tasks]
     return make_workflow(entry.name, tasks, entry.file_mib, where)
+
+
+def _task(written: TaskDocument) -> Task:
+    fields = written.model_dump(exclude={"spread"})
+    if written.runtime_s is None:
+        fields["runtime_s"] = UNSTATED
+    spread = None if written.spread is None else RuntimeSpread(**written.spread.model_dump())
+    return Task(**fields, spread=spread)
 
 
 def _needed(document: SetDocument, count: int, where: str) -> int:

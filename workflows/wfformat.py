@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from kernel.errors import InputError
-from workflows.dag import Task, Workflow, make_workflow
+from kernel.kinds import recorded_kind
+from workflows.dag import UNSTATED, Task, Workflow, make_workflow
 
 MIB = 1024 * 1024
 Json = Mapping[str, Any]
@@ -88,14 +89,16 @@ def _task(
 ) -> Task:
     task_id = str(spec["id"])
     runtime = run.get("runtimeInSeconds", run.get("runtime"))
-    if runtime is None:
-        raise InputError("has no run time (runtimeInSeconds)", where=f"{where}: task '{task_id}'")
+    command = _command(run.get("command"))
+    program = command.split()[0] if command.strip() else ""
+    category = spec.get("category") or run.get("category")
     return Task(
         id=task_id,
-        runtime_s=float(runtime),
+        kind=str(category or recorded_kind(str(spec.get("name") or task_id), program)),
+        runtime_s=UNSTATED if runtime is None else float(runtime),
         procs=max(1, round(float(run.get("coreCount", run.get("cores")) or 1))),
         parents=tuple(dict.fromkeys(str(p) for p in spec.get("parents", ()))),
-        command=_command(run.get("command")),
+        command=command,
         inputs=inputs,
         outputs=outputs,
         memory_mib=_mib(run.get("memoryInBytes"), f"task {task_id}", where),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from workflows.dag import Workflow
+from workflows.dag import Task, Workflow
 from workflows.sets import WorkflowSet
 
 
@@ -30,5 +30,10 @@ def _entry(workflow: Workflow) -> dict[str, Any]:
     """One workflow; the number that reading a set puts behind each name is left out again."""
     return {
         "name": workflow.name.rpartition("-")[0] or workflow.name, "count": 1,
-        "tasks": [asdict(task) for task in workflow.tasks.values()], "file_mib": dict(workflow.file_mib),
+        "tasks": [_task(task) for task in workflow.tasks.values()], "file_mib": dict(workflow.file_mib),
     }  # fmt: skip
+
+
+def _task(task: Task) -> dict[str, Any]:
+    """A task; a run time that nobody stated is left out."""
+    return {**asdict(task), "runtime_s": task.runtime_s if task.stated else None}

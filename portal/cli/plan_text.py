@@ -7,8 +7,10 @@ from rich.console import Console
 from rich.table import Table
 
 from desk.execution import Outcome
+from desk.runtimes import source_text
 from kernel.units import format_duration, format_usd
 from planner.plan import Plan, Relaxation
+from workflows.spread import RuntimeSpread
 
 
 def print_plan(out: Console, plan: Plan) -> None:
@@ -30,12 +32,31 @@ def print_plan(out: Console, plan: Plan) -> None:
                 format_usd(use.cost_usd) if use.slot.paid else "–", str(tasks),
             )  # fmt: skip
         out.print(table)
+    _print_run_times(out, plan)
     for phase in plan.phases:
         out.print(
             f"  phase {phase.name:<11} {phase.placed:>4} placed, promise "
             f"{phase.probability_before:.3f} → {phase.probability_after:.3f}  ({phase.seconds * 1000:.0f} ms)"
         )
     out.print(promise_sentence(plan), style="bold" if plan.feasible else "bold red")
+
+
+def _print_run_times(out: Console, plan: Plan) -> None:
+    """What the run times of each kind of task rest on; nothing where all are as stated."""
+    if all(entry["source"] == "stated" for entry in plan.run_times):
+        return
+    table = Table(title="Run times", title_justify="left", box=SIMPLE_HEAD)
+    for name in ("kind", "tasks", "median", "90 % below", "from"):
+        table.add_column(
+            name, justify="right" if name in ("tasks", "median", "90 % below") else "left"
+        )
+    for entry in plan.run_times:
+        low_s, high_s = entry["shortest_s"], entry["longest_s"]
+        low, high = format_duration(low_s), format_duration(high_s)
+        below_s = high_s * RuntimeSpread(own=entry["spread"]).factor(0.9)
+        median = low if low == high else f"{low} – {high}"
+        table.add_row(entry["kind"], str(entry["tasks"]), median, format_duration(below_s), source_text(entry))  # fmt: skip
+    out.print(table)
 
 
 def relaxation_text(found: Relaxation) -> str:

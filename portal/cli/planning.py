@@ -13,6 +13,8 @@ from desk.answers import plan_json, planned_gantt
 from desk.first_words import refusals, told
 from desk.histories import Instant
 from desk.planning import Planned, open_grid, plan_set
+from desk.runtimes import NOTHING
+from desk.runtimes import told as guesses
 from kernel.documents import load_mapping
 from kernel.errors import InfeasibleError, InputError
 from kernel.files import write_bytes
@@ -23,7 +25,7 @@ from planner.policies import check_rule, make_pipeline
 from portal.charts.exports import export, format_of, reasons_of
 from portal.cli.plan_text import relaxation_text
 from portal.cli.terminal import busy, console, print_warnings
-from portal.records.sites import choose_catalog, past_acquisitions
+from portal.records.sites import choose_catalog, past_acquisitions, past_run_times
 from portal.records.store import Store
 from workflows.sets import load_set
 
@@ -76,11 +78,13 @@ def plan_file(set_file: Path, sites: Path | None, at: Instant, how: HowToPlan) -
     out = console(stderr=True)
     with busy(out, "planning") as doing:
         seen = past_acquisitions() if how.learned else ()
-        grid = open_grid(catalog, at, notify=doing, seen=seen)
+        run_times = past_run_times() if how.learned else NOTHING
+        grid = open_grid(catalog, at, notify=doing, seen=seen, run_times=run_times)
         doing("planning")
         planned = plan_set(wanted, grid, how.seed, how.options)
     print_warnings(out, [w for log in grid.logs.values() for w in log.warnings])
     print_warnings(out, told(grid.words, file))
+    print_warnings(out, guesses(planned.plan.run_times))
     if planned.plan.feasible:
         print_warnings(out, refusals(grid.words))
     return planned

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from desk.answers import outcome_json, run_gantt
-from desk.execution import Begun, Outcome, RunOptions, cancel_run, resume_run
+from desk.attempts import attempts_of
+from desk.execution import Begun, Outcome, RunOptions, cancel_run, is_simulated, resume_run
+from desk.runtimes import records_of
 from desk.wiring import any_real
 from execmgr.acquisitions import acquisitions
 from execmgr.book import Book
@@ -21,8 +24,11 @@ from execmgr.task_folder import AWAY, BESIDE, HERE, TaskFolder, clean_up
 from kernel.clock import WallClock
 from kernel.errors import InputError
 from portal.records.run_record import RunRecord
+from portal.records.runtimes import RunTimeRecords
 from portal.records.store import GOES_ON, Store
 from portal.records.tables import RunRow
+
+_log = logging.getLogger("vgrads.runs")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +73,13 @@ def take_over(
     replayed = not any_real(setup.catalog, books[0].plan)
     if replayed and not stop:
         record.begin_again()
-    begun = Begun(setup=setup, books=books, state=state, seen=store.acquisitions())
+    begun = Begun(
+        setup=setup,
+        books=books,
+        state=state,
+        seen=store.acquisitions(),
+        run_times=RunTimeRecords(store.engine).learned(),
+    )
     return TakenOver(begun=begun, replayed=replayed, stop=stop)
 
 
@@ -117,9 +129,23 @@ def carry_out(
         raise
     record.confirm_now()
     store.add_acquisitions(run_id, acquisitions(outcome.book, outcome.state))
+    _learn(store, record, outcome)
     store.end_run(run_id, outcome.verdict, outcome_json(outcome), run_gantt(outcome))
     record.leave()
     return outcome
+
+
+def _learn(store: Store, record: RunRecord, outcome: Outcome) -> None:
+    """Keep what tasks took that really ran, for the next plan."""
+    setup = record.setup()
+    if is_simulated(outcome.book, setup.catalog):
+        return
+    attempts, _ = attempts_of(record.books(), record.events())
+    found = records_of(outcome.book, attempts, record.run_id, setup.began_unix_s)
+    try:
+        RunTimeRecords(store.engine).learn(found)
+    except InputError as error:
+        _log.warning("nothing was learned from run %s: %s", record.run_id, error)
 
 
 def tidy(outcome: Outcome, options: RunOptions, keep: str) -> None:

@@ -30,6 +30,7 @@ from kernel.errors import InputError, VgradsError
 from planner.make import make_plan
 from portal.jobs.runs import carry_out, go_on, take_over
 from portal.records.run_record import RunRecord
+from portal.records.runtimes import RunTimeRecords
 from portal.records.sets import Head, Sets
 from portal.records.store import GOES_ON, Store, summary_of
 from vgrid.catalog import Catalog
@@ -128,7 +129,8 @@ def _shipped_workflow(file: str, runtimes: Runtimes) -> Workflow:
 def _grid(store: Store, catalog: Catalog) -> Grid:
     """What the histories say; where a file of one lies is told to the log, not to users."""
     try:
-        return open_grid(catalog, seen=store.acquisitions())
+        known = RunTimeRecords(store.engine).learned()
+        return open_grid(catalog, seen=store.acquisitions(), run_times=known)
     except InputError as error:
         _log.exception("a history cannot be read")
         raise InputError(

@@ -30,6 +30,7 @@ from vgrid.catalog import Catalog, Link, NodeType, Queue, Site
 from vgrid.slot import Slot, StartCurve
 from workflows.dag import Task, Workflow
 from workflows.sets import WorkflowSet
+from workflows.spread import RuntimeSpread
 
 FORMAT = 2
 """1: pickles, which the step 0003 of the migrations turns into documents."""
@@ -38,7 +39,7 @@ KINDS: Mapping[str, type] = {
     "plan": Plan, "promise": Promise, "placement": Placement, "slot-use": SlotUse, "phase-report": PhaseReport,
     "relaxation": Relaxation, "snapshot": Snapshot, "workflow-set": WorkflowSet, "workflow": Workflow, "task": Task,
     "slot": Slot, "start-curve": StartCurve, "catalog": Catalog, "site": Site, "queue": Queue, "node-type": NodeType,
-    "link": Link, "access": Access,
+    "link": Link, "access": Access, "runtime-spread": RuntimeSpread,
 }  # fmt: skip
 """Lasting name → the class that bears it today."""
 _PART, _ARRAY, _SET, _PATH, _INSTANT = range(1, 6)

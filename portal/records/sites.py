@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from desk.config import embedded_data, home
+from desk.runtimes import NOTHING, RunTimes
 from kernel.documents import load_mapping, validate
 from kernel.errors import InputError, SiteError
+from portal.records.runtimes import RunTimeRecords
 from portal.records.store import Store
 from portal.records.tables import HistoryRow, LinkRow, SiteRow
 from traces.history import read_history
@@ -156,6 +158,15 @@ def past_acquisitions() -> Sequence[Acquisition]:
             return store.acquisitions()
     except (SiteError, OSError):
         return ()
+
+
+def past_run_times() -> RunTimes:
+    """What was learned of run times; nothing where there is no database to ask."""
+    try:
+        with Store() as store:
+            return RunTimeRecords(store.engine).learned()
+    except (SiteError, OSError):
+        return NOTHING
 
 
 def resolve_history(given: Path) -> tuple[Path, str | int | None]:

@@ -264,3 +264,21 @@ class AuditRow(SQLModel, table=True):
     object: str
     status: int
     address: str = ""
+
+
+class TaskRecordRow(SQLModel, table=True):
+    """What one attempt of a task took, as JSON; ``key`` is its digest."""
+
+    __tablename__ = "task_record"
+    key: str = Field(primary_key=True)
+    kind: str
+    body: str
+
+
+class ScoreRow(SQLModel, table=True):
+    """What a benchmark says of a machine, or of a site."""
+
+    __tablename__ = "machine_score"
+    machine: str = Field(primary_key=True)
+    cpu: float
+    io: float

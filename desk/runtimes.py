@@ -1,0 +1,210 @@
+"""Run times that nobody has to state: what is known of each kind of task is put into a set before it is planned."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+from typing import Any
+
+from desk.attempts import Attempt
+from execmgr.book import Book
+from execmgr.states import CopyState
+from execmgr.times import Times
+from runtimes.known import Known
+from runtimes.machines import Scores
+from runtimes.model import Model, fit
+from runtimes.prediction import Prediction
+from traces.task_record import TaskRecord
+from vgrid.catalog import Catalog
+from vgrid.slot import Slot
+from workflows.dag import Task, Workflow
+from workflows.sets import WorkflowSet
+from workflows.spread import RuntimeSpread
+
+Json = dict[str, Any]
+MIB = 1024 * 1024
+_UNKNOWN = "?"  # no machine is called so: what is thought of one that was never seen
+_MEMORY = (
+    0.99  # quantile of the peak that is asked for where nobody said how much memory a task needs
+)
+_INTERPRETERS = frozenset(
+    ("bash", "sh", "python", "python3", "perl", "Rscript", "java", "env", "time", "srun", "mpirun", "mpiexec", "nice")
+)  # fmt: skip
+_NUMBER = re.compile(r"[-_.#]?[0-9]+$")
+_ASSIGNS = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+
+
+@dataclass(frozen=True, eq=False)
+class RunTimes:
+    """What was learned of run times and machines."""
+
+    known: Known
+    model: Model
+
+    @property
+    def empty(self) -> bool:
+        return not self.known.records
+
+
+def learned(known: Known = Known(), scores: Mapping[str, Scores] | None = None) -> RunTimes:  # noqa: B008 - frozen
+    """The value behind records, and scores of machines."""
+    return RunTimes(known, fit(known, scores))
+
+
+NOTHING = learned()
+
+
+def kind_of(task: Task) -> str:
+    """By what a task is taken for alike: its kind as written, its program, its name without a number at the end."""
+    if task.kind:
+        return task.kind
+    for word in task.command.split():
+        name = PurePosixPath(word).name.strip("\"'")
+        if name and not word.startswith("-") and not _ASSIGNS.match(word) and name not in _INTERPRETERS:  # fmt: skip
+            return name
+    return _NUMBER.sub("", task.id) or task.id
+
+
+def input_bytes(workflow: Workflow, task: Task) -> float | None:
+    """What a task reads, where the sizes of all its inputs are known."""
+    sizes = [workflow.file_mib.get(name) for name in task.inputs]
+    if not sizes or any(size is None for size in sizes):
+        return None
+    total = sum(size or 0.0 for size in sizes)
+    return total * MIB if total > 0 else None
+
+
+def with_run_times(
+    wanted: WorkflowSet, known: RunTimes, catalog: Catalog
+) -> tuple[WorkflowSet, Mapping[str, Json]]:
+    """The set with run times and spreads of all its tasks, and per kind of task what they rest on.
+
+    What is stated stays as it is where its kind was never seen, or is not written down: a guess by the name of a program
+    would be worse than what a person says.
+    """
+    reference = _reference_speed(known.model, catalog)
+    site = _site_spread(known.model, catalog)
+    done: dict[int, Mapping[str, Task]] = {}
+    basis: dict[str, Json] = {}
+    workflows = []
+    for workflow in wanted.workflows:
+        tasks = done.get(id(workflow.tasks))
+        if tasks is None:
+            tasks = {t.id: _predicted((workflow, t), known, reference, site) for t in workflow.tasks.values()}  # fmt: skip
+            if all(new is old for new, old in zip(tasks.values(), workflow.tasks.values(), strict=True)):  # fmt: skip
+                tasks = workflow.tasks
+            done[id(workflow.tasks)] = tasks
+        for task in workflow.tasks.values():
+            _tell(basis, task, tasks[task.id], known)
+        same = tasks is workflow.tasks
+        workflows.append(workflow if same else replace(workflow, tasks=tasks))
+    return replace(wanted, workflows=tuple(workflows)), basis
+
+
+def _predicted(which: tuple[Workflow, Task], known: RunTimes, reference: float, site: float) -> Task:  # fmt: skip
+    workflow, task = which
+    kind = kind_of(task)
+    seen = kind in known.model.times
+    if task.stated and not (seen and task.kind):
+        return task
+    stated_s = task.runtime_s / reference if task.stated and task.runtime_s > 0 else None
+    found = known.model.predict(kind, "", input_bytes(workflow, task), task.procs, stated_s)
+    spread = RuntimeSpread(own=found.own, kind=found.kind, workflow=found.workflow, site=site)
+    memory_mib = task.memory_mib or _memory_mib(found)
+    return replace(
+        task, runtime_s=found.median_s * reference, kind=kind, spread=spread, memory_mib=memory_mib
+    )
+
+
+def _memory_mib(found: Prediction) -> float:
+    """Memory that nearly always suffices; 0 where nothing is known."""
+    return (found.memory_quantile(_MEMORY) or 0.0) / MIB
+
+
+def _tell(basis: dict[str, Json], asked: Task, given: Task, known: RunTimes) -> None:
+    """Count a task among those of its kind."""
+    kind, spread = kind_of(asked), given.spread
+    entry = basis.setdefault(
+        kind, {"kind": kind, "tasks": 0, "source": "stated", "observations": 0, "shortest_s": math.inf, "longest_s": 0.0}
+    )  # fmt: skip
+    entry["tasks"] += 1
+    entry["shortest_s"] = min(entry["shortest_s"], given.runtime_s)
+    entry["longest_s"] = max(entry["longest_s"], given.runtime_s)
+    if given is not asked:
+        seen = known.model.times.get(kind)
+        entry["observations"] = 0 if seen is None else len(seen.sample.y)
+        entry["source"] = "guess" if seen is None else "learned"
+    entry["spread"] = round(0.0 if spread is None else spread.total, 4)
+    entry["kind_spread"] = round(0.0 if spread is None else spread.kind, 4)
+
+
+def told(basis: Iterable[Mapping[str, Any]]) -> list[str]:
+    """What is to be warned of: kinds of tasks of which nobody knows how long they take."""
+    wild = sorted(entry["kind"] for entry in basis if entry["source"] == "guess")
+    if not wild:
+        return []
+    named = ", ".join(wild[:5]) + (f" and {len(wild) - 5} more" if len(wild) > 5 else "")
+    return [
+        f"nothing is known of how long {named} takes: a wide guess stands in its place, and the promise is as weak; "
+        "give runtime_s, or learn from an earlier run: vgrads runtimes learn FILE"
+    ]
+
+
+def source_text(entry: Mapping[str, Any]) -> str:
+    """What a kind's run times rest on, in words."""
+    count = entry["observations"]
+    words = {"stated": "stated", "guess": "a guess, wide"}
+    return words.get(entry["source"], f"learned from {count} run{'' if count == 1 else 's'}")
+
+
+def sped(slots: Iterable[Slot], known: RunTimes, catalog: Catalog) -> tuple[Slot, ...]:
+    """Slots with the speed of their sites as far as that was learned, and how much of it is open."""
+    reference, widest = _reference_speed(known.model, catalog), _site_spread(known.model, catalog)
+    found = []
+    for slot in slots:
+        if not _is_known(known.model, slot.site):
+            found.append(slot)
+            continue
+        speed, sd = known.model.speed(slot.site)
+        found.append(replace(slot, speed=speed * reference, doubt=min(1.0, sd / widest) if widest else 0.0))  # fmt: skip
+    return tuple(found)
+
+
+def _is_known(model: Model, machine: str) -> bool:
+    return machine == model.reference or machine in model.shared.machines or machine in model.scored
+
+
+def _reference_speed(model: Model, catalog: Catalog) -> float:
+    """The speed, as the catalogue states it, of the machine that the model calls 1; one that it does not list has 1."""
+    for site in catalog.sites:
+        if site.name == model.reference and site.nodes:
+            return site.nodes[0].speed
+    return 1.0
+
+
+def _site_spread(model: Model, catalog: Catalog) -> float:
+    """How far the site that is known least may be from its speed: standard deviation of the logarithm."""
+    names = (site.name if _is_known(model, site.name) else _UNKNOWN for site in catalog.sites)
+    return max((model.speed(name)[1] for name in names), default=0.0)
+
+
+def records_of(book: Book, attempts: Iterable[Attempt], run_id: str, at_s: float) -> Iterator[TaskRecord]:  # fmt: skip
+    """What a run that really took place tells of run times; ``at_s``: when it began, since the epoch. Copies that were
+    stopped would have taken longer."""
+    for one in attempts:
+        finished = one.state == CopyState.DONE
+        if one.end_s is None or not (finished or one.state == CopyState.CANCELLED):
+            continue
+        workflow, times = book.workflow(one.key), one.times or Times()
+        task = workflow.tasks[one.key[1]]
+        seconds = times.ran_s or one.end_s - one.start_s
+        if seconds > 0:
+            yield TaskRecord(
+                kind=kind_of(task), seconds=seconds, finished=finished, workflow=_NUMBER.sub("", one.key[0]),
+                run=f"{run_id}/{one.key[0]}", task=one.key[1], machine=one.site, procs=task.procs,
+                input_bytes=input_bytes(workflow, task), memory_bytes=times.peak_mib * MIB or None,
+                ended_at_s=at_s + one.end_s,
+            )  # fmt: skip
