@@ -21,6 +21,7 @@ from typing import Any
 from kernel.errors import InputError
 from kernel.files import read_text
 from traces.build import BROKEN_SHARE
+from traces.task_condor import EVENT, read_condor
 from traces.task_lines import Broken, Item, open_lines
 from traces.task_nextflow import read_measures, read_nextflow
 from traces.task_pegasus import read_dax_tasks, read_kickstart_xml, read_kickstart_yaml
@@ -40,6 +41,7 @@ FORMATS: Mapping[str, str] = MappingProxyType(
         "kickstart-yaml": "Pegasus kickstart (YAML)",
         "dax": "Pegasus DAX with run times",
         "sacct": "Slurm's sacct -P",
+        "condor": "HTCondor's job event log",
     }
 )
 UNDERSTOOD = "understood: " + "; ".join(FORMATS.values())
@@ -120,6 +122,7 @@ def _reader(name: str, path: Path, named: Named | None) -> Iterator[Item]:
         "kickstart-xml": lambda: read_kickstart_xml(path),
         "kickstart-yaml": lambda: read_kickstart_yaml(path),
         "dax": lambda: read_dax_tasks(read_text(path), str(path)),
+        "condor": lambda: read_condor(path),
         "sacct": lambda: read_sacct_tasks(path, _delimiter(path)),
     }
     return readers[name]()
@@ -162,6 +165,8 @@ def _of_markup(lines: list[str], path: Path) -> str | None:
         return "kickstart-xml"
     if "<adag" in head:
         return "dax"
+    if EVENT.match(lines[0]):
+        return "condor"
     return "kickstart-yaml" if re.search(r"(?m)^- invocation:", head) else None
 
 
