@@ -379,6 +379,19 @@ def test_nothing_at_a_place(tmp_path):
         assert str(place) in caught.value.where
 
 
+def test_a_pipe_is_refused_and_passed_over(tmp_path, write):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="read twice"):
+        read_task_records(tmp_path / "pipe")
+    write("trace.txt", TRACE)
+    assert len(read_task_records(tmp_path).records) == 2
+
+
+def test_json_in_one_long_line(write):
+    padded = json.dumps(WF15 | {"description": "x" * (5 << 20)})
+    assert len(read_task_records(write("w.json", padded)).records) == 2
+
+
 def test_each_format_is_shown_here():
     assert set(VALID) == set(FORMATS)
 

@@ -69,8 +69,7 @@ def read_task_records(
     or more broken lines than one and 1 %.
     """
     path = Path(path)
-    folder = path.is_dir()
-    formats, found = _read_folder(path) if folder else _read_file(path)
+    formats, found = _read_folder(path) if _is_folder(path) else _read_file(path)
     skipped: Counter[str] = Counter()
     records = []
     for item in found:
@@ -81,6 +80,15 @@ def read_task_records(
     if not records and not skipped:
         raise InputError("holds no records: a header at most", where=str(path), fix=UNDERSTOOD)
     return Read(records=tuple(records), format="+".join(formats), skipped=MappingProxyType(dict(skipped)))  # fmt: skip
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        if path.exists() and not path.is_dir() and not path.is_file():
+            raise InputError("is no file that can be read twice", where=str(path), fix="write it to a file")  # fmt: skip
+        return path.is_dir()
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from error
 
 
 def _mended(record: TaskRecord, machine: str, workflow: str, kinds: Mapping[str, str]) -> TaskRecord:  # fmt: skip
@@ -226,7 +234,8 @@ def _files(folder: Path) -> Iterator[Path]:
             below[:] = [name for name in below if name == "metadata"]
             continue
         below[:] = sorted(name for name in below if name not in (".git", "conda"))
-        yield from (Path(place) / name for name in sorted(names))
+        paths = (Path(place) / name for name in sorted(names))
+        yield from (path for path in paths if path.is_file())
 
 
 def _of_one(name: str, path: Path, named: Named | None) -> Iterable[Item]:
