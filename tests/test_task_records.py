@@ -126,7 +126,36 @@ DAX = """\
   <job id="ID2" name="merge"/>
 </adag>
 """
+CONDOR = """\
+000 (74.000.000) 2022-02-03 16:13:22 Job submitted from host: <130.209.45.81:9618?addrs=1&alias=login>
+    DAG Node: align_ID0000007
+...
+000 (75.000.000) 2022-02-03 16:13:22 Job submitted from host: <130.209.45.81:9618?addrs=1&alias=login>
+    DAG Node: sort_1
+...
+001 (74.000.000) 2022-02-03 16:14:00 Job executing on host: <130.209.45.82:9618?addrs=1&alias=node2&noUDP>
+...
+001 (75.000.000) 2022-02-03 16:14:00 Job executing on host: <10.0.0.1:9618>
+\tSlotName: slot1_2@node3
+...
+004 (75.000.000) 2022-02-03 16:15:00 Job was evicted.
+...
+040 (74.000.000) 2022-02-03 16:15:30 Started transferring output files
+...
+005 (74.000.000) 2022-02-03 16:16:00 Job terminated.
+\t(1) Normal termination (return value 0)
+\tPartitionable Resources :    Usage  Request Allocated
+\t   Cpus                 :                 1         4
+\t   Memory (MB)          :        3        1      1024
+...
+001 (75.000.000) 2022-02-03 17:00:00 Job executing on host: <10.0.0.1:9618>
+...
+005 (75.000.000) 2022-02-03 17:00:01 Job terminated.
+\t(1) Normal termination (return value 3)
+...
+"""
 VALID = {
+    "condor": CONDOR,
     "nextflow": TRACE, "measures": MEASURES, "benchmark": BENCHMARK, "sacct": SACCT, "wfformat": json.dumps(WF15, indent=1),
     "kickstart-yaml": KICKSTART.replace("RAW", "0"), "kickstart-xml": INVOCATION, "dax": DAX,
     "metadata": json.dumps({"rule": "a", "input": [], "starttime": 1.7e9, "endtime": 1.7e9 + 5, "shellcmd": "bwa mem"}),
@@ -305,6 +334,17 @@ def test_kickstart_as_xml_and_dax(write):
     assert read.skipped == {"no time": 1}
 
 
+def test_condor(write):
+    read = read_task_records(write("w.nodes.log", CONDOR))
+    sort, align = read.records
+    assert read.skipped == {"failed": 1}
+    assert (align.kind, align.seconds, align.finished, align.machine) == ("align", 90.0, True, "node2")  # fmt: skip
+    assert (align.procs, align.memory_bytes, align.task) == (4, 3 * 2.0**20, "align_ID0000007")
+    assert (sort.kind, sort.seconds, sort.finished, sort.machine) == ("sort", 60.0, False, "node3")
+    over_new_year = CONDOR.replace("2022-02-03 16:14", "12/31 23:59").replace("2022-02-03", "01/01").replace("16:1", "00:1")  # fmt: skip
+    assert [r.seconds for r in read_task_records(write("old.log", over_new_year)).records] == [16 * 60.0, 16 * 60.0 + 30]  # fmt: skip
+
+
 def test_one_broken_line_is_counted_and_more_are_refused(write):
     one = SACCT + "15|cut off\n"
     assert read_task_records(write("one", one)).skipped["broken line"] == 1
@@ -337,6 +377,19 @@ def test_nothing_at_a_place(tmp_path):
         with pytest.raises(InputError) as caught:
             read_task_records(place)
         assert str(place) in caught.value.where
+
+
+def test_a_pipe_is_refused_and_passed_over(tmp_path, write):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="read twice"):
+        read_task_records(tmp_path / "pipe")
+    write("trace.txt", TRACE)
+    assert len(read_task_records(tmp_path).records) == 2
+
+
+def test_json_in_one_long_line(write):
+    padded = json.dumps(WF15 | {"description": "x" * (5 << 20)})
+    assert len(read_task_records(write("w.json", padded)).records) == 2
 
 
 def test_each_format_is_shown_here():

@@ -21,6 +21,7 @@ from typing import Any
 from kernel.errors import InputError
 from kernel.files import read_text
 from traces.build import BROKEN_SHARE
+from traces.task_condor import EVENT, read_condor
 from traces.task_lines import Broken, Item, open_lines
 from traces.task_nextflow import read_measures, read_nextflow
 from traces.task_pegasus import read_dax_tasks, read_kickstart_xml, read_kickstart_yaml
@@ -40,6 +41,7 @@ FORMATS: Mapping[str, str] = MappingProxyType(
         "kickstart-yaml": "Pegasus kickstart (YAML)",
         "dax": "Pegasus DAX with run times",
         "sacct": "Slurm's sacct -P",
+        "condor": "HTCondor's job event log",
     }
 )
 UNDERSTOOD = "understood: " + "; ".join(FORMATS.values())
@@ -67,8 +69,7 @@ def read_task_records(
     or more broken lines than one and 1 %.
     """
     path = Path(path)
-    folder = path.is_dir()
-    formats, found = _read_folder(path) if folder else _read_file(path)
+    formats, found = _read_folder(path) if _is_folder(path) else _read_file(path)
     skipped: Counter[str] = Counter()
     records = []
     for item in found:
@@ -79,6 +80,15 @@ def read_task_records(
     if not records and not skipped:
         raise InputError("holds no records: a header at most", where=str(path), fix=UNDERSTOOD)
     return Read(records=tuple(records), format="+".join(formats), skipped=MappingProxyType(dict(skipped)))  # fmt: skip
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        if path.exists() and not path.is_dir() and not path.is_file():
+            raise InputError("is no file that can be read twice", where=str(path), fix="write it to a file")  # fmt: skip
+        return path.is_dir()
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from error
 
 
 def _mended(record: TaskRecord, machine: str, workflow: str, kinds: Mapping[str, str]) -> TaskRecord:  # fmt: skip
@@ -120,6 +130,7 @@ def _reader(name: str, path: Path, named: Named | None) -> Iterator[Item]:
         "kickstart-xml": lambda: read_kickstart_xml(path),
         "kickstart-yaml": lambda: read_kickstart_yaml(path),
         "dax": lambda: read_dax_tasks(read_text(path), str(path)),
+        "condor": lambda: read_condor(path),
         "sacct": lambda: read_sacct_tasks(path, _delimiter(path)),
     }
     return readers[name]()
@@ -162,6 +173,8 @@ def _of_markup(lines: list[str], path: Path) -> str | None:
         return "kickstart-xml"
     if "<adag" in head:
         return "dax"
+    if EVENT.match(lines[0]):
+        return "condor"
     return "kickstart-yaml" if re.search(r"(?m)^- invocation:", head) else None
 
 
@@ -221,7 +234,8 @@ def _files(folder: Path) -> Iterator[Path]:
             below[:] = [name for name in below if name == "metadata"]
             continue
         below[:] = sorted(name for name in below if name not in (".git", "conda"))
-        yield from (Path(place) / name for name in sorted(names))
+        paths = (Path(place) / name for name in sorted(names))
+        yield from (path for path in paths if path.is_file())
 
 
 def _of_one(name: str, path: Path, named: Named | None) -> Iterable[Item]:

@@ -26,7 +26,7 @@ from traces.task_record import TaskRecord
 NO_TIME, BACKWARDS = "no time", "clock ran backwards"
 KILLED = frozenset({129, 130, 137, 138, 140, 143, 152})  # 128 + HUP INT KILL USR1 USR2 TERM XCPU
 KILL = 137  # what the memory killer of a kernel or a container leaves
-LONGEST_LINE = 1 << 22  # characters; a binary file has no line ends
+LONGEST_LINE = 1 << 27  # characters; JSON may be one line, and a binary file may have none
 
 _MISSING = {"", "-", "na", "n/a", "nan", "none", "null", "unknown", "invalid"}
 _BYTES = re.compile(r"([0-9.]+(?:e[+-]?\d+)?)\s*([kmgtp]?)(i?)b?[nc]?$", re.IGNORECASE)
