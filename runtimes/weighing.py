@@ -133,7 +133,9 @@ def _settled(raw: Sample, whole: Array, rest: Array, belief: Array) -> Weighed:
         move[which], blur[which] = sites[1] / sites[0] - raw.y[which], 1 / sites[0]
         inverse = np.linalg.inv(whole[noise] + np.diag(blur))
         spread = 1.0 / np.diag(inverse)
-        middle = raw.y + move - spread * (inverse @ (rest[law] + move))  # left out: Rasmussen and Williams, 5.12
+        middle = (
+            raw.y + move - spread * (inverse @ (rest[law] + move))
+        )  # left out: Rasmussen and Williams, 5.12
         for at, row in enumerate(which):
             variance = max(float(spread[row] - blur[row]), float(NOISE[noise]) ** 2)
             mean, own = _site(float(middle[row]), variance, float(raw.y[row]))
@@ -141,7 +143,9 @@ def _settled(raw: Sample, whole: Array, rest: Array, belief: Array) -> Weighed:
     move[which], blur[which] = sites[1] / sites[0] - raw.y[which], 1 / sites[0]
     row = np.arange(len(raw.y))
     whole[:, row, row] += blur
-    return Weighed(raw.seen(raw.y + move, raw.blur + blur), belief, np.linalg.inv(whole), rest + move)
+    return Weighed(
+        raw.seen(raw.y + move, raw.blur + blur), belief, np.linalg.inv(whole), rest + move
+    )
 
 
 def _site(mean: float, variance: float, bound: float) -> tuple[float, float]:
