@@ -174,7 +174,7 @@ def sped(slots: Iterable[Slot], known: RunTimes, catalog: Catalog) -> tuple[Slot
 
 
 def _is_known(model: Model, machine: str) -> bool:
-    return machine == model.reference or machine in model.shared.machines or machine in model.scored
+    return machine == model.reference or machine in model.machines
 
 
 def _reference_speed(model: Model, catalog: Catalog) -> float:

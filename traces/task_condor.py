@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from kernel.kinds import without_number
 from traces.task_lines import (
     BACKWARDS,
     KILLED,
@@ -24,7 +25,6 @@ from traces.task_lines import (
     number_of,
     open_lines,
     procs_of,
-    without_number,
 )  # fmt: skip
 from traces.task_record import TaskRecord
 
