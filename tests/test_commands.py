@@ -274,7 +274,7 @@ BAD_SETS = {
         2,
         "cycle: ",
     ),
-    "no run time": ("tasks: [{id: a}]", 2, "workflows.0.tasks.0.runtime_s"),
+    "no number": ("tasks: [{id: a, runtime_s: x}]", 2, "workflows.0.tasks.0.runtime_s"),
     "too wide": ("tasks: [{id: a, runtime_s: 1, procs: 100000}]", 3, "needs 100000 processors"),
     "too long": ("tasks: [{id: a, runtime_s: 10000}]", 3, "lacking: "),
     "no file": ("file: nowhere.json", 2, "nowhere.json: no such file"),

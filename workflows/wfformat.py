@@ -91,10 +91,12 @@ def _task(
     runtime = run.get("runtimeInSeconds", run.get("runtime"))
     command = _command(run.get("command"))
     program = command.split()[0] if command.strip() else ""
-    category = spec.get("category") or run.get("category")
+    category = spec.get("category", run.get("category"))
     return Task(
         id=task_id,
-        kind=str(category or recorded_kind(str(spec.get("name") or task_id), program)),
+        kind=recorded_kind(str(spec.get("name") or task_id), program)
+        if category is None
+        else str(category),
         runtime_s=UNSTATED if runtime is None else float(runtime),
         procs=max(1, round(float(run.get("coreCount", run.get("cores")) or 1))),
         parents=tuple(dict.fromkeys(str(p) for p in spec.get("parents", ()))),
@@ -142,7 +144,7 @@ def write_wfformat(workflow: Workflow) -> dict[str, Any]:
 
 def _spec_json(workflow: Workflow, task: Task) -> dict[str, Any]:
     return {
-        "name": task.id, "id": task.id, "parents": list(task.parents), "children": list(workflow.children[task.id]),
+        "name": task.id, "id": task.id, "category": task.kind, "parents": list(task.parents), "children": list(workflow.children[task.id]),
         "inputFiles": list(task.inputs), "outputFiles": list(task.outputs),
     }  # fmt: skip
 
