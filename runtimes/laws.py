@@ -24,19 +24,12 @@ EXPONENTS = {0.5: 0.04, 0.7: 0.05, 0.8: 0.07, 0.9: 0.1, 1.0: 0.5, 1.1: 0.1, 1.25
 FLAT = 0.2
 """Weight of b = 0."""
 FLOORS = {
-    0.0: 0.25,
-    0.01: 0.1,
-    0.03: 0.1,
-    0.1: 0.12,
-    0.2: 0.12,
-    0.35: 0.1,
-    0.5: 0.07,
-    0.65: 0.07,
-    0.8: 0.07,
-}
+    0.0: 0.2, 0.01: 0.1, 0.03: 0.1, 0.1: 0.12, 0.2: 0.12, 0.35: 0.1, 0.5: 0.08, 0.65: 0.06, 0.8: 0.05, 0.9: 0.04, 0.95: 0.02, 0.98: 0.01,
+}  # fmt: skip
+"""Fine where starting up is nearly all: a small run says little of a large one, and should say so."""
 OFFSET = 0.25
 """Weight of an offset at the smallest size; a floor must then be there."""
-NOISES = {0.02: 0.1, 0.05: 0.2, 0.1: 0.25, 0.2: 0.2, 0.4: 0.15, 0.8: 0.1}
+NOISES = {0.02: 0.1, 0.04: 0.15, 0.08: 0.2, 0.15: 0.2, 0.3: 0.15, 0.5: 0.1, 0.9: 0.1}
 """Standard deviation of the logarithm for one task, of those that take longest."""
 GROWTHS = {0.0: 0.6, 0.4: 0.4}
 """Noise is (longest / this)^growth times as large for shorter ones, of which starting up is a larger part."""

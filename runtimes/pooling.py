@@ -16,7 +16,7 @@ import numpy as np
 from runtimes.laws import PRIOR, Array, Laws, pooled
 from runtimes.machines import SCORED_SD, UNSCORED_SD, WEIGHT_SD, WEIGHTS
 from runtimes.samples import Sample
-from runtimes.weighing import Level, Weighed, filled, weigh
+from runtimes.weighing import Level, Weighed, weigh
 
 LEVEL = Level(mean=float(np.log(600.0)), sd=2.0)
 """Before any data ten minutes, 90 % between 22 s and 4.5 h: tasks that are worth a plan."""
@@ -53,16 +53,11 @@ NOTHING = Shared(weights=WEIGHTS, weights_cov=np.diag(WEIGHT_SD**2))
 def pool(raw: Sequence[Sample], base: str, scored: frozenset[str]) -> Pooled:
     """Turns of both steps, a fixed number of them; samples in a fixed order give a fixed result."""
     shared, level, laws = NOTHING, LEVEL, PRIOR
-    samples, kinds = list(raw), list[Weighed]()
+    kinds = list[Weighed]()
     for turn in range(_TURNS):
-        kinds = [weigh(s, _shift(s, shared), level, laws) for s in samples]
+        kinds = [weigh(s, _shift(s, shared), level, laws) for s in raw]
         if turn == _TURNS - 1 or not kinds:
             break
-        if any(s.open.any() for s in raw):
-            samples = [
-                filled(s, k, r) if r.open.any() else s
-                for s, k, r in zip(samples, kinds, raw, strict=True)
-            ]
         laws = pooled(
             np.sum([k.belief.sum(1) for k in kinds if k.sample.spread > 0] or [PRIOR.shapes * 0], axis=0),
             np.sum([k.belief.sum(0) for k in kinds if len(k.sample.y) > 1] or [PRIOR.noises * 0], axis=0),

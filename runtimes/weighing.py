@@ -18,7 +18,8 @@ from runtimes.machines import OWN_SD, OWN_WEIGHT_SD
 from runtimes.samples import PROCS_POWER, PROCS_SD, Sample
 
 _LEAST_WEIGHT = 2e-3
-_VAGUE = 1e6
+_VAGUE = 1e4
+_SETTLES = 12
 MOST_SHORTER = 5.0
 
 
@@ -65,44 +66,86 @@ def noise_var(shorter: Array) -> Array:
     return np.asarray(NOISE[:, None] ** 2 * np.exp(power))
 
 
-def weigh(sample: Sample, shift: Array, level: Level, laws: Laws) -> Weighed:
-    """Beliefs after the records; ``shift`` (n,) is what machines and runs are thought to add to each."""
-    base = common(sample, level)
+def _normal(sample: Sample, shift: Array, level: Level) -> tuple[Array, Array]:
+    """Covariance (noises, n, n), and what each law leaves of the observations (laws, n)."""
     row = np.arange(len(sample.y))
     apart = np.exp(-np.abs(sample.x[:, None] - sample.x[None, :]) / RANGE)
-    whole = base + DEPARTURE[:, None, None] ** 2 * apart
+    whole = common(sample, level) + DEPARTURE[:, None, None] ** 2 * apart
     if any(run[1] for run in sample.runs):
         codes = np.unique([f"{flow}\0{run}" for flow, run in sample.runs], return_inverse=True)[1]
         whole += REPEAT[:, None, None] ** 2 * (codes[:, None] == codes[None, :])
     else:
         whole[:, row, row] += REPEAT[:, None] ** 2
     whole[:, row, row] += noise_var(sample.longest - sample.y[None, :]) + sample.blur
-    inverse = np.linalg.inv(whole)
     rest = sample.y - shift - level.mean - curves(ratios(sample.x, sample.least))
-    if sample.several:
-        rest = rest - PROCS_POWER * sample.procs
+    return whole, rest - PROCS_POWER * sample.procs if sample.several else rest
+
+
+def _score(whole: Array, inverse: Array, rest: Array) -> Array:
+    """Log likelihood (laws, noises) but for a constant."""
     square = np.einsum("qn,enq->qe", rest, inverse @ rest.T)
-    score = (
-        np.log(laws.shapes)[:, None]
-        + np.log(laws.noises)
-        - square / 2
-        - np.linalg.slogdet(whole)[1] / 2
-    )
+    return np.asarray(-square / 2 - np.linalg.slogdet(whole)[1] / 2)
+
+
+def _open_score(raw: Sample, whole: Array, rest: Array) -> Array:
+    """The same where some are censored: the likelihood of the others, and given these, the probability that each
+    censored one is beyond its bound (Tobit; what censored ones tell of each other is left out)."""
+    shut, beyond = np.flatnonzero(~raw.open), np.flatnonzero(raw.open)
+    spread, offs = whole[:, beyond, beyond].copy(), -rest[:, None, beyond]
+    score = np.zeros((len(rest), len(whole)))
+    if len(shut):
+        seen = whole[:, shut[:, None], shut]
+        inverse = np.linalg.inv(seen)
+        link = whole[:, beyond[:, None], shut]
+        gain = link @ inverse
+        spread -= (gain * link).sum(2)
+        offs = offs + np.einsum("ecu,qu->qec", gain, rest[:, shut])
+        score = _score(seen, inverse, rest[:, shut])
+    z = offs / np.sqrt(np.maximum(spread, 1e-12))
+    return np.asarray(score + log_ndtr(z).sum(2))
+
+
+def _beliefs(score: Array, laws: Laws) -> Array:
+    score = score + np.log(laws.shapes)[:, None] + np.log(laws.noises)
     belief = np.exp(score - score.max())
-    return Weighed(sample, belief / belief.sum(), inverse, rest)
+    return np.asarray(belief / belief.sum())
 
 
-def filled(sample: Sample, weighed: Weighed, raw: Sample) -> Sample:
-    """Censored observations as pseudo-observations: what they would have been, given they exceed ``raw.y``."""
-    law, noise = weighed.best
-    inverse, rest = weighed.inverse[noise], weighed.rest[law]
-    y, blur = sample.y.copy(), sample.blur.copy()
-    spread = 1.0 / np.diag(inverse)
-    middle = sample.y - spread * (inverse @ rest)  # left out: Rasmussen and Williams, 5.12
-    for at in np.flatnonzero(raw.open):
-        variance = max(spread[at] - sample.blur[at], NOISE[noise] ** 2)
-        y[at], blur[at] = _site(float(middle[at]), float(variance), float(raw.y[at]))
-    return sample.seen(y, blur)
+def weigh(raw: Sample, shift: Array, level: Level, laws: Laws) -> Weighed:
+    """Beliefs after the records; ``shift`` (n,) is what machines and runs are thought to add to each."""
+    whole, rest = _normal(raw, shift, level)
+    if raw.open.any():
+        belief = _beliefs(_open_score(raw, whole, rest), laws)
+        return _settled(raw, whole, rest, belief)
+    inverse = np.linalg.inv(whole)
+    return Weighed(raw, _beliefs(_score(whole, inverse, rest), laws), inverse, rest)
+
+
+def _settled(raw: Sample, whole: Array, rest: Array, belief: Array) -> Weighed:
+    """Censored observations become pseudo-observations: what they would have been, given that they exceed ``raw.y``.
+    They say nothing at first, and are replaced half-way a fixed number of times, under what is believed most."""
+    law, noise = np.unravel_index(int(belief.argmax()), belief.shape)
+    which = np.flatnonzero(raw.open)
+    sites = np.zeros((2, len(which)))  # precision, and precision times mean
+    sites[0], sites[1] = 1 / _VAGUE, raw.y[which] / _VAGUE
+    for _ in range(_SETTLES):
+        move, blur = np.zeros_like(raw.y), np.zeros_like(raw.y)
+        move[which], blur[which] = sites[1] / sites[0] - raw.y[which], 1 / sites[0]
+        inverse = np.linalg.inv(whole[noise] + np.diag(blur))
+        spread = 1.0 / np.diag(inverse)
+        middle = (
+            raw.y + move - spread * (inverse @ (rest[law] + move))
+        )  # left out: Rasmussen and Williams, 5.12
+        for at, row in enumerate(which):
+            variance = max(float(spread[row] - blur[row]), float(NOISE[noise]) ** 2)
+            mean, own = _site(float(middle[row]), variance, float(raw.y[row]))
+            sites[:, at] = (sites[:, at] + np.array([1 / own, mean / own])) / 2
+    move[which], blur[which] = sites[1] / sites[0] - raw.y[which], 1 / sites[0]
+    row = np.arange(len(raw.y))
+    whole[:, row, row] += blur
+    return Weighed(
+        raw.seen(raw.y + move, raw.blur + blur), belief, np.linalg.inv(whole), rest + move
+    )
 
 
 def _site(mean: float, variance: float, bound: float) -> tuple[float, float]:
