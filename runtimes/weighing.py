@@ -17,7 +17,7 @@ from runtimes.laws import DEPARTURE, GROWTH, NOISE, RANGE, REPEAT, Array, Laws, 
 from runtimes.machines import OWN_SD, OWN_WEIGHT_SD
 from runtimes.samples import PROCS_POWER, PROCS_SD, Sample
 
-_LEAST_WEIGHT = 2e-3
+_LEAST_WEIGHT, _MOST = 3e-3, 32
 _VAGUE = 1e4
 _SETTLES = 12
 MOST_SHORTER = 5.0
@@ -95,7 +95,7 @@ def _open_score(raw: Sample, whole: Array, rest: Array) -> Array:
     score = np.zeros((len(rest), len(whole)))
     if len(shut):
         seen = whole[:, shut[:, None], shut]
-        inverse = np.linalg.inv(seen)
+        inverse = _inverse(seen)
         link = whole[:, beyond[:, None], shut]
         gain = link @ inverse
         spread -= (gain * link).sum(2)
@@ -117,7 +117,7 @@ def weigh(raw: Sample, shift: Array, level: Level, laws: Laws) -> Weighed:
     if raw.open.any():
         belief = _beliefs(_open_score(raw, whole, rest), laws)
         return _settled(raw, whole, rest, belief)
-    inverse = np.linalg.inv(whole)
+    inverse = _inverse(whole)
     return Weighed(raw, _beliefs(_score(whole, inverse, rest), laws), inverse, rest)
 
 
@@ -131,7 +131,7 @@ def _settled(raw: Sample, whole: Array, rest: Array, belief: Array) -> Weighed:
     for _ in range(_SETTLES):
         move, blur = np.zeros_like(raw.y), np.zeros_like(raw.y)
         move[which], blur[which] = sites[1] / sites[0] - raw.y[which], 1 / sites[0]
-        inverse = np.linalg.inv(whole[noise] + np.diag(blur))
+        inverse = _inverse(whole[noise] + np.diag(blur))
         spread = 1.0 / np.diag(inverse)
         middle = (
             raw.y + move - spread * (inverse @ (rest[law] + move))
@@ -141,11 +141,9 @@ def _settled(raw: Sample, whole: Array, rest: Array, belief: Array) -> Weighed:
             mean, own = _site(float(middle[row]), variance, float(raw.y[row]))
             sites[:, at] = (sites[:, at] + np.array([1 / own, mean / own])) / 2
     move[which], blur[which] = sites[1] / sites[0] - raw.y[which], 1 / sites[0]
-    row = np.arange(len(raw.y))
-    whole[:, row, row] += blur
-    return Weighed(
-        raw.seen(raw.y + move, raw.blur + blur), belief, np.linalg.inv(whole), rest + move
-    )
+    every = np.arange(len(raw.y))
+    whole[:, every, every] += blur
+    return Weighed(raw.seen(raw.y + move, raw.blur + blur), belief, _inverse(whole), rest + move)
 
 
 def _site(mean: float, variance: float, bound: float) -> tuple[float, float]:
@@ -162,8 +160,15 @@ def _site(mean: float, variance: float, bound: float) -> tuple[float, float]:
 
 
 def kept(weighed: Weighed) -> tuple[np.ndarray, np.ndarray, Array]:
-    """Laws, noises and weights that matter for predictions."""
+    """Laws, noises and weights that matter for predictions: at most ``_MOST``, the most believed."""
     belief = weighed.belief
-    laws, noises = np.nonzero(belief >= min(_LEAST_WEIGHT, float(belief.max())))
-    weights = belief[laws, noises]
-    return laws, noises, weights / weights.sum()
+    order = np.argsort(-belief, axis=None, kind="stable")[:_MOST]
+    weights = belief.ravel()[order]
+    order = order[weights >= min(_LEAST_WEIGHT, float(weights[0]))]
+    weights = belief.ravel()[order]
+    laws, noises = np.unravel_index(order, belief.shape)
+    return laws, noises, np.asarray(weights / weights.sum())
+
+
+def _inverse(whole: Array) -> Array:
+    return np.asarray(np.linalg.inv(whole), float)
