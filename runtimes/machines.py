@@ -17,11 +17,11 @@ twice as fast), and more for computing, for which most tasks are run; errors har
 the same within a hundredth)."""
 WEIGHT_SD = np.array([0.2, 0.2])
 """Of the shared powers about these."""
-OWN_WEIGHT_SD = np.array([0.25, 0.25])
+OWN_WEIGHT_SD = np.array([0.2, 0.2])
 """Of one kind's powers about the shared ones."""
-SCORED_SD, UNSCORED_SD = 0.15, 0.4
+SCORED_SD, UNSCORED_SD = 0.12, 0.4
 """Standard deviation of the logarithm of a machine's speed beyond its scores; where it has none."""
-OWN_SD = 0.1
+OWN_SD = 0.08
 """Of what one kind makes of one machine, beyond what others do."""
 
 
