@@ -95,7 +95,7 @@ def fit(known: Known, scores: Mapping[str, Scores] | None = None) -> Model:
     names = sorted({record.machine for record in known.records} | set(told))
     where = offsets(names, base, told)
     scored = frozenset(told) if base in told else frozenset()
-    rows = {kind: known.of(kind) for kind in known.kinds}
+    rows = known.by_kind()
     found = pool([times(kind, some, where) for kind, some in rows.items()], base, scored)
     peaks = [sample for kind, some in rows.items() if (sample := memories(kind, some))]
     return Model(

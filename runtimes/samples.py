@@ -78,7 +78,7 @@ def memories(kind: str, records: Iterable[TaskRecord]) -> Sample | None:
 def _sample(
     kind: str, rows: list[TaskRecord], y: Array, blur: Array, scores: Mapping[str, Array]
 ) -> Sample:
-    sizes = np.array([np.log(r.input_bytes) if r.input_bytes else np.nan for r in rows])
+    sizes = np.array([np.log(max(r.input_bytes, 1.0)) if r.input_bytes else np.nan for r in rows])
     told = ~np.isnan(sizes)
     centre = float(sizes[told].mean()) if told.any() else np.nan
     procs = np.log([float(r.procs) for r in rows])
