@@ -21,7 +21,7 @@ OWN_WEIGHT_SD = np.array([0.2, 0.2])
 """Of one kind's powers about the shared ones."""
 SCORED_SD, UNSCORED_SD = 0.12, 0.4
 """Standard deviation of the logarithm of a machine's speed beyond its scores; where it has none."""
-OWN_SD = 0.08
+OWN_SD = 0.1
 """Of what one kind makes of one machine, beyond what others do."""
 
 

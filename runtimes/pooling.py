@@ -25,7 +25,7 @@ RUN_SD, RUN_COUNT = 0.1, 4.0
 """Of runs of a workflow about the usual, and for how many runs that counts."""
 MOST_RUNS = 400
 LEVEL_COUNT = 3.0
-_TURNS = 5
+_TURNS = 4
 
 
 @dataclass(frozen=True)

@@ -199,7 +199,7 @@ def test_intervals_of_few_observations_cover(count):
             for share, hits in inside.items():
                 hits.append(told.quantile(0.5 - share / 2) < came < told.quantile(0.5 + share / 2))
     assert abs(np.mean(inside[0.5]) - 0.5) < (
-        0.2 if count == 1 else 0.12
+        0.25 if count == 1 else 0.12
     )  # one record says nothing of noise
     assert abs(np.mean(inside[0.9]) - 0.9) < 0.09
 
