@@ -57,6 +57,10 @@ def work_of(path: Path, dispatch_s: float) -> Work:
     given = load_mapping(path)
     if "workflows" in given:
         wanted, _ = load_set(path)
+        for workflow in wanted.workflows:
+            for task in workflow.tasks.values():
+                if not task.stated:
+                    raise InputError("is not given, and nobody has measured it", where=f"{path}: {workflow.name}: task '{task.id}': runtime_s", fix="give runtime_s; 'vgrads runtimes predict' tells what is known")  # fmt: skip
         return _of_set(wanted, dispatch_s)
     document, bag = load_bag(path)
     if document.runtime_s is None:

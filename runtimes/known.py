@@ -36,6 +36,13 @@ class Known:
         """Names, sorted."""
         return tuple(sorted({record.kind for record in self.records}))
 
+    def by_kind(self) -> dict[str, tuple[TaskRecord, ...]]:
+        """The records of every kind, kinds in order of their names."""
+        found: dict[str, list[TaskRecord]] = {}
+        for record in self.records:
+            found.setdefault(record.kind, []).append(record)
+        return {kind: tuple(found[kind]) for kind in sorted(found)}
+
     def of(self, kind: str) -> tuple[TaskRecord, ...]:
         """The records of one kind."""
         return tuple(record for record in self.records if record.kind == kind)
@@ -51,8 +58,9 @@ def learn(known: Known, records: Iterable[TaskRecord]) -> Known:
         record for key in sorted(groups) for record in sorted(groups[key], key=_age)[-NEWEST:]
     ]  # fmt: skip
     whole = Known(tuple(kept))
+    kinds = whole.by_kind()
     for kind in sorted({record.kind for record in fresh}):
-        _check_mixed(kind, whole.of(kind))
+        _check_mixed(kind, kinds[kind])
     return whole
 
 

@@ -62,7 +62,11 @@ class Model:
             level, kind_var, own, seen = self.level, self.level_sd**2, GUESS_OWN**2, 0
         else:
             level, kind_var, own = found.at(machine, input_bytes, procs)
+<<<<<<< HEAD
             seen, source = len(found.sample.y), "learned"
+=======
+            seen, source = found.sample.known, "learned"
+>>>>>>> 5b55f4578caa37422f92eca45d028c4a74849c85
         if stated_s is not None:
             weight = STATED_WEIGHT / (STATED_WEIGHT + seen)
             level = weight * log(stated_s) + (1 - weight) * level
@@ -95,7 +99,7 @@ def fit(known: Known, scores: Mapping[str, Scores] | None = None) -> Model:
     names = sorted({record.machine for record in known.records} | set(told))
     where = offsets(names, base, told)
     scored = frozenset(told) if base in told else frozenset()
-    rows = {kind: known.of(kind) for kind in known.kinds}
+    rows = known.by_kind()
     found = pool([times(kind, some, where) for kind, some in rows.items()], base, scored)
     peaks = [sample for kind, some in rows.items() if (sample := memories(kind, some))]
     return Model(

@@ -8,6 +8,7 @@ Variances between runs, machines and kinds are expected values (EM) with a prior
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -22,8 +23,9 @@ LEVEL = Level(mean=float(np.log(600.0)), sd=2.0)
 """Before any data ten minutes, 90 % between 22 s and 4.5 h: tasks that are worth a plan."""
 RUN_SD, RUN_COUNT = 0.1, 4.0
 """Of runs of a workflow about the usual, and for how many runs that counts."""
+MOST_RUNS = 400
 LEVEL_COUNT = 3.0
-_TURNS = 5
+_TURNS = 4
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ def _shift(sample: Sample, shared: Shared) -> Array:
 
 def _share(kinds: Sequence[Weighed], base: str, scored: frozenset[str], old: Shared) -> Shared:
     machines = sorted({m for k in kinds for m in k.sample.machines if m and m != base})
-    runs = sorted({r for k in kinds for r in k.sample.runs if r[1]})
+    runs = _runs(kinds)
     columns: dict[tuple[str, ...], int] = {("m", name): 2 + at for at, name in enumerate(machines)}
     columns |= {("r", *run): 2 + len(machines) + at for at, run in enumerate(runs)}
     spread = [SCORED_SD if name in scored else UNSCORED_SD for name in machines]
@@ -104,6 +106,12 @@ def _share(kinds: Sequence[Weighed], base: str, scored: frozenset[str], old: Sha
         runs={run: float(found[first + at]) for at, run in enumerate(runs)},
         run_sd=float(np.sqrt(total / (RUN_COUNT + len(runs)))),
     )  # fmt: skip
+
+
+def _runs(kinds: Sequence[Weighed]) -> list[tuple[str, str]]:
+    """Those whose effect is solved for: at most ``MOST_RUNS``, those with most records, in order of their names."""
+    count = Counter(run for kind in kinds for run in kind.sample.runs if run[1])
+    return sorted(sorted(count, key=lambda run: (-count[run], run))[:MOST_RUNS])
 
 
 def levels(kinds: Sequence[Weighed], level: Level) -> Array:

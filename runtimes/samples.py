@@ -10,7 +10,7 @@ import numpy as np
 from runtimes.laws import Array
 from traces.task_record import TaskRecord
 
-MOST = 64
+MOST = 48
 """Records of a kind that are weighed: what more of them told would be lost in what is not known of machines."""
 PROCS_POWER, PROCS_SD = -0.6, 0.4
 """Of the power of the processors, before data, where records with several numbers of them exist."""
@@ -19,11 +19,12 @@ _LEAST_S = 1e-3
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """``n`` observations: logarithms ``y`` and their extra variance ``blur`` (rounding; infinite-free), sizes as
+    """``n`` observations of the ``known`` ones: logarithms ``y`` and their extra variance ``blur`` (rounding; infinite-free), sizes as
     logarithms ``x`` from their middle ``centre`` (0 where untold), log scores (n, 2), log processors ``procs`` from
     ``usual``; ``least`` is the smallest x, ``longest`` the largest y; ``open`` marks those that are only known to be larger."""
 
     kind: str
+    known: int
     y: Array
     blur: Array
     open: np.ndarray
@@ -57,12 +58,13 @@ def thin(records: Iterable[TaskRecord]) -> list[TaskRecord]:
 
 def times(kind: str, records: Iterable[TaskRecord], scores: Mapping[str, Array]) -> Sample:
     """Seconds, which may be whole ones or thousandths."""
-    rows = thin(records)
+    every = list(records)
+    rows = thin(every)
     seconds = np.array([record.seconds for record in rows])
     whole = bool(np.all(seconds == np.round(seconds)))
     step = 1.0 if whole else _LEAST_S
     values = np.maximum(seconds, step / 2)
-    return _sample(kind, rows, np.log(values), step**2 / 12 / values**2, scores)
+    return _sample(kind, rows, np.log(values), step**2 / 12 / values**2, scores, len(every))
 
 
 def memories(kind: str, records: Iterable[TaskRecord]) -> Sample | None:
@@ -72,18 +74,23 @@ def memories(kind: str, records: Iterable[TaskRecord]) -> Sample | None:
         return None
     plain = [replace(r, finished=not r.memory_full, machine="", run="", procs=1) for r in rows]
     values = np.log([record.memory_bytes or 1.0 for record in rows])
-    return _sample(kind, plain, values, np.zeros(len(rows)), {"": np.zeros(2)})
+    return _sample(kind, plain, values, np.zeros(len(rows)), {"": np.zeros(2)}, len(rows))
 
 
 def _sample(
-    kind: str, rows: list[TaskRecord], y: Array, blur: Array, scores: Mapping[str, Array]
+    kind: str,
+    rows: list[TaskRecord],
+    y: Array,
+    blur: Array,
+    scores: Mapping[str, Array],
+    known: int,
 ) -> Sample:
-    sizes = np.array([np.log(r.input_bytes) if r.input_bytes else np.nan for r in rows])
+    sizes = np.array([np.log(max(r.input_bytes, 1.0)) if r.input_bytes else np.nan for r in rows])
     told = ~np.isnan(sizes)
     centre = float(sizes[told].mean()) if told.any() else np.nan
     procs = np.log([float(r.procs) for r in rows])
     return Sample(
-        kind=kind, y=y, blur=blur, open=np.array([not r.finished for r in rows]),
+        kind=kind, known=known, y=y, blur=blur, open=np.array([not r.finished for r in rows]),
         x=np.where(told, sizes - centre, 0.0), centre=centre, spread=float(sizes[told].std()) if told.any() else 0.0,
         least=float(np.min(sizes[told] - centre)) if told.any() else 0.0,
         longest=float(y.max()), scores=np.array([scores[r.machine] for r in rows]), procs=procs - procs.mean(), usual=float(procs.mean()),

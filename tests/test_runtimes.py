@@ -199,7 +199,7 @@ def test_intervals_of_few_observations_cover(count):
             for share, hits in inside.items():
                 hits.append(told.quantile(0.5 - share / 2) < came < told.quantile(0.5 + share / 2))
     assert abs(np.mean(inside[0.5]) - 0.5) < (
-        0.2 if count == 1 else 0.12
+        0.25 if count == 1 else 0.12
     )  # one record says nothing of noise
     assert abs(np.mean(inside[0.9]) - 0.9) < 0.09
 
@@ -356,6 +356,32 @@ def test_zero_seconds_and_zero_bytes_are_records_too():
         "k", input_bytes=0.0
     )
     assert 0 < told.median_s < 60
+
+
+def test_sizes_beyond_all_reason_are_answered():
+    random = stream(13, "far")
+    for law in (lambda size: 5 + size / 1e6, lambda size: 7.0):
+        model = fit(learn(Known(), sized(random, 6, law)))
+        for size in (1e-9, 1.0, 1e15, 1e300):
+            told = model.predict("k", input_bytes=size)
+            assert told.median_s > 0
+            assert told.kind > 0
+
+
+def test_sizes_that_hardly_differ_say_nothing_of_a_law():
+    """Twice the size is not a million times the time because sizes differed by a byte."""
+    random = stream(14, "same")
+    records = [
+        TaskRecord(
+            kind="k",
+            seconds=3 * exp(random.normal(0, 0.2)),
+            input_bytes=377488.0 + n % 2,
+            task=str(n),
+        )
+        for n in range(20)
+    ]
+    told = fit(learn(Known(), records)).predict("k", input_bytes=3.8e6)
+    assert 1 < told.median_s < 60
 
 
 @pytest.mark.shared

@@ -59,7 +59,7 @@ def test_cycles_and_wrong_tasks_are_refused():
         make_workflow("w", [a, b])
     for bad in (
         [Task(id="a", runtime_s=-1)],
-        [Task(id="a", runtime_s=-1.0)],
+        [Task(id="a", runtime_s=float("inf"))],
         [Task(id="a", runtime_s=1, procs=0)],
         [Task(id="a", runtime_s=1, parents=("z",))],
         [Task(id="a", runtime_s=1), Task(id="a", runtime_s=2)],
