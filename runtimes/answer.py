@@ -27,11 +27,8 @@ from runtimes.weighing import MOST_SHORTER, Weighed, kept
 
 _ELSEWHERE = "\0"
 """Stands for any machine of which nothing is known; no machine has this name."""
-<<<<<<< HEAD
-=======
 _FARTHEST = 40.0
 """Larger sizes, in e-folds from the middle, are taken for this."""
->>>>>>> 5b55f4578caa37422f92eca45d028c4a74849c85
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,11 +58,7 @@ class Answer:
         sample = self.sample
         x, extra = 0.0, 0.0
         if size is not None and size > 0 and not isnan(sample.centre):
-<<<<<<< HEAD
-            x = log(size) - sample.centre
-=======
             x = min(log(max(size, 1.0)) - sample.centre, _FARTHEST)
->>>>>>> 5b55f4578caa37422f92eca45d028c4a74849c85
         else:
             extra = (self.slope * sample.spread) ** 2
         base, total = self.places.get(machine) or self.places[_ELSEWHERE]

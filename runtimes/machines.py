@@ -20,14 +20,9 @@ WEIGHT_SD = np.array([0.2, 0.2])
 OWN_WEIGHT_SD = np.array([0.2, 0.2])
 """Of one kind's powers about the shared ones."""
 SCORED_SD, UNSCORED_SD = 0.12, 0.4
-<<<<<<< HEAD
-"""Standard deviation of the logarithm of a machine's speed beyond its scores; where it has none."""
-OWN_SD = 0.08
-=======
 """Standard deviation of the logarithm of a machine's speed beyond its scores; where it has none. These and the two of
 kinds were set by coverage on atacseq and chipseq (benchmarks/bench_runtimes.py)."""
 OWN_SD = 0.1
->>>>>>> 5b55f4578caa37422f92eca45d028c4a74849c85
 """Of what one kind makes of one machine, beyond what others do."""
 
 

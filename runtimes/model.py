@@ -62,11 +62,7 @@ class Model:
             level, kind_var, own, seen = self.level, self.level_sd**2, GUESS_OWN**2, 0
         else:
             level, kind_var, own = found.at(machine, input_bytes, procs)
-<<<<<<< HEAD
-            seen, source = len(found.sample.y), "learned"
-=======
             seen, source = found.sample.known, "learned"
->>>>>>> 5b55f4578caa37422f92eca45d028c4a74849c85
         if stated_s is not None:
             weight = STATED_WEIGHT / (STATED_WEIGHT + seen)
             level = weight * log(stated_s) + (1 - weight) * level

@@ -84,12 +84,8 @@ def _normal(sample: Sample, shift: Array, level: Level) -> tuple[Array, Array]:
 def _score(whole: Array, inverse: Array, rest: Array) -> Array:
     """Log likelihood (laws, noises) but for a constant."""
     square = np.einsum("qn,enq->qe", rest, inverse @ rest.T)
-<<<<<<< HEAD
-    return np.asarray(-square / 2 - np.linalg.slogdet(whole)[1] / 2)
-=======
     corners = np.diagonal(np.linalg.cholesky(whole), axis1=1, axis2=2)
     return np.asarray(-square / 2 - np.log(corners).sum(1))
->>>>>>> 5b55f4578caa37422f92eca45d028c4a74849c85
 
 
 def _open_score(raw: Sample, whole: Array, rest: Array) -> Array:
