@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 from desk.attempts import Attempt
 from execmgr.book import Book
@@ -85,15 +85,18 @@ def with_run_times(
     What is stated stays as it is where its kind was never seen, or is not written down: a guess by the name of a program
     would be worse than what a person says.
     """
-    reference = _reference_speed(known.model, catalog)
-    site = _site_spread(known.model, catalog)
+    world = _World(
+        _reference_speed(known.model, catalog),
+        _site_spread(known.model, catalog),
+        _most_mib(catalog),
+    )
     done: dict[int, Mapping[str, Task]] = {}
     basis: dict[str, Json] = {}
     workflows = []
     for workflow in wanted.workflows:
         tasks = done.get(id(workflow.tasks))
         if tasks is None:
-            tasks = {t.id: _predicted((workflow, t), known, reference, site) for t in workflow.tasks.values()}  # fmt: skip
+            tasks = {t.id: _predicted(workflow, t, known, world) for t in workflow.tasks.values()}  # fmt: skip
             if all(new is old for new, old in zip(tasks.values(), workflow.tasks.values(), strict=True)):  # fmt: skip
                 tasks = workflow.tasks
             done[id(workflow.tasks)] = tasks
@@ -104,8 +107,21 @@ def with_run_times(
     return replace(wanted, workflows=tuple(workflows)), basis
 
 
-def _predicted(which: tuple[Workflow, Task], known: RunTimes, reference: float, site: float) -> Task:  # fmt: skip
-    workflow, task = which
+class _World(NamedTuple):
+    """Speed of the machine that the model calls 1, doubt of sites' speeds, memory of the largest node."""
+
+    reference: float
+    site: float
+    most_mib: float
+
+
+def _most_mib(catalog: Catalog) -> float:
+    """So much memory at most is asked for by what was only learned: a guess must not keep a task from every site."""
+    return max((n.memory_mib or math.inf for site in catalog.sites for n in site.nodes), default=math.inf)  # fmt: skip
+
+
+def _predicted(workflow: Workflow, task: Task, known: RunTimes, world: _World) -> Task:
+    reference, site, most_mib = world
     kind = kind_of(task)
     seen = kind in known.model.times
     if task.stated and not (seen and task.kind):
@@ -113,7 +129,7 @@ def _predicted(which: tuple[Workflow, Task], known: RunTimes, reference: float, 
     stated_s = task.runtime_s / reference if task.stated and task.runtime_s > 0 else None
     found = known.model.predict(kind, "", input_bytes(workflow, task), task.procs, stated_s)
     spread = RuntimeSpread(own=found.own, kind=found.kind, workflow=found.workflow, site=site)
-    memory_mib = task.memory_mib or _memory_mib(found)
+    memory_mib = task.memory_mib or min(_memory_mib(found), most_mib)
     return replace(
         task, runtime_s=found.median_s * reference, kind=kind, spread=spread, memory_mib=memory_mib
     )
@@ -191,9 +207,11 @@ def _site_spread(model: Model, catalog: Catalog) -> float:
     return max((model.speed(name)[1] for name in names), default=0.0)
 
 
-def records_of(book: Book, attempts: Iterable[Attempt], run_id: str, at_s: float) -> Iterator[TaskRecord]:  # fmt: skip
-    """What a run that really took place tells of run times; ``at_s``: when it began, since the epoch. Copies that were
-    stopped would have taken longer."""
+def records_of(book: Book, attempts: Iterable[Attempt], run: tuple[str, float], own_mib: float = 0.0) -> Iterator[TaskRecord]:  # fmt: skip
+    """What a run that really took place tells of run times; ``run``: its id, and when it began, since the epoch. Copies
+    that were stopped would have taken longer. ``own_mib``: the manager's own peak, below which the system tells nothing of
+    its children's."""
+    run_id, at_s = run
     for one in attempts:
         finished = one.state == CopyState.DONE
         if one.end_s is None or not (finished or one.state == CopyState.CANCELLED):
@@ -205,6 +223,6 @@ def records_of(book: Book, attempts: Iterable[Attempt], run_id: str, at_s: float
             yield TaskRecord(
                 kind=kind_of(task), seconds=seconds, finished=finished, workflow=_NUMBER.sub("", one.key[0]),
                 run=f"{run_id}/{one.key[0]}", task=one.key[1], machine=one.site, procs=task.procs,
-                input_bytes=input_bytes(workflow, task), memory_bytes=times.peak_mib * MIB or None,
+                input_bytes=input_bytes(workflow, task), memory_bytes=times.peak_mib * MIB if times.peak_mib > own_mib else None,
                 ended_at_s=at_s + one.end_s,
             )  # fmt: skip

@@ -36,6 +36,9 @@ class Options:
 STANDARD = Options()
 _OTHERS = (("vgrads", "paper"), ("no-replication", "joint"), ("heft", "joint"))
 _CLOUD = (("cloud-first", "joint"), ("cloud-only", "joint"))
+_HOPING = (
+    0.5  # below which quantile of run times places are made only where nothing else gives a plan
+)
 _MOST_TRIED = 1_500  # tasks up to which other policies are tried as well
 
 
@@ -56,7 +59,8 @@ def _narrower(snapshot: Snapshot, plan: Plan) -> Plan:
     """The plan, or one whose tasks have less room where that is surer: many places made for the worst case are more than
     the worst case of all together, most of all where errors are large."""
     for places in PLACES if snapshot.wanted.uncertain else ():
-        if places < snapshot.places and not plan.kept_as_asked:
+        enough = plan.kept_as_asked if places >= _HOPING else plan.feasible
+        if places < snapshot.places and not enough:
             tighter = replace(snapshot, places=places)
             plan = max((plan, _best(tighter, plan_alone(tighter, STANDARD))), key=_rank)
     return plan

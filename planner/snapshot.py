@@ -15,8 +15,9 @@ from vgrid.slot import Slot
 from workflows.dag import Task, Workflow
 from workflows.sets import WorkflowSet
 
-PLACES = (0.99, 0.9, 0.75, 0.5)
-"""Quantiles of a run time that a task's place in a plan may be made for, the safest first."""
+PLACES = (0.99, 0.9, 0.75, 0.5, 0.25, 0.1)
+"""Quantiles of a run time that a task's place in a plan may be made for, the safest first. Below the median it is hoping:
+for those who would have no plan at all otherwise."""
 _OVERRUN = 1.0 - PLACES[0]
 TaskKey = tuple[str, str]
 """(workflow, task)"""

@@ -48,12 +48,16 @@ def plan(
         bool,
         typer.Option("--strict", help="Exit 3 also where the promise is less sure than asked."),
     ] = False,
+    calibrate: Annotated[
+        bool, typer.Option("--calibrate", help="Also say which tasks to try out first, on small inputs, so that the promise gets tighter.")
+    ] = False,
     as_json: AsJson = False,
-) -> None:
+) -> None:  # fmt: skip
     """Plan a workflow set: which slots, which tasks where, and how sure it is."""
     from desk.answers import plan_json
+    from desk.run_time_answers import pilots
     from portal.cli import planning
-    from portal.cli.plan_text import print_plan
+    from portal.cli.plan_text import print_pilots, print_plan
 
     how = planning.how_to_plan(
         seed, as_stated, "optimal" if optimise else policy, reckon, probability, effort
@@ -61,7 +65,11 @@ def plan(
     planned = planning.plan_file(set_file, sites, instant_of(at), how)
     if gantt:
         planning.write_gantt(gantt, planned)
-    answer_with(as_json, plan_json(planned.plan), lambda: print_plan(make_console(), planned.plan))
+    tried = pilots(planned.plan.run_times) if calibrate else None
+    told = plan_json(planned.plan) | ({} if tried is None else {"pilots": tried})
+    answer_with(as_json, told, lambda: print_plan(make_console(), planned.plan))
+    if tried is not None and not as_json:
+        print_pilots(make_console(), tried)
     if not planned.plan.feasible:
         planning.refuse(planned, set_file)
     if strict and not planned.plan.kept_as_asked:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
@@ -56,6 +59,19 @@ def _print_run_times(out: Console, plan: Plan) -> None:
         below_s = high_s * RuntimeSpread(own=entry["spread"]).factor(0.9)
         median = low if low == high else f"{low} – {high}"
         table.add_row(entry["kind"], str(entry["tasks"]), median, format_duration(below_s), source_text(entry))  # fmt: skip
+    out.print(table)
+
+
+def print_pilots(out: Console, tried: Sequence[Mapping[str, Any]]) -> None:
+    """Which tasks to try out first."""
+    if not tried:
+        out.print("No run is worth trying first: nothing is doubtful that tasks of one kind share.")
+        return
+    table = Table(title="To try out first, on inputs a tenth as large", title_justify="left", box=SIMPLE_HEAD)  # fmt: skip
+    for name in ("kind", "tasks", "doubt", "one run takes"):
+        table.add_column(name, justify="left" if name == "kind" else "right")
+    for one in tried:
+        table.add_row(one["kind"], str(one["tasks"]), format_duration(one["doubt_s"]), f"about {format_duration(one['pilot_s'])}")  # fmt: skip
     out.print(table)
 
 

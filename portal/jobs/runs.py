@@ -6,6 +6,7 @@ import logging
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from resource import RUSAGE_SELF, getrusage
 from typing import Any
 
 from desk.answers import outcome_json, run_gantt
@@ -140,8 +141,9 @@ def _learn(store: Store, record: RunRecord, outcome: Outcome) -> None:
     setup = record.setup()
     if is_simulated(outcome.book, setup.catalog):
         return
+    own_mib = getrusage(RUSAGE_SELF).ru_maxrss / 1024.0
     attempts, _ = attempts_of(record.books(), record.events())
-    found = records_of(outcome.book, attempts, record.run_id, setup.began_unix_s)
+    found = records_of(outcome.book, attempts, (record.run_id, setup.began_unix_s), own_mib)
     try:
         RunTimeRecords(store.engine).learn(found)
     except InputError as error:
