@@ -66,7 +66,8 @@ def test_a_trace_is_enough_for_a_plan_and_runs_teach_the_next_one(vgrads, write,
     assert vgrads("run", set_file).code == 0
     kinds = {k["kind"]: k for k in vgrads("runtimes", "list", "--json").json["kinds"]}
     assert min(kinds["ALIGN"]["records"], kinds["COUNT"]["records"]) >= 5
-    assert kinds["ALIGN"]["median_s"] < 100  # what was seen here pulls it down
+    later = vgrads("plan", set_file, "--json").json
+    assert min(count for _, count in sources(later).values()) >= 5
     assert vgrads("plan", set_file, "--as-stated", "--json").json["run_times"][0]["source"] == "guess"  # fmt: skip
 
 
