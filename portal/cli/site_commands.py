@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,6 +20,9 @@ from portal.cli.options import (
     instant_of,
     make_console,
 )
+
+if TYPE_CHECKING:
+    from vgrid.catalog import Catalog
 
 sites_app = typer.Typer(
     name="sites",
@@ -83,16 +86,42 @@ def reset(
 
 
 @sites_app.command("check", epilog="Example: `vgrads sites check data/sites.toml`")
-def check_sites(sites: SitesFile = None, as_json: AsJson = False) -> None:
+def check_sites(
+    sites: SitesFile = None,
+    benchmark: Annotated[bool, typer.Option("--benchmark", help="Also run a benchmark of about half a minute at each real site: run times learned elsewhere are then told for it.")] = False,
+    as_json: AsJson = False,
+) -> None:  # fmt: skip
     """Reach every site and say what each can do; exit 4 if one cannot be used."""
     from desk.sites import check_all
     from portal.cli.site_tables import checks_table
     from portal.records.sites import choose_catalog
 
-    rows = check_all(choose_catalog(sites))
-    answer_with(as_json, {"sites": rows}, lambda: checks_table(rows))
+    catalog = choose_catalog(sites)
+    rows = check_all(catalog)
+    scores = _scores(catalog) if benchmark else None
+    told = {"sites": rows} | ({} if scores is None else {"scores": scores})
+    answer_with(as_json, told, lambda: checks_table(rows))
+    if scores is not None and not as_json:
+        _print_scores(scores)
     if not all(row["usable"] for row in rows):
         raise typer.Exit(4)
+
+
+def _scores(catalog: Catalog) -> list[dict[str, Any]]:
+    from portal.cli.terminal import busy, console
+    from portal.jobs.site_scores import score_sites
+
+    with busy(console(stderr=True), "running benchmarks") as doing:
+        return list(score_sites(catalog, doing))
+
+
+def _print_scores(scores: list[dict[str, Any]]) -> None:
+    out = make_console()
+    for one in scores:
+        found = one["problem"] or f"cpu {one['cpu']:g}, disk {one['io']:g} (larger is faster)"
+        out.print(f"benchmark of {one['site']}: {found}", highlight=False)
+    if not scores:
+        out.print("no real site to run a benchmark at", highlight=False)
 
 
 @sites_app.command("add", epilog="Example: `vgrads sites add mysites.toml`")
