@@ -96,6 +96,8 @@ def desk(tmp_path, monkeypatch):
     tutorial = (ROOT / "docs" / "tutorial.md").read_text()
     (tmp_path / "sites.toml").write_text(re.search(r"```toml\n(.*?)```", tutorial, re.DOTALL)[1])
     (tmp_path / "forecast.yaml").write_text(re.search(r"```yaml\n(.*?)```", tutorial, re.DOTALL)[1])
+    (tmp_path / "trace.txt").write_text(re.search(r"```text\n(.*?)```", tutorial, re.DOTALL)[1])
+    (tmp_path / "counts.yaml").write_text(re.findall(r"```yaml\n(.*?)```", tutorial, re.DOTALL)[1])
     request = (ROOT / "docs" / "requests.md").read_text()
     (tmp_path / "storm.grid").write_text(re.search(r"```\n(.*?)```", request, re.DOTALL)[1])
     (tmp_path / "jobs.txt").write_text(as_sacct(tmp_path / "jobs.swf.gz"))
@@ -131,6 +133,10 @@ def test_a_command_of_the_documents_runs(vgrads, desk, command):
         made = ("--model", "average", "--load", ".6", "--procs", 64, "--days", 1, "-o", "bags.swf")
         assert vgrads("bags", "generate", *made).code == 0
         line = line.replace("jobs.swf.gz", "bags.swf")
+    if line.startswith(
+        ("vgrads runtimes show", "vgrads runtimes forget")
+    ):  # what was learned before
+        assert vgrads("runtimes", "learn", "trace.txt").code == 0
     if "fit.json" in line:  # kept from a fit, as the page says
         made = ("--load", ".6", "--procs", 64, "-o", "bags.swf")
         assert vgrads("bags", "generate", *made).code == 0
