@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from desk.attempts import Attempt
@@ -89,6 +90,7 @@ def with_run_times(
         _reference_speed(known.model, catalog),
         _site_spread(known.model, catalog),
         _most_mib(catalog),
+        tuple(sorted({_name(known.model, site.name) for site in catalog.sites})) or ("",),
     )
     done: dict[int, Mapping[str, Task]] = {}
     basis: dict[str, Json] = {}
@@ -108,11 +110,13 @@ def with_run_times(
 
 
 class _World(NamedTuple):
-    """Speed of the machine that the model calls 1, doubt of sites' speeds, memory of the largest node."""
+    """Speed of the machine that the model calls 1, doubt of sites' speeds, memory of the largest node, and sites by the
+    names that the model knows them by: what a kind makes of a machine beyond its speed is in the kind's doubt."""
 
     reference: float
     site: float
     most_mib: float
+    sites: tuple[str, ...]
 
 
 def _most_mib(catalog: Catalog) -> float:
@@ -121,18 +125,22 @@ def _most_mib(catalog: Catalog) -> float:
 
 
 def _predicted(workflow: Workflow, task: Task, known: RunTimes, world: _World) -> Task:
-    reference, site, most_mib = world
+    reference, site, most_mib, sites = world
     kind = kind_of(task)
     seen = kind in known.model.times
     if task.stated and not (seen and task.kind):
         return task
     stated_s = task.runtime_s / reference if task.stated and task.runtime_s > 0 else None
-    found = known.model.predict(kind, "", input_bytes(workflow, task), task.procs, stated_s)
-    spread = RuntimeSpread(own=found.own, kind=found.kind, workflow=found.workflow, site=site)
-    memory_mib = task.memory_mib or min(_memory_mib(found), most_mib)
+    size = input_bytes(workflow, task)
+    found = [known.model.predict(kind, name, size, task.procs, stated_s) for name in sites]
+    levels = [math.log(one.median_s * known.model.speed(n)[0]) for n, one in zip(sites, found, strict=True)]  # fmt: skip
+    level = fmean(levels)
+    unsure = max(math.hypot(one.kind, at - level) for one, at in zip(found, levels, strict=True))
+    own, memory_mib = max(one.own for one in found), min(_memory_mib(found[0]), most_mib)
     return replace(
-        task, runtime_s=found.median_s * reference, kind=kind, spread=spread, memory_mib=memory_mib
-    )
+        task, runtime_s=math.exp(level) * reference, kind=kind, memory_mib=task.memory_mib or memory_mib,
+        spread=RuntimeSpread(own=own, kind=unsure, workflow=found[0].workflow, site=site),
+    )  # fmt: skip
 
 
 def _memory_mib(found: Prediction) -> float:
@@ -203,8 +211,11 @@ def _reference_speed(model: Model, catalog: Catalog) -> float:
 
 def _site_spread(model: Model, catalog: Catalog) -> float:
     """How far the site that is known least may be from its speed: standard deviation of the logarithm."""
-    names = (site.name if _is_known(model, site.name) else _UNKNOWN for site in catalog.sites)
-    return max((model.speed(name)[1] for name in names), default=0.0)
+    return max((model.speed(_name(model, site.name))[1] for site in catalog.sites), default=0.0)
+
+
+def _name(model: Model, site: str) -> str:
+    return site if _is_known(model, site) else _UNKNOWN
 
 
 def records_of(book: Book, attempts: Iterable[Attempt], run: tuple[str, float], own_mib: float = 0.0) -> Iterator[TaskRecord]:  # fmt: skip
