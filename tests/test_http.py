@@ -6,10 +6,12 @@ import pytest
 from fastapi.testclient import TestClient
 
 from desk.config import embedded_data
+from portal.records.runtimes import RunTimeRecords
 from portal.records.store import Store
 from portal.web.app import make_app
 from tests.serving import LEAD, SMALL
 from tests.waiting import until
+from traces.task_record import TaskRecord
 from vgrid.catalog import load_catalog
 
 
@@ -193,3 +195,24 @@ def test_sites_are_listed_without_places_of_files(client):
     rows = client.get("/v1/sites").json()
     assert {row["name"] for row in rows} >= {"mayhem", "ec2"}
     assert "/" not in str([queue["history"] for row in rows for queue in row["queues"]])
+
+
+def test_a_set_without_run_times_is_planned_by_what_was_learned_and_its_page_says_so(tmp_path):
+    store = Store(f"sqlite:///{tmp_path / 'test.db'}")
+    asked = {
+        "name": "unstated", "deadline": "6h",
+        "workflows": [{"name": "w", "tasks": [{"id": "a", "kind": "ALIGN"}, {"id": "b", "kind": "NEW", "parents": ["a"]}]}],
+    }  # fmt: skip
+    found = [TaskRecord(kind="ALIGN", seconds=100.0 + n, run=str(n)) for n in range(5)]
+    RunTimeRecords(store.engine).learn(found)
+    with TestClient(make_app(store, load_catalog(embedded_data() / "sites.toml"))) as client:
+        set_id = submit(client, asked)
+        plan = client.get(f"/v1/workflow-sets/{set_id}/plan").json()
+        told = {one["kind"]: (one["source"], one["observations"]) for one in plan["run_times"]}
+        assert told == {"ALIGN": ("learned", 5), "NEW": ("guess", 0)}
+        page = client.get(f"/sets/{set_id}").text
+        assert "learned from 5 runs" in page
+        assert "a guess, wide" in page
+        stated = client.get(f"/sets/{submit(client, SMALL)}").text
+        assert 'id="run-times"' not in stated
+    store.close()

@@ -17,6 +17,7 @@ from desk import queries
 from desk import sites as site_rows
 from desk.config import embedded_data
 from desk.queue_answers import downtime_json
+from desk.runtimes import source_text
 from kernel.documents import Document
 from planner.explain import explain, explain_text
 from portal.charts.gantt import render_svg
@@ -136,7 +137,7 @@ def _set_page(service: Service, head: Head, request: Request, parts: Json) -> HT
     run = parts["now"]["run"]
     live = parts["now"]["state"] in GOES_ON
     return page_of(
-        request, "", "set.html", run=run, workflows=_count(service, head.id),
+        request, "", "set.html", run=run, workflows=_count(service, head.id), run_times=_run_times(service, head),
         lacking=head.summary.get("lacking") or "", svg=_still(service, head), live=live, **parts,
     )  # fmt: skip
 
@@ -157,6 +158,16 @@ def _still(service: Service, head: Head) -> Markup:
         return Markup("")
     found = gantt(service, head, service.newest_run(head.id))
     return Markup(render_svg(found)) if len(found["placements"]) <= _MOST_STILL else Markup("")
+
+
+def _run_times(service: Service, head: Head) -> list[Json]:
+    """What the run times of each kind of task rest on; nothing where all are as stated."""
+    if not head.revision:
+        return []
+    found = json.loads(service.sets.text(head.id, "plan")).get("run_times", [])
+    if all(entry["source"] == "stated" for entry in found):
+        return []
+    return [entry | {"rests": source_text(entry)} for entry in found]
 
 
 def _count(service: Service, set_id: str) -> int:
