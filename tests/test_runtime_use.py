@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from desk.planning import Grid, plan_set
 from desk.runtimes import kind_of, learned, told, with_run_times
 from portal.records.archive import pack, unpack
+from portal.records.runtimes import RunTimeRecords
+from portal.records.store import Store
 from runtimes.known import Known, learn
 from tests.test_planner import chain, wanted
 from traces.task_record import TaskRecord
@@ -117,6 +119,19 @@ def test_one_name_for_two_tools_is_asked_about(vgrads, write):
     assert vgrads("runtimes", "learn", quick, "--workflow", "two", "--map", "two/ALIGN=ALIGN-2").code == 0  # fmt: skip
     assert "ALIGN-2" in vgrads("runtimes", "list").out
     assert vgrads("runtimes", "learn", quick, "--map", "ALIGN").code == 2
+
+
+def test_a_run_teaches_what_it_can_where_one_name_means_two_things(tmp_path):
+    store = Store(f"sqlite:///{tmp_path / 'x.db'}")
+    kept = RunTimeRecords(store.engine)
+    kept.learn(records(1.0, 1.1, 1.2, kind="python", workflow="a"))
+    found = {"python": records(900.0, 950.0, 910.0, kind="python", workflow="b"), "sort": records(3.0, kind="sort", workflow="b")}  # fmt: skip
+    refused = kept.learn_by_kind(found)
+    assert ["python" in str(one) for one in refused] == [True]
+    assert kept.known().kinds == ("python", "sort")
+    assert len(kept.known().of("python")) == 3
+    assert kept.learn_by_kind(found | {"python": []}) == []
+    store.close()
 
 
 def records(*seconds, kind="k", machine="m", **more):

@@ -28,6 +28,7 @@ from portal.records.run_record import RunRecord
 from portal.records.runtimes import RunTimeRecords
 from portal.records.store import GOES_ON, Store
 from portal.records.tables import RunRow
+from traces.task_record import TaskRecord
 
 _log = logging.getLogger("vgrads.runs")
 
@@ -144,10 +145,11 @@ def _learn(store: Store, record: RunRecord, outcome: Outcome) -> None:
     own_mib = getrusage(RUSAGE_SELF).ru_maxrss / 1024.0
     attempts, _ = attempts_of(record.books(), record.events())
     found = records_of(outcome.book, attempts, (record.run_id, setup.began_unix_s), own_mib)
-    try:
-        RunTimeRecords(store.engine).learn(found)
-    except InputError as error:
-        _log.warning("nothing was learned from run %s: %s", record.run_id, error)
+    by_kind: dict[str, list[TaskRecord]] = {}
+    for one in found:
+        by_kind.setdefault(one.kind, []).append(one)
+    for refused in RunTimeRecords(store.engine).learn_by_kind(by_kind):
+        _log.warning("of run %s not learned: %s", record.run_id, refused)
 
 
 def tidy(outcome: Outcome, options: RunOptions, keep: str) -> None:

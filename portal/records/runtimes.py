@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 from sqlalchemy import Engine as SqlEngine
 from sqlalchemy import delete, select
@@ -54,6 +54,21 @@ class RunTimeRecords:
                     session.rollback()
         self._drop(gone)
         return len(new), len(rows)
+
+    def learn_by_kind(self, records: Mapping[str, Sequence[TaskRecord]]) -> list[InputError]:
+        """Keep the records of each kind that does not mix tools; what is wrong with the others."""
+        try:
+            self.learn(one for some in records.values() for one in some)
+            return []
+        except InputError:
+            pass
+        refused = []
+        for some in records.values():
+            try:
+                self.learn(some)
+            except InputError as error:
+                refused.append(error)
+        return refused
 
     def forget(self, kind: str) -> int:
         """Drop a kind; how many records it had. InputError where nothing is known of it."""
