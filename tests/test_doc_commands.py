@@ -32,6 +32,8 @@ ELSEWHERE = {
     "vgrads pool run": "tests/test_pool_runs.py",
     "vgrads pool explain": "tests/test_pool_runs.py, while one is at work",
     "vgrads study pool": "tests/test_study_pool.py",
+    "vgrads study runtimes": "tests/test_runtimes.py, on recorded traces",
+    "vgrads study run-times-kept": "tests/test_study_run_times.py, on recorded traces",
     "vgrads allpairs": "tests/test_matrix.py",
     "vgrads wavefront": "tests/test_matrix.py",
     "vgrads matrix": "tests/test_matrix.py",
