@@ -234,6 +234,6 @@ def records_of(book: Book, attempts: Iterable[Attempt], run: tuple[str, float], 
             yield TaskRecord(
                 kind=kind_of(task), seconds=seconds, finished=finished, workflow=_NUMBER.sub("", one.key[0]),
                 run=f"{run_id}/{one.key[0]}", task=one.key[1], machine=one.site, procs=task.procs,
-                input_bytes=input_bytes(workflow, task), memory_bytes=times.peak_mib * MIB if times.peak_mib > own_mib else None,
+                input_bytes=input_bytes(workflow, task), memory_bytes=times.peak_mib * MIB if times.peak_mib > own_mib else None, cpu_seconds=times.cpu_s or None,
                 ended_at_s=at_s + one.end_s,
             )  # fmt: skip

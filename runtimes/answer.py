@@ -49,8 +49,8 @@ class Answer:
     repeat: float  # squared
     slope: float
     places: Mapping[
-        str, tuple[Array, float]
-    ]  # by machine: covariance (n,) with the observations, and with itself
+        str, tuple[Array, float, float]
+    ]  # by machine: covariance (n,) with the observations, and with itself; what the kind feels otherwise of its scores
     level: float
 
     def at(self, machine: str, size: float | None, procs: int) -> tuple[float, float, float]:
@@ -61,8 +61,8 @@ class Answer:
             x = min(log(max(size, 1.0)) - sample.centre, _FARTHEST)
         else:
             extra = (self.slope * sample.spread) ** 2
-        base, total = self.places.get(machine) or self.places[_ELSEWHERE]
-        mean = self.level
+        base, total, felt = self.places.get(machine) or self.places[_ELSEWHERE]
+        mean = self.level + felt
         if sample.several:
             many = log(procs) - sample.usual
             mean += PROCS_POWER * many
@@ -94,11 +94,17 @@ def _answer(kind: Weighed, found: Pooled, where: Mapping[str, Array]) -> Answer:
     used, noise_of = np.unique(noises, return_inverse=True)
     sample, level_var = kind.sample, found.level.sd**2
     made = np.array(sample.machines)
-    places: dict[str, tuple[Array, float]] = {}
+    places: dict[str, tuple[Array, float, float]] = {}
     for name in (*sorted({*sample.machines, *where}), _ELSEWHERE):
-        offset = where.get(name, np.zeros(2))
+        there = where.get(name, np.zeros(2))
+        offset = there * sample.gain
+        felt = float((there - offset) @ found.shared.weights)
         base = level_var + sample.scores @ (offset * OWN_WEIGHT_SD**2) + OWN_SD**2 * (made == name)
-        places[name] = base, level_var + OWN_SD**2 + float(np.sum((offset * OWN_WEIGHT_SD) ** 2))
+        places[name] = (
+            base,
+            level_var + OWN_SD**2 + float(np.sum((offset * OWN_WEIGHT_SD) ** 2)),
+            felt,
+        )
     return Answer(
         sample=sample, weights=weights, exponent=EXPONENT[laws], floor=FLOOR[laws], shifted=SHIFTED[laws].astype(int),
         dual=np.einsum("hnm,hm->hn", kind.inverse[noises], kind.rest[laws]), noise_of=noise_of,

@@ -121,7 +121,7 @@ def _age(record: TaskRecord) -> tuple[float, str]:
 
 def _checked(record: TaskRecord) -> TaskRecord:
     numbers = {
-        "seconds": record.seconds, "input_bytes": record.input_bytes, "memory_bytes": record.memory_bytes,
+        "seconds": record.seconds, "input_bytes": record.input_bytes, "memory_bytes": record.memory_bytes, "cpu_seconds": record.cpu_seconds,
         "procs": record.procs,
     }  # fmt: skip
     if not record.kind:

@@ -19,7 +19,7 @@ WEIGHT_SD = np.array([0.2, 0.2])
 """Of the shared powers about these."""
 OWN_WEIGHT_SD = np.array([0.2, 0.2])
 """Of one kind's powers about the shared ones."""
-SCORED_SD, UNSCORED_SD = 0.12, 0.4
+SCORED_SD, UNSCORED_SD = 0.1, 0.4
 """Standard deviation of the logarithm of a machine's speed beyond its scores; where it has none. These and the two of
 kinds were set by coverage on atacseq and chipseq (benchmarks/bench_runtimes.py)."""
 OWN_SD = 0.1

@@ -106,10 +106,18 @@ def records(frame: pd.DataFrame, node: str, size: str) -> list[TaskRecord]:
         TaskRecord(
             kind=row["task"], seconds=row["realtime"] / 1000, workflow=row["workflow"],
             run=f"{node}/{row['label']}/{row['workflowinputsize']}", machine=node, procs=int(row["cpus"]),
-            input_bytes=float(row[size]), memory_bytes=float(row["peak_rss"]),
+            cpu_seconds=_busy(row["%cpu"]) * row["realtime"] / 1000, input_bytes=float(row[size]), memory_bytes=float(row["peak_rss"]),
         )
         for row in frame.to_dict("records")
     ]  # fmt: skip
+
+
+def _busy(percent: object) -> float:
+    """Processors that were kept busy; 0 where it is not told."""
+    try:
+        return float(str(percent)) / 100
+    except ValueError:
+        return 0.0
 
 
 def training(local: pd.DataFrame, trained: str) -> pd.DataFrame:

@@ -393,3 +393,15 @@ def test_lotarus_protocol_is_beaten_by_ours_with_intervals_that_cover(shared):
     assert all(
         abs(share - level) < 0.08 for share, level in zip(whole.covered, study.LEVELS, strict=True)
     )
+
+
+def test_who_keeps_many_processors_busy_gains_less_by_a_faster_core():
+    found = [
+        TaskRecord(kind=kind, seconds=100.0 + n, cpu_seconds=busy and busy * (100.0 + n), machine="a", run=str(n))
+        for kind, busy in (("one", 1.0), ("many", 8.0), ("untold", None)) for n in range(6)
+    ]  # fmt: skip
+    model = fit(learn(Known(), found), {"a": Scores(100, 100), "b": Scores(200, 100)})
+    gains = {k: model.predict(k, "a").median_s / model.predict(k, "b").median_s for k in ("one", "many", "untold")}  # fmt: skip
+    assert 1.05 < gains["many"] < 0.9 * gains["one"]
+    assert gains["one"] == pytest.approx(gains["untold"])
+    assert model.predict("many").median_s == pytest.approx(model.predict("one").median_s, rel=0.01)

@@ -90,6 +90,7 @@ def _traced(row: Row, line: int, run: str) -> Item:
         machine=cell(row, "machine", "hostname"),
         procs=procs_of(cell(row, "cpus")),
         input_bytes=_size(row),
+        cpu_seconds=_cpu_seconds(row, took),
         memory_bytes=peak,
         memory_full=exit_status == KILL
         and not finished
@@ -105,6 +106,12 @@ def _named(row: Row) -> tuple[str, str]:
     tag = _TAG.search(name)
     bare = name[: tag.start()] if tag else name
     return cell(row, "process") or bare, cell(row, "tag") or (tag[1] if tag else "")
+
+
+def _cpu_seconds(row: Row, took: float) -> float | None:
+    """Of all processors; ``%cpu`` is 100 for one that was busy all the time."""
+    share = number_of(cell(row, "%cpu").removesuffix("%"))
+    return None if share is None or share < 0 else share / 100 * took
 
 
 def _realtime(row: Row) -> float | str:

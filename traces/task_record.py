@@ -14,7 +14,7 @@ class TaskRecord:
     run. ``seconds`` is execution by the wall clock, without waiting and staging. An attempt that is not
     ``finished`` is right-censored: it would have taken longer (it was stopped, ran into its limit, or out of
     memory); attempts that failed by themselves are no records. ``memory_bytes`` is the peak; where
-    ``memory_full``, it would have been more. ``tool`` is what is really executed, where the source tells.
+    ``memory_full``, it would have been more. ``cpu_seconds``: of all its processors together. ``tool`` is what is really executed, where the source tells.
     """
 
     kind: str
@@ -26,6 +26,7 @@ class TaskRecord:
     machine: str = ""
     procs: int = 1
     input_bytes: float | None = None
+    cpu_seconds: float | None = None
     memory_bytes: float | None = None
     memory_full: bool = False
     tool: str = ""
