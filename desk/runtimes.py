@@ -45,10 +45,6 @@ class RunTimes:
     known: Known
     model: Model
 
-    @property
-    def empty(self) -> bool:
-        return not self.known.records
-
 
 def learned(known: Known = Known(), scores: Mapping[str, Scores] | None = None) -> RunTimes:  # noqa: B008 - frozen
     """The value behind records, and scores of machines."""
