@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drivers.machine_score import Score, measure, parse_score, score_script
+from portal.records.runtimes import RunTimeRecords
+from portal.records.store import Store
 
 LINE = '{"cpu_score": 500.5, "io_score": 300, "cores": 8, "memory_mib": 64000.5}'
 
@@ -63,3 +65,18 @@ def test_the_script_needs_nothing_of_ours_and_an_old_python(tmp_path):
     assert parse_score(done.stdout).cpu_score > 0
     refused = subprocess.run([sys.executable, str(script), "gone"], cwd=tmp_path, capture_output=True, text=True, check=False)  # fmt: skip
     assert refused.returncode == 1 and "cannot measure" in refused.stderr
+
+
+def test_the_benchmark_runs_at_a_site_as_any_task_does_and_is_kept(vgrads, write):
+    sites = write(
+        "sites.toml", '[[site]]\nname = "here"\nkind = "local"\nprocs = 1\ndriver = "local"\n'
+    )
+    answer = vgrads("sites", "check", sites, "--benchmark", "--json")
+    assert answer.code == 0
+    (score,) = answer.json["scores"]
+    assert (score["site"], score["problem"]) == ("here", None)
+    assert score["cpu"] > 0 < score["io"]
+    with Store() as store:
+        assert RunTimeRecords(store.engine).scores()["here"].cpu == pytest.approx(
+            score["cpu"], abs=0.1
+        )

@@ -1,14 +1,18 @@
 """What ended tells of what is left: held against the plain conditional of the joint normal distribution."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from planner.make import make_plan
+from planner.replan import OpenSlot, Progress, promise_now
 from planner.sharpen import Seen, left_of, sharpen
-from tests.test_planner import slot
+from planner.snapshot import Snapshot
+from tests.test_planner import chain, slot, wanted
 from workflows.dag import Task
 from workflows.spread import EXACT, RuntimeSpread
 
@@ -83,3 +87,29 @@ def test_an_exact_task_is_over_when_it_should_be_and_a_very_late_one_takes_as_lo
     assert left_of(Task(id="t", runtime_s=100.0), EXACT, 300.0).runtime_s == 0.0
     late = left_of(Task(id="t", runtime_s=100.0), RuntimeSpread(own=0.1), 5000.0)
     assert late.runtime_s == 5000.0
+
+
+def test_a_run_whose_first_tasks_took_long_promises_less_and_one_that_was_quick_more():
+    """Eight tasks of one kind on two processors; two have ended, in three times or half of what was expected."""
+    spread = RuntimeSpread(own=0.05, kind=0.6)
+    flows = [chain(f"w{n}", 100.0) for n in range(8)]
+    flows = [replace(w, tasks={i: replace(t, kind="k", spread=spread) for i, t in w.tasks.items()}) for w in flows]  # fmt: skip
+    snapshot = Snapshot(
+        wanted=wanted(flows, 8, deadline_s=550.0), slots=(slot("s", 2, end_s=550.0),)
+    )
+    plan = make_plan(snapshot)
+    placed = sorted(plan.placements, key=lambda p: (p.start_s, p.workflow))
+    use = plan.uses[0]
+
+    def promise(took_s):
+        first = placed[:2]
+        running = {p.key: took_s for p in placed[2:4]}
+        return promise_now(plan, snapshot, Progress(
+            now_s=took_s, done=frozenset(p.task_key for p in first), running=running,
+            waiting=frozenset(p.key for p in placed[4:]), open_slots=(OpenSlot(use=use, ready=True, end_s=550.0),),
+            spent_usd=0.0, version=0, ended=dict.fromkeys((p.key for p in first), took_s),
+        )).probability  # fmt: skip
+
+    assert 0.4 < plan.promise.probability < 0.9
+    assert promise(50.0) > 0.99
+    assert promise(200.0) < 0.01
