@@ -298,7 +298,7 @@ def test_what_is_done_stays_done_and_what_runs_goes_on():
     assert isinstance(commands[-1], Replan)
     progress = progress_of(book, state)
     assert progress.done == {("w", "t0")}
-    assert progress.running == {("v", "t0", 0): 300.0}
+    assert progress.running == {("v", "t0", 0): 0.0}  # since when
     spare = replace(slot("spare", 4, certain_from(5.0), end_s=900.0), site="spare")
     fresh, reason = plan_remainder(book, state, lambda rest: (spare,))
     assert fresh is not None, reason
