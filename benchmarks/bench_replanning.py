@@ -33,6 +33,9 @@ class Record(MemoryJournal):
     def keep_book(self, version: int, book: Book) -> None:
         pass
 
+    def mailbox(self) -> None:
+        """Nobody releases tasks here."""
+
     def stop_reason(self) -> str:
         return ""
 

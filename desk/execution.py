@@ -9,7 +9,7 @@ from typing import Protocol
 
 from desk.histories import Instant
 from desk.planning import Grid, Planned, as_it_stands, open_grid, take_slots
-from desk.runtimes import NOTHING, RunTimes
+from desk.runtimes import NOTHING, RunTimes, timed
 from desk.wiring import (
     Surrounding,
     all_simulated,
@@ -27,17 +27,20 @@ from execmgr.book import Book, make_book, spec_id
 from execmgr.endings import workflows_done
 from execmgr.engine import Engine, Reach
 from execmgr.journal import Journal, advance
+from execmgr.mailbox import Mailbox
 from execmgr.outside_engine import OutsideEngine
-from execmgr.remainder import plan_remainder
-from execmgr.runner import Replanner, Runner, Surroundings, Watcher, no_replanner
+from execmgr.remainder import plan_growth, plan_remainder
+from execmgr.runner import POLL_S, Grower, Replanner, Runner, Surroundings, Watcher, no_replanner
 from execmgr.states import Cancelled, Event, RunState, SlotNews
 from execmgr.times import Times
 from kernel.clock import Moment
 from kernel.errors import InputError
+from planner.replan import Offers
 from vgrid.acquisition import Acquisition
 from vgrid.catalog import Catalog
-from vgrid.slot import Slot
-from workflows.sets import WorkflowSet
+from workflows.dag import Task
+
+_QUICK_S = 0.1  # between looks into the mailbox of a run whose tasks are released
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,6 +127,9 @@ class Record(Journal, Protocol):
     def keep_book(self, version: int, book: Book) -> None:
         """Keep a book."""
 
+    def mailbox(self) -> Mailbox | None:
+        """From and to whoever releases the tasks of the run; None where nobody can."""
+
     def stop_reason(self) -> str:
         """Why the run is to stop; empty while it is not."""
 
@@ -136,7 +142,7 @@ def run_plan(
     book = make_book(planned.plan, planned.snapshot)
     setup = begun_now(options, planned.grid.catalog)
     simulated = is_simulated(book, setup.catalog)
-    if not simulated and outside is None:
+    if not simulated and outside is None and not book.released:
         _refuse_without_commands(book)
     record.keep_setup(setup)
     record.keep_book(0, book)
@@ -248,7 +254,9 @@ def _surroundings(
         )
     return Surroundings(
         drivers=drivers, clock=clock, journal=record, engine=engine, reach=reach,
-        replan=_replanner(grid, names, record) if options.replan else no_replanner, asked_to_stop=record.stop_reason,
+        replan=_replanner(grid, names, record) if options.replan else no_replanner,
+        grow=_grower(grid, names, record), mailbox=record.mailbox() if book.released else None,
+        poll_s=_QUICK_S if book.released else POLL_S, asked_to_stop=record.stop_reason,
     )  # fmt: skip
 
 
@@ -262,23 +270,38 @@ def _replanner(grid: Grid, names: tuple[str, ...], record: Record) -> Replanner:
 
     How the run's own slots fared so far counts as what was seen before.
     """
-    sites = tuple(site for site in grid.catalog.sites if site.name in names)
-    usable = replace(grid, catalog=replace(grid.catalog, sites=sites))
 
     def again(book: Book, state: RunState) -> tuple[Book | None, str]:
-        wiser = replace(
-            as_it_stands(usable, state.now_s), seen=(*usable.seen, *acquisitions(book, state))
-        )
-
-        def offers(rest: WorkflowSet) -> tuple[Slot, ...]:
-            return take_slots(rest, wiser)
-
-        found, reason = plan_remainder(book, state, offers)
+        found, reason = plan_remainder(book, state, _offers(grid, names, book, state))
         if found is not None:
             record.keep_book(state.version + 1, found)
         return found, reason
 
     return again
+
+
+def _grower(grid: Grid, names: tuple[str, ...], record: Record) -> Grower:
+    """The same with tasks that were added; what is known of their kinds says how long they take."""
+
+    def larger(
+        book: Book, state: RunState, added: Sequence[tuple[str, Task]]
+    ) -> tuple[Book | None, str]:
+        offers = _offers(grid, names, book, state)
+        found, reason = plan_growth(book, state, offers, timed(added, grid.run_times, grid.catalog))
+        if found is not None:
+            record.keep_book(state.version + 1, found)
+        return found, reason
+
+    return larger
+
+
+def _offers(grid: Grid, names: tuple[str, ...], book: Book, state: RunState) -> Offers:
+    sites = tuple(site for site in grid.catalog.sites if site.name in names)
+    usable = replace(grid, catalog=replace(grid.catalog, sites=sites))
+    wiser = replace(
+        as_it_stands(usable, state.now_s), seen=(*usable.seen, *acquisitions(book, state))
+    )
+    return lambda rest: take_slots(rest, wiser)
 
 
 def _refuse_without_commands(book: Book) -> None:

@@ -55,6 +55,11 @@ class Book:
         """Slot → when it gives cause to think again if it is still not ready: 19 of 20 are ready by then."""
         return {slot: _overdue_s(use) for slot, use in self.uses.items()}
 
+    @property
+    def released(self) -> bool:
+        """True where tasks begin only when they are released."""
+        return self.snapshot.wanted.released
+
     def workflow(self, key: CopyKey) -> Workflow:
         """The workflow that a copy belongs to."""
         return self.snapshot.workflow_by_name[key[0]]

@@ -33,6 +33,7 @@ from execmgr.states import (
     SiteSilent,
     SlotNews,
     SlotRecord,
+    Told,
 )
 from execmgr.triggers import beyond_help, overdue, shortfall
 from execmgr.turn import Turn
@@ -64,6 +65,8 @@ def step(book: Book, state: RunState, event: Event) -> tuple[RunState, list[Comm
         turn.replanned(event)
     elif isinstance(event, Cancelled):
         turn.cancel(event.reason)
+    elif isinstance(event, Told):
+        turn.told(event)
     elif isinstance(event, SiteSilent):
         turn.note(event.reason)
     turn.settle()
@@ -136,6 +139,8 @@ class _Step(Turn):
     def _tries_again(self, event: CopyEnded) -> bool:
         """A failed copy waits once more where it was, if no other copy can do its task, and time is left."""
         key, record = event.key, self.copies[event.key]
+        if self.book.released and event.code is not None:
+            return self._awaits_release(event)
         fault = fault_of(self.book, self.copies, event)
         if fault:
             self._condemn(key[:2], fault)
@@ -152,6 +157,28 @@ class _Step(Turn):
         self.await_again(key, again)
         return True
 
+    def _awaits_release(self, event: CopyEnded) -> bool:
+        """Of a task that fails by itself whoever released it says whether it is tried again, and how."""
+        record = self.copies[event.key]
+        leave = self.released[event.key[:2]]
+        self.released = self.released.set(event.key[:2], replace(leave, used=True))
+        again = replace(
+            record, state=CopyState.WAITING, attempt=record.attempt + 1, committing=False, code=event.code, reason=event.reason
+        )  # fmt: skip
+        self.await_again(event.key, again)
+        return True
+
+    def told(self, event: Told) -> None:
+        """Tasks may begin, or are given up; what is unknown here, or done, is passed over."""
+        for task, release in event.released:
+            if task in self.book.copies and task not in self.done:
+                self.released = self.released.set(task, release)
+                self.touched.update(self.book.slot_of(copy) for copy in self.book.copies[task])
+        for task, reason in event.given_up:
+            if task in self.book.copies and task not in self.done:
+                self._condemn(task, reason)
+        self.state = replace(self.state, heard=event.upto)
+
     def _condemn(self, task: TaskKey, fault: str) -> None:
         """A task that fails by itself is begun no more, anywhere; copies that run may still do it."""
         self.faulty = self.faulty.set(task, fault)
@@ -162,7 +189,8 @@ class _Step(Turn):
 
     def replanned(self, event: Replanned) -> None:
         """Take the new book's orders over; what runs or has ended stays."""
-        self.state = replace(self.state, replanning=False, replans=self.state.replans + 1)
+        asked = self.state.replans + self.state.replanning  # what grows is planned unasked
+        self.state = replace(self.state, replanning=False, replans=asked)
         if event.version == self.state.version:
             self.note(f"the planner was asked: {event.reason}")
             return
@@ -204,7 +232,7 @@ class _Step(Turn):
 
     def withdraw(self) -> None:
         """Give up what the promise does not need any more, where something has made it surer."""
-        if not self.surer or self.state.cancelled:
+        if not self.surer or self.state.cancelled or self.book.released:
             return
         spare, words = withdrawn(self.book, self, self.state.whole)
         for key in spare:

@@ -17,11 +17,13 @@ from execmgr.states import (
     Cancelled,
     CopyEnded,
     Event,
+    Release,
     Replanned,
     RunState,
     SiteSilent,
     SlotNews,
     Tick,
+    Told,
 )
 from execmgr.times import Times
 from kernel.errors import VgradsError
@@ -78,6 +80,7 @@ def ruling(state: RunState, event: Event) -> int:
 
 _KINDS: dict[str, type[Any]] = {
     "slot": SlotNews, "copy": CopyEnded, "tick": Tick, "cancel": Cancelled, "replan": Replanned, "silent": SiteSilent,
+    "told": Told,
 }  # fmt: skip
 _NAMES = {kind: name for name, kind in _KINDS.items()}
 
@@ -103,5 +106,8 @@ def event_from_json(row: dict[str, Any]) -> Event:
         fields["key"] = tuple(fields["key"])
         if "times" in fields:
             fields["times"] = Times(**fields["times"])
+    if row["kind"] == "told":
+        fields["released"] = tuple((tuple(key), Release(**one)) for key, one in fields["released"])
+        fields["given_up"] = tuple((tuple(key), reason) for key, reason in fields["given_up"])
     event: Event = _KINDS[row["kind"]](**fields)
     return event

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from drivers.api import SlotState
 from execmgr.book import Book, amend
 from execmgr.endings import refused_queues
 from execmgr.states import CopyState, RunState
 from planner.plan import SlotUse
-from planner.replan import Offers, OpenSlot, Progress, replan
+from planner.replan import Amended, Offers, OpenSlot, Progress, grow, replan
+from workflows.dag import Task
 
 
 def progress_of(book: Book, state: RunState) -> Progress:
@@ -54,9 +57,21 @@ def _open_slots(book: Book, state: RunState) -> tuple[OpenSlot, ...]:
 def plan_remainder(book: Book, state: RunState, offers: Offers) -> tuple[Book | None, str]:
     """The book that does the rest better, or None; and the numbers that decided."""
     amended, reason = replan(book.plan, book.snapshot, progress_of(book, state), offers)
+    return _amended(book, state, amended), reason
+
+
+def plan_growth(
+    book: Book, state: RunState, offers: Offers, added: Sequence[tuple[str, Task]]
+) -> tuple[Book | None, str]:
+    """The book with more tasks, or None where they cannot be placed; and why. InputError where they do not fit."""
+    amended, reason = grow(book.plan, book.snapshot, progress_of(book, state), offers, added)
+    return _amended(book, state, amended), reason
+
+
+def _amended(book: Book, state: RunState, amended: Amended | None) -> Book | None:
     if amended is None:
-        return None, reason
+        return None
     settled = frozenset(
         key for key, record in state.copies.items() if record.state != CopyState.WAITING
     )
-    return amend(book, amended.plan, amended.snapshot, settled), reason
+    return amend(book, amended.plan, amended.snapshot, settled)

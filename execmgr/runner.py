@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -13,6 +13,7 @@ from execmgr.core import begin, step
 from execmgr.endings import over
 from execmgr.engine import Engine, Reach, TaskOrder
 from execmgr.journal import Journal, LeaseLost
+from execmgr.mailbox import Answer, Answers, Mailbox, added_to
 from execmgr.sites import Sites
 from execmgr.states import (
     CancelCopy,
@@ -29,10 +30,13 @@ from execmgr.states import (
     SlotNews,
     StartCopy,
     Tick,
+    Told,
 )
 from execmgr.times import Times, with_own
 from kernel.clock import Clock
+from kernel.errors import InputError
 from planner.snapshot import CopyKey, TaskKey
+from workflows.dag import Task
 
 Watcher = Callable[[Book, RunState, list[Event]], None]
 """Is told the book that rules, what the run has come to, and what has just happened."""
@@ -41,9 +45,17 @@ Replanner = Callable[[Book, RunState], tuple[Book | None, str]]
 POLL_S = 0.5  # longest wait of the loop in real time; ends of tasks are noticed at once
 
 
+Grower = Callable[[Book, RunState, Sequence[tuple[str, Task]]], tuple[Book | None, str]]
+"""The same with tasks that were added to workflows."""
+
+
 def no_replanner(_: Book, __: RunState) -> tuple[Book | None, str]:
     """Go on as planned, whatever happens."""
     return None, "nobody plans here"
+
+
+def _no_grower(_: Book, __: RunState, ___: Sequence[tuple[str, Task]]) -> tuple[Book | None, str]:
+    return None, "nothing can be added here"
 
 
 def _nobody() -> str:
@@ -55,7 +67,8 @@ class Surroundings:
     """What a run acts on: a driver for each site, an engine, a clock, a journal.
 
     ``replan`` is asked where too few workflows are left; ``asked_to_stop`` returns a reason when somebody
-    has cancelled the run; ``poll_s``: how long the loop waits at most; ``reach``: what is
+    has cancelled the run; ``mailbox``: from whom releases the tasks, if they are released; ``grow`` is asked where that
+    adds tasks; ``poll_s``: how long the loop waits at most; ``reach``: what is
     particular to a site.
     """
 
@@ -64,6 +77,8 @@ class Surroundings:
     clock: Clock
     journal: Journal
     replan: Replanner = no_replanner
+    grow: Grower = _no_grower
+    mailbox: Mailbox | None = None
     asked_to_stop: Callable[[], str] = _nobody
     poll_s: float = POLL_S
     reach: Mapping[str, Reach] = field(default_factory=dict)
@@ -79,7 +94,7 @@ class Runner:
         self.run_id, self.book, self.around = run, book, around
         self.state = begin(book)
         self._watch, self._due_s = watch, 0.0
-        self._worked_s = time.thread_time()
+        self._worked_s, self._answers = time.thread_time(), Answers()
         self.spent = Times()
         self._sites = Sites(run, around.drivers, around.clock, around.reach)
 
@@ -126,6 +141,7 @@ class Runner:
             while not over(self.state):
                 self._wait()
                 self._handle(self._collect())
+                self._read_mail()
         except LeaseLost:  # all of it is somebody else's now, and goes on
             self._sites.forget()
             self.around.engine.abandon()
@@ -170,6 +186,44 @@ class Runner:
             if self._watch:
                 self._watch(self.book, self.state, events)
             events = found
+
+    def _read_mail(self) -> None:
+        """Hear who releases the tasks, and tell how they stand."""
+        box = self.around.mailbox
+        if box is None:
+            return
+        mail = box.take(self.state.heard)
+        if mail is not None:
+            refused = self._grow(mail.added)
+            told = Told(
+                at_s=self.around.clock.now(),
+                upto=mail.upto,
+                released=mail.released,
+                given_up=mail.given_up,
+            )
+            self._handle([told])
+            box.answer(refused)
+        box.answer(self._answers.news(self.book, self.state))
+
+    def _grow(self, added: Sequence[tuple[str, Task]]) -> list[Answer]:
+        """Plan with tasks that were added; those that cannot be are told so."""
+        fresh = list(added_to(self.book, added))
+        if not fresh:
+            return []
+        try:
+            book, reason = self.around.grow(self.book, self.state, fresh)
+        except InputError as error:
+            book, reason = None, str(error)
+        if book is None:
+            return [
+                Answer(task=(workflow, task.id), state="lost", reason=reason)
+                for workflow, task in fresh
+            ]
+        self.book = book
+        self._handle(
+            [Replanned(at_s=self.around.clock.now(), version=self.state.version + 1, reason=reason)]
+        )
+        return []
 
     def _collect(self) -> list[Event]:
         found: list[Event] = [*self._sites.news(self.book), *self._ends()]
@@ -225,6 +279,9 @@ class Runner:
         placement = self.book.placements[key]
         task_key: TaskKey = placement.task_key
         task = self.book.snapshot.task(task_key)
+        leave = self.state.released.get(task_key)
+        if leave is not None:
+            task = replace(task, command=leave.command, memory_mib=leave.memory_mib)
         return TaskOrder(
             key=key, site=self.book.site_of(key), slot=placement.slot, procs=task.procs, command=task.command, inputs=task.inputs, outputs=task.outputs,
             runtime_s=self.book.median_s(key), attempt=self.state.copies[key].attempt, memory_mib=task.memory_mib,

@@ -90,7 +90,33 @@ class SiteSilent:
     reason: str
 
 
-Event = SlotNews | CopyEnded | Tick | Cancelled | Replanned | SiteSilent
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """Leave to begin a task, with what it is to run; ``number`` tells it from later leaves for the same task.
+
+    ``used``: its command has failed by itself, and another leave is needed.
+    """
+
+    number: int
+    command: str
+    memory_mib: float = 0.0
+    used: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """Whoever handed a released set over has told which tasks may begin, and which it has given up.
+
+    ``upto``: everything up to this number of the mailbox was heard.
+    """
+
+    at_s: float
+    upto: int
+    released: tuple[tuple[TaskKey, Release], ...] = ()
+    given_up: tuple[tuple[TaskKey, str], ...] = ()
+
+
+Event = Told | SlotNews | CopyEnded | Tick | Cancelled | Replanned | SiteSilent
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +216,8 @@ class RunState:
 
     ``faulty``: tasks that fail by themselves, and how: no other slot would help; ``version``: the book that
     rules; ``whole``: workflows that are done; ``tried``: how bad things were when the planner was last asked; ``notes``: instants and words of
-    what was decided.
+    what was decided; ``released``: tasks that may begin, in sets that are released task by task; ``heard``: how far the
+    mailbox was read.
     """
 
     now_s: float = 0.0
@@ -205,5 +232,7 @@ class RunState:
     replans: int = 0
     replanning: bool = False
     tried: tuple[int, int] = (0, 0)
+    released: Map[TaskKey, Release] = field(default_factory=Map)
+    heard: int = 0
     cancelled: str = ""
     notes: tuple[tuple[float, str], ...] = ()

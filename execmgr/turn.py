@@ -32,6 +32,7 @@ class Turn:
         self.book, self.now_s, self.state = book, now_s, state
         self.slots, self.copies = state.slots, state.copies
         self.done, self.lost, self.faulty = state.done, state.lost, state.faulty
+        self.released = state.released
         self.commands: list[Command] = []
         self.touched = {slot for slot, record in state.slots.items() if record.wake_s <= now_s}
 
@@ -39,7 +40,7 @@ class Turn:
         """The state after the step."""
         return replace(
             self.state, now_s=self.now_s, slots=self.slots, copies=self.copies, done=self.done, lost=self.lost,
-            faulty=self.faulty, wake_s=min((record.wake_s for record in self.slots.values()), default=_INF),
+            faulty=self.faulty, released=self.released, wake_s=min((record.wake_s for record in self.slots.values()), default=_INF),
         )  # fmt: skip
 
     def note(self, words: str) -> None:
@@ -139,7 +140,9 @@ class Turn:
         return end_s - self.book.duration_s(key) + SLACK_S
 
     def inputs_at(self, key: CopyKey) -> float:
-        """When the outputs of all parents are at the copy's site; ``inf`` while one is not done."""
+        """When the outputs of all parents are at the copy's site; ``inf`` while one is not done, or it is not released."""
+        if self.book.released and not self.may_begin(key[:2]):
+            return _INF
         workflow, site, latest_s = self.book.workflow(key), self.book.site_of(key), 0.0
         for parent in workflow.tasks[key[1]].parents:
             delivery = self.done.get((key[0], parent))
@@ -150,6 +153,11 @@ class Turn:
             )
             latest_s = max(latest_s, delivery.at_s + transfer_s)
         return latest_s
+
+    def may_begin(self, task: TaskKey) -> bool:
+        """True where a task of a released set was released."""
+        leave = self.released.get(task)
+        return leave is not None and not leave.used
 
     # slots
 
@@ -209,7 +217,12 @@ class Turn:
                 elif able and _MAY_PASS(ends_s, planned.procs, horizon_s, passed, room):
                     self.begin_copy(key)
                 else:
-                    looked, in_front, passed = looked + 1, False, passed + planned.procs
+                    unreleased = self.book.released and here_s == _INF
+                    looked, in_front, passed = (
+                        looked + (not unreleased),
+                        False,
+                        passed + planned.procs,
+                    )
                     wake_s = min(
                         wake_s, latest_s + SLACK_S / 2, horizon_s + SLACK_S if able else _INF
                     )

@@ -34,6 +34,8 @@ class Options:
 
 
 STANDARD = Options()
+SINGLE = Options(policy="no-replication")
+"""One copy of each task: two that write the same files must not run at once."""
 _OTHERS = (("vgrads", "paper"), ("no-replication", "joint"), ("heft", "joint"))
 _CLOUD = (("cloud-first", "joint"), ("cloud-only", "joint"))
 _HOPING = (
@@ -49,6 +51,8 @@ def make_plan(snapshot: Snapshot, options: Options = STANDARD) -> Plan:
     standard policy, where it falls short, also tries the others that cost no more planning, and the cloud first where
     these fall short too; what reaches what was asked is made cheaper (:mod:`planner.improve`).
     """
+    if snapshot.wanted.released and options.standard:
+        return _narrower(snapshot, plan_alone(snapshot, SINGLE))
     plan = plan_alone(snapshot, options)
     if options.standard:
         plan = _cheaper(snapshot, _narrower(snapshot, _best(snapshot, plan)), options.effort_s)
@@ -62,7 +66,9 @@ def _narrower(snapshot: Snapshot, plan: Plan) -> Plan:
         enough = plan.kept_as_asked if places >= _HOPING else plan.feasible
         if places < snapshot.places and not enough:
             tighter = replace(snapshot, places=places)
-            plan = max((plan, _best(tighter, plan_alone(tighter, STANDARD))), key=_rank)
+            alone = snapshot.wanted.released
+            other = plan_alone(tighter, SINGLE if alone else STANDARD)
+            plan = max((plan, other if alone else _best(tighter, other)), key=_rank)
     return plan
 
 

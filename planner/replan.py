@@ -9,7 +9,7 @@ and the new one is taken where it keeps the promise more surely.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -20,7 +20,7 @@ from planner.rollout import rollout
 from planner.sharpen import Seen, Sharpened, left_of, sharpen
 from planner.snapshot import CopyKey, Snapshot, TaskKey
 from vgrid.slot import Slot, StartCurve, certain_from
-from workflows.dag import Workflow, make_workflow
+from workflows.dag import Task, Workflow, make_workflow
 from workflows.sets import WorkflowSet
 
 _SCENARIOS = 1024
@@ -64,6 +64,37 @@ class Amended:
     plan: Plan
     snapshot: Snapshot
     reason: str
+
+
+def grow(
+    plan: Plan, snapshot: Snapshot, progress: Progress, offers: Offers, added: Iterable[tuple[str, Task]]
+) -> tuple[Amended | None, str]:  # fmt: skip
+    """A plan for the remainder with more tasks in it, each of a workflow, or None where there is none in time; and why.
+
+    InputError where the tasks do not fit to those that are there.
+    """
+    larger = _with_tasks(snapshot, added)
+    left = _remainder_of(plan, larger, progress, offers)
+    fresh = make_plan(left.snapshot, _AT_ONCE) if left is not None else None
+    if left is None or fresh is None or not fresh.feasible:
+        return None, fresh.lacking if fresh is not None else "no time is left"
+    told = f"with tasks that were added {fresh.promise.probability:.3f} is promised"
+    return Amended(
+        plan=_merged(plan, fresh, progress), snapshot=_joined(larger, left.snapshot, progress), reason=told
+    ), told  # fmt: skip
+
+
+def _with_tasks(snapshot: Snapshot, added: Iterable[tuple[str, Task]]) -> Snapshot:
+    more: dict[str, list[Task]] = {}
+    for workflow, task in added:
+        more.setdefault(workflow, []).append(task)
+    workflows = tuple(
+        make_workflow(w.name, [*w.tasks.values(), *more[w.name]], w.file_mib, w.name)
+        if w.name in more
+        else w
+        for w in snapshot.wanted.workflows
+    )
+    return replace(snapshot, wanted=replace(snapshot.wanted, workflows=workflows))
 
 
 def replan(

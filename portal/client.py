@@ -25,6 +25,7 @@ from typing import Any
 from kernel.errors import InputError, SiteError
 from portal.client_bags import BagCalls
 from portal.client_pools import PoolCalls
+from portal.client_releases import ReleaseCalls
 
 _LONG_POLL_S = 20.0
 _NOTHING: Mapping[str, str] = {}
@@ -38,8 +39,9 @@ class RunHandle:
     run_id: str
 
 
-class Client(BagCalls, PoolCalls):
-    """One service, its bags as in :mod:`portal.client_bags`, pools as in :mod:`portal.client_pools`. Errors are InputError (what was sent is wrong) and SiteError (it does not answer)."""
+class Client(BagCalls, PoolCalls, ReleaseCalls):
+    """One service, its bags as in :mod:`portal.client_bags`, pools as in :mod:`portal.client_pools`, runs whose tasks are
+    released one by one as in :mod:`portal.client_releases`. Errors are InputError (what was sent is wrong) and SiteError (it does not answer)."""
 
     def __init__(self, url: str, timeout_s: float = 60.0, token: str = "") -> None:
         self._url, self._timeout_s = url.rstrip("/"), timeout_s
@@ -104,7 +106,7 @@ class Client(BagCalls, PoolCalls):
         """
         while True:
             try:
-                for event in self._stream(run.set_id, after):
+                for event in self._events(f"/v1/workflow-sets/{run.set_id}/events", after):
                     yield event
                     if event["event"] == "end":
                         return
@@ -132,11 +134,9 @@ class Client(BagCalls, PoolCalls):
         body = {"workflow": workflow, "task": task, "copy": copy, "ok": ok, "reason": reason}
         return bool(self._ask("POST", f"/v1/runs/{run.run_id}/ends", body)["counted"])
 
-    def _stream(self, set_id: str, after: str) -> Iterator[dict[str, Any]]:
+    def _events(self, path: str, after: str) -> Iterator[dict[str, Any]]:
         headers = self._headers | ({"Last-Event-ID": after} if after else {})
-        request = urllib.request.Request(
-            f"{self._url}/v1/workflow-sets/{set_id}/events", headers=headers
-        )
+        request = urllib.request.Request(self._url + path, headers=headers)
         with urllib.request.urlopen(request, timeout=self._timeout_s) as answer:
             fields: dict[str, str] = {}
             for raw in answer:

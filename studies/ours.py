@@ -33,6 +33,9 @@ class Notebook(MemoryJournal):
         """What was planned anew on the way."""
         self.books[version] = book
 
+    def mailbox(self) -> None:
+        """Nobody releases tasks here."""
+
     def stop_reason(self) -> str:
         """Nobody stops a study's run."""
         return ""

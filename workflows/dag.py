@@ -132,17 +132,14 @@ def _check_task(task: Task, by_id: Mapping[str, Task], where: str) -> None:
 
 def _check_orders(task: Task, place: str) -> None:
     """What a task is to run and to move must be possible to say to a system, and stay in its folder."""
-    for what, text in (("id", task.id), ("command", task.command)):
+    for what, text, check in (
+        ("id", task.id, check_text),
+        ("command", task.command, check_command),
+    ):
         try:
-            check_text(text)
+            check(text)
         except InputError as error:
             raise error.within(f"{place}: {what}") from None
-    if len(task.command.encode()) > _LONGEST_COMMAND:
-        raise InputError(
-            f"is longer than {_LONGEST_COMMAND} bytes",
-            where=f"{place}: command",
-            fix="put it into a file",
-        )
     for what, names in (("inputs", task.inputs), ("outputs", task.outputs)):
         for name in names:
             _check_name(name, f"{place}: {what}")
@@ -162,6 +159,13 @@ def _check_name(name: str, place: str) -> None:
         )
     if max(len(part.encode()) for part in parts) > _LONGEST_NAME or parts[0] in _RESERVED:
         raise InputError(f"'{name[:80]}' cannot be the name of a file there", where=place)
+
+
+def check_command(text: str) -> None:
+    """InputError where a command cannot be handed to a shell."""
+    check_text(text)
+    if len(text.encode()) > _LONGEST_COMMAND:
+        raise InputError(f"is longer than {_LONGEST_COMMAND} bytes", fix="put it into a file")
 
 
 def check_text(text: str) -> None:

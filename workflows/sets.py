@@ -86,6 +86,7 @@ class SetDocument(Document):
     budget_usd: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     workflows: Annotated[tuple[WorkflowDocument, ...], Field(min_length=1)]
     env: Mapping[str, str] = {}
+    released: bool = False
     sites: str | None = None
 
     @field_validator("env")
@@ -122,6 +123,7 @@ class WorkflowSet:
 
     ``runtime_spread`` is the standard deviation of the logarithm of run times of tasks that have no spread of
     their own: what is written with a task is their median. ``env`` is what all tasks find in their environment beside the usual.
+    ``released``: tasks begin only when whoever handed the set over releases them, with their commands; one copy of each.
     """
 
     name: str
@@ -133,6 +135,7 @@ class WorkflowSet:
     budget_usd: float | None = None
     directory: str = "."
     env: Mapping[str, str] = field(default_factory=dict)
+    released: bool = False
 
     @property
     def most_usd(self) -> float:
@@ -193,7 +196,7 @@ def build_set(
     return WorkflowSet(
         name=document.name, workflows=workflows, deadline_s=_deadline(document.deadline, now, where), needed=needed,
         probability=document.probability, runtime_spread=document.runtime_spread, budget_usd=document.budget_usd, directory=directory,
-        env=dict(document.env),
+        env=dict(document.env), released=document.released,
     )  # fmt: skip
 
 
@@ -217,11 +220,12 @@ def _one(entry: WorkflowDocument, load_file: FileLoader, where: str) -> Workflow
         except InputError as error:
             raise error.within(where) from error
         return workflow.renamed(entry.name) if entry.name else workflow
-    tasks = [_task(task) for task in entry.tasks]
+    tasks = [task_of(task) for task in entry.tasks]
     return make_workflow(entry.name, tasks, entry.file_mib, where)
 
 
-def _task(written: TaskDocument) -> Task:
+def task_of(written: TaskDocument) -> Task:
+    """The task behind a document."""
     fields = written.model_dump(exclude={"spread"})
     if written.runtime_s is None:
         fields["runtime_s"] = UNSTATED

@@ -15,7 +15,7 @@ from portal.records import tables
 if TYPE_CHECKING:
     from alembic.config import Config
 
-HEAD = "0007"
+HEAD = "0008"
 """The newest step in ``portal/records/migrations/versions``."""
 _LOCK = 7_411_802  # any number: of the lock under which PostgreSQL is changed
 _VERSION = "alembic_version"

@@ -24,6 +24,7 @@ from portal.records.tables import (
     HistoryRow,
     KeyRow,
     LeaseRow,
+    MessageRow,
     PlanRow,
     RunRow,
     SetRow,
@@ -90,7 +91,13 @@ def _remove_set(session: Session, set_id: str) -> list[Path]:
     """Forget a set with its runs; the folders of theirs that lie in vgrads' own home."""
     runs = list(session.exec(select(RunRow.id).where(RunRow.set_id == set_id)))
     session.execute(delete(WorkRow).where(col(WorkRow.set_id) == set_id))
-    of_runs: tuple[type[SQLModel], ...] = (EventRow, ArchiveRow, LeaseRow, AcquisitionRow)
+    of_runs: tuple[type[SQLModel], ...] = (
+        EventRow,
+        ArchiveRow,
+        LeaseRow,
+        AcquisitionRow,
+        MessageRow,
+    )
     for table in of_runs:
         session.execute(delete(table).where(table.run_id.in_(runs)))  # type: ignore[attr-defined]
     session.execute(delete(RunRow).where(col(RunRow.set_id) == set_id))

@@ -27,6 +27,7 @@ from portal.records.lease import (
     process_of,
     sign_of_life,
 )
+from portal.records.mailbox import MessageBox
 from portal.records.tables import ArchiveRow, EventRow, LeaseRow
 
 _LOOK_S = 1.0  # between looks whether the run is to stop
@@ -188,6 +189,10 @@ class RunRecord:
     def number(self) -> int:
         """The fencing number of this manager; 0 before it took the run."""
         return self._number
+
+    def mailbox(self) -> MessageBox:
+        """From and to whoever releases the tasks of the run."""
+        return MessageBox(self._engine, self.run_id)
 
     # the journal
 

@@ -167,6 +167,12 @@ class Sets:
         row = self.run(run_id)
         return str(json.loads(row.how).get("engine", "vgrads")) if row else "vgrads"
 
+    def is_released(self, set_id: str) -> bool:
+        """True where the tasks of a set begin only when they are released."""
+        return '"released": true' in self.text(
+            set_id, "document"
+        )  # within texts the signs are escaped
+
     def forget(self, set_id: str) -> None:
         """Remove a set that was never planned, with its work; the key that it came with may be used again."""
         with Session(self._engine) as session:

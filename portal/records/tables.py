@@ -86,6 +86,16 @@ class LeaseRow(SQLModel, table=True):
     beaten_s: float = 0.0
 
 
+class MessageRow(SQLModel, table=True):
+    """Between a run and whoever releases its tasks: told to the run (``inward``), or answered by it, as JSON."""
+
+    __tablename__ = "run_message"
+    id: int | None = Field(default=None, primary_key=True)
+    run_id: str = Field(foreign_key="run.id", index=True)
+    inward: bool
+    body: str
+
+
 class AcquisitionRow(SQLModel, table=True):
     """A slot of a run from request to end; what binding overhead and rates are learned from."""
 

@@ -23,6 +23,7 @@ from portal.web.oidc import Provider
 from portal.web.page_routes import add_page_routes
 from portal.web.pool_routes import add_pool_routes
 from portal.web.problems import install_problem_handlers
+from portal.web.release_routes import add_release_routes
 from portal.web.run_routes import add_run_routes
 from portal.web.service import Bounds, Service
 from portal.web.set_routes import add_set_routes
@@ -61,6 +62,7 @@ def make_app(
     add_history_routes(app, service)
     add_live_routes(app, service)
     add_run_routes(app, service)
+    add_release_routes(app, service)
     add_bag_routes(app, service)
     add_pool_routes(app, service)
     add_page_routes(app, service)

@@ -1,0 +1,51 @@
+"""The part of the client that releases the tasks of a run one by one. Standard library only."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+Json = dict[str, Any]
+_TOGETHER = 500
+_NOBODY: Sequence[Mapping[str, Any]] = ()
+
+
+class _Calls(Protocol):
+    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Json: ...
+
+    def _events(self, path: str, after: str) -> Iterator[Json]: ...
+
+
+class ReleaseCalls:
+    """Calls about runs of sets that are ``released``."""
+
+    def release(
+        self: _Calls, run_id: str, release: Sequence[Mapping[str, Any]] = _NOBODY, *,
+        add: Sequence[Mapping[str, Any]] = _NOBODY, give_up: Sequence[Mapping[str, Any]] = _NOBODY,
+    ) -> None:  # fmt: skip
+        """Tell a run what is added, what may begin (``workflow``, ``task``, ``command``, ``memory_mib``), what is given up.
+
+        InputError where the run is over.
+        """
+        path = f"/v1/runs/{run_id}/releases"
+        left = {"add": list(add), "release": list(release), "give_up": list(give_up)}
+        while any(left.values()):
+            body, room = {}, _TOGETHER
+            for name, rows in left.items():
+                body[name], left[name] = rows[:room], rows[room:]
+                room -= len(body[name])
+            self._ask("POST", path, body)
+
+    def answers(self: _Calls, run_id: str, after: str = "") -> Iterator[Json]:
+        """How the tasks of a run stand, as it changes, until the run is over (``event``: end). A broken connection is
+        taken up again."""
+        while True:
+            try:
+                for event in self._events(f"/v1/runs/{run_id}/answers", after):
+                    yield event
+                    if event["event"] == "end":
+                        return
+                    after = event["id"]
+            except OSError:
+                time.sleep(1.0)

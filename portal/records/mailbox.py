@@ -1,0 +1,101 @@
+"""The mailbox of a run whose tasks are released one by one, in the database: see :mod:`execmgr.mailbox`.
+
+The number of a message is its key, so a reader goes on behind what it has read, whoever died meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from sqlalchemy import Engine as SqlEngine
+from sqlalchemy import insert, select
+from sqlmodel import Session, col
+
+from execmgr.mailbox import Answer, Mail
+from execmgr.states import Release
+from planner.snapshot import TaskKey
+from portal.records.tables import MessageRow
+from workflows.dag import Task
+from workflows.sets import TaskDocument, task_of
+
+Json = dict[str, Any]
+_MOST = 20_000
+"""Messages that are read at once."""
+
+
+class MessageBox:
+    """A :class:`execmgr.mailbox.Mailbox` for a run's manager, and the other end for who releases its tasks."""
+
+    def __init__(self, engine: SqlEngine, run_id: str) -> None:
+        self._engine, self._run_id = engine, run_id
+
+    # the run's end
+
+    def take(self, after: int) -> Mail | None:
+        """What was told behind this number."""
+        rows = self._read(after, True)
+        if not rows:
+            return None
+        released: dict[TaskKey, Release] = {}
+        given_up: dict[TaskKey, str] = {}
+        added: list[tuple[str, Task]] = []
+        for number, body in rows:
+            key = (body["workflow"], body["task"])
+            if body["kind"] == "release":
+                released[key] = Release(
+                    number=number, command=body["command"], memory_mib=body["memory_mib"]
+                )
+                given_up.pop(key, None)
+            elif body["kind"] == "give-up":
+                given_up[key] = body["reason"]
+            else:
+                added.append(
+                    (body["workflow"], task_of(TaskDocument.model_validate(body["document"])))
+                )
+        return Mail(
+            upto=rows[-1][0],
+            released=tuple(released.items()),
+            given_up=tuple(given_up.items()),
+            added=tuple(added),
+        )
+
+    def answer(self, answers: Sequence[Answer]) -> None:
+        """Tell these."""
+        self._write(False, (_answer(one) for one in answers))
+
+    # the other end
+
+    def tell(self, messages: Iterable[Mapping[str, Any]]) -> None:
+        """Leave messages for the run, all or none."""
+        self._write(True, messages)
+
+    def answers(self, after: int) -> list[tuple[int, Json]]:
+        """What the run has answered behind this number."""
+        return self._read(after, False)
+
+    def _write(self, inward: bool, bodies: Iterable[Mapping[str, Any]]) -> None:
+        rows = [
+            {"run_id": self._run_id, "inward": inward, "body": json.dumps(body)} for body in bodies
+        ]
+        if rows:
+            with Session(self._engine) as session:
+                session.execute(insert(MessageRow), rows)
+                session.commit()
+
+    def _read(self, after: int, inward: bool) -> list[tuple[int, Json]]:
+        mine = (col(MessageRow.run_id) == self._run_id, col(MessageRow.inward) == inward)
+        query = select(col(MessageRow.id), col(MessageRow.body)).where(
+            *mine, col(MessageRow.id) > after
+        )
+        with Session(self._engine) as session:
+            rows = session.execute(query.order_by(col(MessageRow.id)).limit(_MOST)).all()
+        return [(number, json.loads(body)) for number, body in rows]
+
+
+def _answer(one: Answer) -> Json:
+    row = asdict(one)
+    workflow, task = row.pop("task")
+    return {"workflow": workflow, "task": task, **row}
