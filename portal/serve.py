@@ -27,6 +27,13 @@ def serve(
     ] = None,
     sites: Sites = None,
     config: Config = None,
+    own: Annotated[
+        bool,
+        typer.Option(
+            "--own",
+            help="Yours alone: all sites are open to you; the first line of output is where it is and the one token that opens it; it ends with its standard input.",
+        ),
+    ] = False,
 ) -> None:
     """REST and web pages, planning and running in the background."""
     from portal.jobs import beside
@@ -35,7 +42,7 @@ def serve(
     from portal.web.serving import serve as serve_now
     from portal.web.settings import load_settings
 
-    serve_now(load_settings(config, host=host, port=port, db=db, sites=sites))
+    serve_now(load_settings(config, host=host, port=port, db=db, sites=sites, own=own or None))
 
 
 @config_app.command("check", epilog="Example: `vgrads config check --config vgrads.toml`")

@@ -183,7 +183,12 @@ class RunRecord:
             row = session.get(LeaseRow, self.run_id) or LeaseRow(run_id=self.run_id, owner="")
             row.stop = reason
             session.add(row)
-            session.commit()
+            try:
+                session.commit()
+                return
+            except IntegrityError:  # its manager came meanwhile
+                session.rollback()
+        self.leave_word(reason)
 
     @property
     def number(self) -> int:

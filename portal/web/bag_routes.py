@@ -89,7 +89,7 @@ def _add_submission(app: FastAPI, service: Service) -> None:
             except UnicodeDecodeError as error:
                 raise InputError("is not UTF-8 text", where="body") from error
             document = read_document(given, who.user)
-            granted = service.access.granted(who.user)
+            granted = service.granted(who.user)
             return hand_over(service.store, service.catalog, granted, document)
 
         row = await run_in_threadpool(keep)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
+import secrets
+import socket
+import sys
 import threading
 import time
 from types import FrameType
@@ -16,7 +20,7 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from kernel.errors import InputError, SiteError
 from portal.jobs.supervisor import Places
-from portal.records.access import Access
+from portal.records.access import Access, secret_digest
 from portal.records.retention import prune
 from portal.records.sites import choose_catalog
 from portal.records.store import Store, close_to_others
@@ -35,6 +39,8 @@ _log = logging.getLogger("vgrads.service")
 
 def refuse_open_door(settings: ServiceSettings, access: Access) -> None:
     """InputError where anybody on the network could come in without a token."""
+    if settings.own and not settings.loopback:
+        raise InputError("a service of one's own listens on this machine alone", where="host")
     if not settings.loopback and not access.any_token():
         raise InputError(
             f"'{settings.host}' is not a loopback address, and there is no token yet", where="host",
@@ -42,17 +48,22 @@ def refuse_open_door(settings: ServiceSettings, access: Access) -> None:
         )  # fmt: skip
 
 
-def make_service(settings: ServiceSettings, store: Store) -> Any:
-    """The application that these settings describe, over an open database."""
+def make_service(settings: ServiceSettings, store: Store, secret: str = "") -> Any:
+    """The application that these settings describe, over an open database; ``secret``: what alone opens one of one's own."""
     access = Access(store.engine)
     refuse_open_door(settings, access)
-    asks = settings.tokens == "required" or not settings.loopback or access.ever_token()
+    asks = (
+        bool(secret)
+        or settings.tokens == "required"
+        or not settings.loopback
+        or access.ever_token()
+    )
     bounds = Bounds(
-        max_tasks=settings.max_tasks, url=settings.url.rstrip("/"), history=int(settings.max_history_mib * _MIB),
+        own=bool(secret), max_tasks=settings.max_tasks, url=settings.url.rstrip("/"), history=int(settings.max_history_mib * _MIB),
         places=Places(planners=settings.planners, runs=settings.runs),
     )  # fmt: skip
     limits = Limits(
-        tokens=asks, url=settings.url.rstrip("/"), rate=settings.rate, body=int(settings.max_body_mib * _MIB), upload=int(settings.max_upload_mib * _MIB)
+        own=secret_digest(secret) if secret else "", tokens=asks, url=settings.url.rstrip("/"), rate=settings.rate, body=int(settings.max_body_mib * _MIB), upload=int(settings.max_upload_mib * _MIB)
     )  # fmt: skip
     provider = Provider(settings.oidc) if settings.oidc else None
     app = make_app(store, choose_catalog(settings.sites), bounds, limits, provider)
@@ -68,12 +79,13 @@ def serve(settings: ServiceSettings) -> None:
     os.umask(0o077)
     close_to_others(settings.database)
     with Store(settings.database) as store:
-        app = make_service(settings, store)
+        secret = secrets.token_urlsafe(32) if settings.own else ""
+        app = make_service(settings, store, secret)
         config = uvicorn.Config(
             app, host=settings.host, port=settings.port, log_config=None, access_log=False,
             timeout_graceful_shutdown=_SHUTDOWN_S, proxy_headers=False,
         )  # fmt: skip
-        server = Server(config, app.state.service, settings)
+        server = Server(config, app.state.service, settings, secret)
         threading.Thread(target=app.state.service.warm_up, daemon=True).start()
         try:
             server.run()
@@ -88,9 +100,28 @@ def serve(settings: ServiceSettings) -> None:
 class Server(uvicorn.Server):
     """Tells the service that the end has come, so that open streams end too; prunes once an hour."""
 
-    def __init__(self, config: uvicorn.Config, service: Service, settings: ServiceSettings) -> None:
+    def __init__(
+        self, config: uvicorn.Config, service: Service, settings: ServiceSettings, secret: str
+    ) -> None:
         super().__init__(config)
         self._service, self._settings, self._pruned_s = service, settings, -_PRUNE_S
+        self._secret = secret
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """To whoever began a service of one's own: where it is, and what opens it."""
+        await super().startup(sockets)
+        if self._secret and self.started:
+            host, port = self.servers[0].sockets[0].getsockname()[:2]
+            where = f"[{host}]" if ":" in host else host
+            print(json.dumps({"url": f"http://{where}:{port}", "token": self._secret}), flush=True)
+            threading.Thread(target=self._end_with_its_user, daemon=True).start()
+
+    def _end_with_its_user(self) -> None:
+        """Standard input ends when whoever began the service does, however."""
+        while sys.stdin.buffer.read(1):
+            pass
+        self._service.stopping.set()
+        self.should_exit = True
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """A signal."""

@@ -214,7 +214,7 @@ def _add_plans(app: FastAPI, service: Service) -> None:
         """What would be promised with another deadline, fraction or budget? Nothing is kept."""
         head = await _apart(service.visible, set_id, who)
         text = await _apart(whole_document, service, set_id)
-        catalog = usable(service.catalog, service.access.granted(head.owner))[0]
+        catalog = usable(service.catalog, service.granted(head.owner))[0]
         change = wishes.model_dump(exclude_unset=True)
         think = service.supervisor.think
         answer: Json = await think(what_if_in_child, service.store.url, catalog, text, change)

@@ -56,6 +56,7 @@ class ServiceSettings(BaseSettings):
     max_history_mib: Annotated[float, Field(gt=0)] = 2048.0
     rate: str = "200/second"
     log: Literal["text", "json"] = "text"
+    own: bool = False
     keep: str = ""
     history_keep: str = ""
     oidc: OidcSettings | None = None

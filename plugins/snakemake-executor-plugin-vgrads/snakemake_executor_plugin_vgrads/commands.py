@@ -1,0 +1,125 @@
+"""A job as one command of a shell, to be run wherever its slot is; the project's folder must be there too.
+
+Most jobs of a shell rule can be run as they are. Whatever needs Snakemake around it (scripts, conda, containers,
+shadow folders, …) is begun by a Snakemake of its own, which takes about a second and a half of processor time.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from snakemake_interface_executor_plugins.settings import DeploymentMethod, SharedFSUsage
+
+_THREADS = ("OMP", "GOTO", "OPENBLAS", "MKL", "VECLIB_MAXIMUM", "NUMEXPR")
+_NOT_PASSED_ON = (
+    "SLURM_",
+    "PBS_",
+    "SGE_",
+    "VGRADS_",
+    "TMP",
+    "TEMP",
+    "BASH_FUNC_",
+    "SSH_",
+    "DBUS_",
+    "XDG_",
+)
+"""Of the environment: what belongs to the place where Snakemake runs, not to the user."""
+_NOT_VARIABLES = ("_", "PWD", "OLDPWD", "SHLVL", "HOSTNAME", "HOST", "DISPLAY", "STY", "PPID")
+_LONGEST = 60_000  # of a command that is sent as it is; a longer one lies in a file
+
+
+class Commands:
+    """Commands of one workflow's jobs. ``folder``: below the project's ``.snakemake``, for what they need."""
+
+    def __init__(self, workflow: Any, direct: bool) -> None:
+        self._workflow, self._direct = workflow, direct
+        self.workdir = Path(workflow.workdir_init)
+        self.folder = self.workdir / ".snakemake" / "vgrads"
+        self.logs = self.workdir / ".snakemake" / "vgrads_logs"
+        self._environment = self.folder / f"environment-{os.getpid()}.sh"
+
+    def write_environment(self, more: Mapping[str, str]) -> None:
+        """Keep the user's environment for the jobs, readable to the user alone."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if name.isidentifier()
+            and name not in _NOT_VARIABLES
+            and not name.startswith(_NOT_PASSED_ON)
+        }
+        lines = [
+            f"export {name}={shlex.quote(value)}\n" for name, value in {**kept, **more}.items()
+        ]
+        draft = self._environment.with_suffix(".draft")
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            file.writelines(lines)
+        draft.replace(self._environment)
+
+    def forget(self) -> None:
+        """Nobody needs the environment any more."""
+        self._environment.unlink(missing_ok=True)
+
+    def log_of(self, task: str) -> Path:
+        """Where a task's output goes."""
+        return self.logs / f"{task.replace('/', '_')[:200]}.log"
+
+    def around(self, inner: str, task: str) -> str:
+        """A command in the project's folder, with the user's environment, its output in a file."""
+        self.logs.mkdir(parents=True, exist_ok=True)
+        log = shlex.quote(str(self.log_of(task)))
+        whole = f"cd {shlex.quote(str(self.workdir))} && . {shlex.quote(str(self._environment))} && {{ {inner}\n}} >{log} 2>&1"
+        if len(whole.encode()) <= _LONGEST:
+            return whole
+        script = self.folder / f"{self.log_of(task).stem}.sh"
+        script.write_text(whole)
+        return f"/bin/sh {shlex.quote(str(script))}"
+
+    def runs_directly(self, job: Any) -> bool:
+        """True for a plain shell command that needs no Snakemake around it."""
+        return (
+            self._direct
+            and not job.is_group()
+            and _is_plain(job)
+            and self._needs_nothing_deployed(job)
+        )
+
+    def _needs_nothing_deployed(self, job: Any) -> bool:
+        methods = self._workflow.deployment_settings.deployment_method
+        deployed = (
+            (DeploymentMethod.CONDA in methods and job.conda_env)
+            or (DeploymentMethod.APPTAINER in methods and job.container_img_url)
+            or (DeploymentMethod.ENV_MODULES in methods and job.env_modules)
+        )
+        shared = SharedFSUsage.INPUT_OUTPUT in self._workflow.storage_settings.shared_fs_usage
+        cached = self._workflow.workflow_settings.cache is not None and job.rule.cache
+        return shared and not deployed and not cached
+
+
+def _is_plain(job: Any) -> bool:
+    """Members that Snakemake does not promise to keep; where one is gone, the job is no plain one."""
+    try:
+        files = [*job.input, *job.output]
+        return (
+            job.is_shell
+            and not (job.is_shadow or job.is_pipe or job.is_service or job.benchmark)
+            and not any(getattr(file, "is_storage", False) for file in files)
+            and "resources.tmpdir" not in job.rule.shellcmd  # of this machine, not of the slot's
+        )
+    except AttributeError:
+        return False
+
+
+def plain_command(job: Any) -> str:
+    """The shell command of a plain job as Snakemake would begin it (``snakemake.shell``)."""
+    from snakemake.shell import shell
+
+    executable = job.resources.get("shell_exec") or shell.get_executable() or "/bin/sh"
+    prefix = shell._get_process_prefix(executable)
+    command = " ".join((prefix, job.shellcmd, shell._process_suffix)).strip()
+    threads = " ".join(f"{name}_NUM_THREADS={job.threads}" for name in _THREADS)
+    return f"export {threads}\n{shlex.quote(executable)} -c {shlex.quote(command)}"

@@ -1,0 +1,402 @@
+"""The executor: Snakemake says which jobs are ready, vgrads when and where each runs, and how it ended.
+
+Three kinds of threads meet here: Snakemake's scheduler, which hands jobs over and hears of their ends; one thread a
+run that listens to vgrads; and none of them waits for another. ``_lock`` guards what they share.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from snakemake_interface_common.exceptions import WorkflowError
+from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
+from snakemake_interface_executor_plugins.executors.real import RealExecutor
+from snakemake_interface_executor_plugins.settings import ExecMode
+
+from kernel.errors import InputError, VgradsError
+from portal.client import RunHandle
+from snakemake_executor_plugin_vgrads.commands import Commands, plain_command
+from snakemake_executor_plugin_vgrads.promise import Promised, Wishes, begin, hand_over
+from snakemake_executor_plugin_vgrads.service import Served
+from workflows.snakemake_jobs import task_id, tasks_of
+
+_MOST_ROUNDS = 5
+_ALIVE_S = 60.0
+"""Between signs of life to a run that nobody is releasing tasks of just now."""
+_TAIL = 2000
+
+
+@dataclass(slots=True)
+class _Job:
+    """A job that was handed over. ``state``: as vgrads told last; ``dropped``: it is to be left if it has not begun."""
+
+    info: SubmittedJobInfo
+    task: str
+    command: str
+    memory_mib: float
+    round: _Round | None = None
+    state: str = "released"
+    dropped: bool = False
+
+
+@dataclass(slots=True)
+class _Round:
+    """A set that holds slots for the jobs that are left: the first one, and another where one could not keep all."""
+
+    promised: Promised
+    run: RunHandle
+    tasks: set[str] = field(default_factory=set)
+    over: bool = False
+
+
+class Executor(RealExecutor):
+    """Snakemake's interface (``snakemake-interface-executor-plugins``)."""
+
+    def __post_init__(self) -> None:
+        settings = self.executor_settings
+        self._jobs: dict[str, _Job] = {}
+        self._lock = threading.RLock()
+        self._stopping = threading.Event()
+        self._rounds: list[_Round] = []
+        self._commands = Commands(self.workflow, direct=not settings.respawn)
+        self._served = Served(
+            settings.url, settings.token, settings.sites, self._commands.folder / "service.log"
+        )
+        try:
+            self._commands.write_environment(self.envvars())
+            self._open_first(settings)
+        except BaseException:
+            self._close()
+            raise
+
+    def _open_first(self, settings: Any) -> None:
+        tasks = tasks_of(self.dag)
+        name = Path(self.workflow.workdir_init).name or "snakemake"
+        self._wishes = Wishes(
+            name=name, deadline=settings.deadline, probability=settings.probability
+        )
+        if not tasks:
+            return
+        promised = hand_over(self._served, tasks, self._wishes)
+        self._tell(promised)
+        if settings.plan_only:
+            self._close()
+            raise SystemExit(0)
+        self._open(promised, tasks)
+        threading.Thread(target=self._give_signs, daemon=True, name="vgrads-alive").start()
+
+    def _tell(self, promised: Promised) -> None:
+        self.logger.info(promised.sentence)
+        for warning in promised.plan.get("warnings") or ():
+            self.logger.warning(f"vgrads: {warning}")
+        if any(job.is_checkpoint for job in self.dag.needrun_jobs()):
+            self.logger.info(
+                "vgrads: this covers what is known before checkpoints; what follows from them is planned when it is known"
+            )
+
+    def _open(self, promised: Promised, tasks: Iterable[Mapping[str, Any]]) -> None:
+        found = _Round(promised, begin(self._served, promised), {task["id"] for task in tasks})
+        self._rounds.append(found)
+        threading.Thread(
+            target=self._listen, args=(found,), daemon=True, name=f"vgrads-{found.run.run_id}"
+        ).start()
+
+    # what Snakemake asks of every executor
+
+    @property
+    def cores(self) -> str:
+        """Of a job that is begun by a Snakemake of its own: see :meth:`get_job_args`."""
+        return "all"
+
+    def get_job_args(self, job: Any, **kwargs: Any) -> str:
+        """As many cores as its slot has for it."""
+        found: str = super().get_job_args(job, cores=max(1, int(job.threads)), **kwargs)
+        return found
+
+    def get_exec_mode(self) -> ExecMode:
+        """Its inner Snakemake runs what it is told, and nothing else."""
+        return ExecMode.REMOTE
+
+    def get_python_executable(self) -> str:
+        """The interpreter that this runs in; its folder must be there wherever slots are."""
+        return sys.executable
+
+    def run_job(self, job: Any) -> None:
+        """One job."""
+        self.run_jobs([job])
+
+    def run_jobs(self, jobs: Sequence[Any]) -> None:
+        """Release what is ready, all of it in one request."""
+        handed = []
+        for job in jobs:
+            self.run_job_pre(job)
+            found = self._prepared(job)
+            if found is not None:
+                handed.append(found)
+        with self._lock:
+            self._release(handed)
+
+    def _prepared(self, job: Any) -> _Job | None:
+        """A job with its command; None where it could not be prepared, which is told."""
+        task = task_id(job)
+        info = SubmittedJobInfo(
+            job, external_jobid=f"{self._rounds[-1].run.run_id}/{task}" if self._rounds else task
+        )
+        self.report_job_submission(info)
+        try:
+            if self._commands.runs_directly(job):
+                self.workflow.async_run(job.prepare())
+                inner = plain_command(job)
+            else:
+                inner = self.format_job_exec(job)
+            found = _Job(info, task, self._commands.around(inner, task), _memory_mib(job))
+        except Exception as error:  # whatever is wrong with a job is an error of the job
+            self.report_job_error(info, msg=f"vgrads: {error}")
+            return None
+        with self._lock:
+            self._jobs[task] = found
+        return found
+
+    def _release(self, handed: Sequence[_Job]) -> None:
+        """To the newest round; what it does not know is added to it, with all that follows."""
+        if not handed:
+            return
+        if not self._rounds or self._rounds[-1].over:
+            self._go_on("it was over")
+            return
+        newest = self._rounds[-1]
+        for job in handed:
+            job.round, job.state = newest, "released"
+        more = []
+        if any(job.task not in newest.tasks for job in handed):
+            more = self._unknown(newest)
+            newest.tasks.update(row["task"] for row in more)
+        where = newest.promised.workflow
+        rows = [
+            {
+                "workflow": where,
+                "task": job.task,
+                "command": job.command,
+                "memory_mib": job.memory_mib,
+            }
+            for job in handed
+        ]
+        self._ask(newest, rows, more)
+
+    def _unknown(self, newest: _Round) -> list[dict[str, Any]]:
+        """Tasks of the graph as it is now that a round does not know."""
+        where = newest.promised.workflow
+        return [
+            {"workflow": where, "task": task["id"], "document": task}
+            for task in self._unfinished()
+            if task["id"] not in newest.tasks
+        ]
+
+    def _unfinished(self) -> list[dict[str, Any]]:
+        """Tasks of jobs that are not finished; their parents are left out where those are."""
+        left = {
+            task_id(job) for job in self.dag.needrun_jobs() if not self.dag.finished(job)
+        } | set(self._jobs)
+        tasks = [dict(task) for task in tasks_of(self.dag) if task["id"] in left]
+        ids = {task["id"] for task in tasks}
+        for task in tasks:
+            task["parents"] = [parent for parent in task.get("parents", ()) if parent in ids]
+        return tasks
+
+    def _ask(
+        self,
+        newest: _Round,
+        release: Sequence[Any] = (),
+        add: Sequence[Any] = (),
+        give_up: Sequence[Any] = (),
+    ) -> None:
+        """Tell a run; one that is over by now is followed by another."""
+        try:
+            self._served.client.release(newest.run.run_id, release, add=add, give_up=give_up)
+        except InputError as error:
+            if "is over" in str(error):
+                newest.over = True
+                if release or add:
+                    self._go_on(str(error))
+                return
+            self._fail(release, str(error))
+        except VgradsError as error:
+            self._fail(release, str(error))
+
+    def _fail(self, rows: Iterable[Mapping[str, Any]], reason: str) -> None:
+        for row in rows:
+            job = self._jobs.pop(row["task"], None)
+            if job is not None:
+                self.report_job_error(job.info, msg=f"vgrads: {reason}")
+
+    def handle_job_success(self, job: Any) -> None:
+        """Its outputs are there and checked."""
+
+    def handle_job_error(self, job: Any) -> None:
+        """Nothing: what failed was told already."""
+
+    def cancel(self) -> None:
+        """Ctrl-C: stop what runs, give all slots back."""
+        self.logger.info("vgrads: what runs is stopped, and all slots are given back")
+        self._end()
+
+    def shutdown(self) -> None:
+        """All is done, or nothing more will be."""
+        self._end()
+
+    def _end(self) -> None:
+        """Give up what is left; where nothing is, runs end by themselves."""
+        if self._stopping.is_set():
+            return
+        self._stopping.set()
+        for one in self._rounds:
+            if not one.over:
+                try:
+                    self._served.client.cancel(one.run.set_id)
+                except VgradsError:
+                    one.over = True  # it ended meanwhile
+        self._await_ends()
+        self._close()
+
+    def _await_ends(self) -> None:
+        end_s = time.monotonic() + _ALIVE_S
+        while any(not one.over for one in self._rounds) and time.monotonic() < end_s:
+            time.sleep(0.05)
+
+    def _close(self) -> None:
+        self._stopping.set()
+        self._served.close()
+        self._commands.forget()
+
+    # what vgrads tells
+
+    def _give_signs(self) -> None:
+        while not self._stopping.wait(_ALIVE_S):
+            with self._lock:
+                if self._rounds and not self._rounds[-1].over:
+                    self._ask(self._rounds[-1], give_up=[])
+
+    def _listen(self, round_: _Round) -> None:
+        try:
+            for row in self._served.client.answers(round_.run.run_id):
+                if row["event"] == "end":
+                    self._ended(round_, row["state"])
+                    return
+                with self._lock:
+                    self._hear(round_, row)
+        except VgradsError as error:
+            self._ended(round_, str(error))
+
+    def _hear(self, round_: _Round, row: Mapping[str, Any]) -> None:
+        job = self._jobs.get(row["task"])
+        if job is None or job.round is not round_:
+            return
+        job.state = row["state"]
+        if job.state == "running":
+            self.logger.debug(f"vgrads: {job.task} runs in {row['slot']} at {row['site']}")
+        elif job.state == "done":
+            del self._jobs[job.task]
+            self.report_job_success(job.info)
+        elif job.state == "failed":
+            self._failed(round_, job, row)
+        elif job.dropped:
+            del self._jobs[job.task]
+            self.workflow.scheduler.error_callback(job.info.job)
+        else:
+            self._go_on(row["reason"])
+
+    def _failed(self, round_: _Round, job: _Job, row: Mapping[str, Any]) -> None:
+        """Snakemake tries again, with its own rules, or the task is given up."""
+        del self._jobs[job.task]
+        log = self._commands.log_of(job.task)
+        said = log.read_text(errors="replace")[-_TAIL:].rstrip() if log.is_file() else row["reason"]
+        again = job.info.job.restart_times > job.info.job.attempt - 1
+        if not again:
+            self._give_up(round_, [job.task], f"exit code {row['code']}")
+            if not self.workflow.execution_settings.keep_going:
+                self._drop_waiting()
+        self.report_job_error(
+            job.info,
+            msg=f"exit code {row['code']}; its output ends with:\n{said}\n",
+            aux_logs=[str(log)],
+        )
+
+    def _drop_waiting(self) -> None:
+        """After a failure what has not begun is left, as Snakemake leaves it."""
+        waiting = [
+            job for job in self._jobs.values() if job.state == "released" and not job.dropped
+        ]
+        for job in waiting:
+            job.dropped = True
+        if waiting:
+            self.logger.info(f"vgrads: {len(waiting)} jobs that have not begun are left")
+            for one in self._rounds:
+                self._give_up(
+                    one, [j.task for j in waiting if j.round is one], "another job failed"
+                )
+
+    def _give_up(self, round_: _Round, tasks: Iterable[str], reason: str) -> None:
+        where = round_.promised.workflow
+        rows = [{"workflow": where, "task": task, "reason": reason} for task in tasks]
+        if rows and not round_.over:
+            self._ask(round_, give_up=rows)
+
+    def _ended(self, round_: _Round, state: str) -> None:
+        """A run is over: what it was to do and has not goes into another."""
+        with self._lock:
+            round_.over = True
+            if round_ is self._rounds[-1] and not self._stopping.is_set():
+                left = any(job.round is round_ for job in self._jobs.values())
+                if left:
+                    self._go_on(f"it ended as {state}")
+
+    def _go_on(self, reason: str) -> None:
+        """What a round cannot keep any more goes into another one, for which another promise is made."""
+        if self._stopping.is_set():
+            return
+        old = self._rounds[-1] if self._rounds else None
+        running = {
+            job.task
+            for job in self._jobs.values()
+            if job.round is old and job.state == "running" and old is not None and not old.over
+        }
+        open_ = [job for job in self._jobs.values() if job.task not in running]
+        try:
+            if len(self._rounds) >= _MOST_ROUNDS:
+                raise WorkflowError(f"vgrads: given up after {_MOST_ROUNDS} plans: {reason}")
+            tasks = [task for task in self._unfinished() if task["id"] not in running]
+            ids = {task["id"] for task in tasks}
+            for task in tasks:
+                task["parents"] = [parent for parent in task["parents"] if parent in ids]
+            if old is not None:
+                self.logger.warning(
+                    f"vgrads: the promise does not hold any more: {reason}. What is left is planned anew"
+                )
+                self._give_up(old, ids & old.tasks, "planned anew")
+            promised = hand_over(self._served, tasks, self._wishes_now())
+            self._tell(promised)
+            self._open(promised, tasks)
+        except WorkflowError as error:
+            self._fail([{"task": job.task} for job in open_], str(error))
+            return
+        self._release(open_)
+
+    def _wishes_now(self) -> Wishes:
+        """The same without the deadline that cannot be kept."""
+        return replace(self._wishes, deadline=None)
+
+
+def _memory_mib(job: Any) -> float:
+    """What a job asks for, 0 where it asks for nothing."""
+    resources = job.resources
+    for name, mib in (("mem_mib", 1.0), ("mem_mb", 1e6 / 2**20)):
+        value = resources.get(name)
+        if isinstance(value, int | float) and value > 0:
+            return float(value) * mib
+    return 0.0
