@@ -6,8 +6,11 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
+from kernel.errors import SiteError
+
 Json = dict[str, Any]
 _TOGETHER = 500
+_AGAIN_S = 1.0
 _NOBODY: Sequence[Mapping[str, Any]] = ()
 
 
@@ -37,15 +40,21 @@ class ReleaseCalls:
                 room -= len(body[name])
             self._ask("POST", path, body)
 
-    def answers(self: _Calls, run_id: str, after: str = "") -> Iterator[Json]:
+    def answers(
+        self: _Calls, run_id: str, after: str = "", patience_s: float = float("inf")
+    ) -> Iterator[Json]:
         """How the tasks of a run stand, as it changes, until the run is over (``event``: end). A broken connection is
-        taken up again."""
+        taken up again; SiteError where that does not succeed for ``patience_s``."""
+        heard_s = time.monotonic()
         while True:
             try:
                 for event in self._events(f"/v1/runs/{run_id}/answers", after):
                     yield event
                     if event["event"] == "end":
                         return
-                    after = event["id"]
-            except OSError:
-                time.sleep(1.0)
+                    after, heard_s = event["id"], time.monotonic()
+            except OSError as error:
+                if time.monotonic() - heard_s > patience_s:
+                    told = f"no answer: {error}"
+                    raise SiteError(told, site=run_id, transient=True) from error
+                time.sleep(_AGAIN_S)

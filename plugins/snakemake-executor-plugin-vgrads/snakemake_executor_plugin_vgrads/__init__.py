@@ -5,7 +5,7 @@ promised; each job is released to its slot when Snakemake says that it is ready.
 """
 
 from dataclasses import dataclass, field
-from typing import Any, Optional  # Snakemake reads these types, and knows no others
+from typing import Any
 
 from snakemake_interface_executor_plugins.settings import CommonSettings, ExecutorSettingsBase
 
@@ -30,30 +30,30 @@ def _setting(default: Any, words: str, env_var: bool = False) -> Any:
 class ExecutorSettings(ExecutorSettingsBase):
     """Options ``--vgrads-…`` of the command line."""
 
-    deadline: str | None = _setting(
-        None,
+    deadline: str = _setting(
+        "",
         "When all of it must be done: as 4h, or an instant with zone. Default: the soonest that can be promised.",
     )
     probability: float = _setting(0.9, "How sure the promise must be.")
-    sites: str | None = _setting(
-        None,
+    sites: str = _setting(
+        "",
         "File of the sites, if vgrads is to be started for this run. Default: those of its database.",
     )
-    url: str | None = _setting(
-        None, "Where a vgrads service runs. Default: one is started for this run, on this machine."
+    url: str = _setting(
+        "", "Where a vgrads service runs. Default: one is started for this run, on this machine."
     )
-    token: str | None = _setting(None, "What opens that service.", env_var=True)
+    token: str = _setting("", "What opens that service.", env_var=True)
     plan_only: bool = _setting(False, "Say what would be promised, and end.")
     respawn: bool = _setting(
         False,
         "Have every job begun by a Snakemake of its own; without it, plain shell rules are begun directly.",
     )
-    set: str | None = _setting(
-        None,
+    set: str = _setting(
+        "",
         "Name of a set that this run is one workflow of, together with other runs at the same service.",
     )
-    of: int | None = _setting(None, "How many runs that set has.")
-    fraction: str | None = _setting(
-        None, "How much of the set must be done by the deadline, as 3/4. Default: all."
+    of: int = _setting(0, "How many runs that set has.")
+    fraction: str = _setting(
+        "", "How much of the set must be done by the deadline, as 3/4. Default: all."
     )
     wait: str = _setting("10m", "How long the others of the set are waited for.")

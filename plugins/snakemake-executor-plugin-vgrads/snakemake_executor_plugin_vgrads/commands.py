@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from snakemake.shell import shell
 from snakemake_interface_executor_plugins.settings import DeploymentMethod, SharedFSUsage
 
 _THREADS = ("OMP", "GOTO", "OPENBLAS", "MKL", "VECLIB_MAXIMUM", "NUMEXPR")
@@ -116,8 +117,6 @@ def _is_plain(job: Any) -> bool:
 
 def plain_command(job: Any) -> str:
     """The shell command of a plain job as Snakemake would begin it (``snakemake.shell``)."""
-    from snakemake.shell import shell
-
     executable = job.resources.get("shell_exec") or shell.get_executable() or "/bin/sh"
     prefix = shell._get_process_prefix(executable)
     command = " ".join((prefix, job.shellcmd, shell._process_suffix)).strip()

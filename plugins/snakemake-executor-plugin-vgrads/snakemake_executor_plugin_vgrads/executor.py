@@ -27,6 +27,8 @@ from snakemake_executor_plugin_vgrads.service import Served
 from workflows.snakemake_jobs import task_id, tasks_of
 
 _MOST_ROUNDS = 5
+_PATIENCE_S = 120.0
+"""For which a service that does not answer is asked again."""
 _ALIVE_S = 60.0
 """Between signs of life to a run that nobody is releasing tasks of just now."""
 _TAIL = 2000
@@ -79,7 +81,7 @@ class Executor(RealExecutor):
         tasks = tasks_of(self.dag)
         name = Path(self.workflow.workdir_init).name or "snakemake"
         self._wishes = Wishes(
-            name=name, deadline=settings.deadline, probability=settings.probability
+            name=name, deadline=settings.deadline or None, probability=settings.probability
         )
         if not tasks:
             return
@@ -93,6 +95,10 @@ class Executor(RealExecutor):
 
     def _tell(self, promised: Promised) -> None:
         self.logger.info(promised.sentence)
+        if promised.plan["promise"]["probability"] < self._wishes.probability:
+            self.logger.warning(
+                f"vgrads: that is less sure than {self._wishes.probability}, which was asked for"
+            )
         for warning in promised.plan.get("warnings") or ():
             self.logger.warning(f"vgrads: {warning}")
         if any(job.is_checkpoint for job in self.dag.needrun_jobs()):
@@ -284,14 +290,17 @@ class Executor(RealExecutor):
 
     def _listen(self, round_: _Round) -> None:
         try:
-            for row in self._served.client.answers(round_.run.run_id):
+            for row in self._served.client.answers(round_.run.run_id, patience_s=_PATIENCE_S):
                 if row["event"] == "end":
                     self._ended(round_, row["state"])
                     return
                 with self._lock:
                     self._hear(round_, row)
         except VgradsError as error:
-            self._ended(round_, str(error))
+            with self._lock:
+                round_.over = True
+                lost = [{"task": job.task} for job in self._jobs.values() if job.round is round_]
+                self._fail(lost, f"the service is gone: {error}")
 
     def _hear(self, round_: _Round, row: Mapping[str, Any]) -> None:
         job = self._jobs.get(row["task"])
@@ -308,8 +317,10 @@ class Executor(RealExecutor):
         elif job.dropped:
             del self._jobs[job.task]
             self.workflow.scheduler.error_callback(job.info.job)
-        else:
+        elif round_ is self._rounds[-1]:
             self._go_on(row["reason"])
+        else:  # the newest one was planned without it
+            self._release([job])
 
     def _failed(self, round_: _Round, job: _Job, row: Mapping[str, Any]) -> None:
         """Snakemake tries again, with its own rules, or the task is given up."""

@@ -19,19 +19,19 @@ _PATIENCE_S = 60.0
 class Served:
     """A service; ``log``: where one of its own writes."""
 
-    def __init__(self, url: str | None, token: str | None, sites: str | None, log: Path) -> None:
+    def __init__(self, url: str, token: str, sites: str, log: Path) -> None:
         self._process: subprocess.Popen[str] | None = None
         self._log = log
-        if url is None:
+        if not url:
             url, token = self._begin(sites)
-        elif sites is not None:
+        elif sites:
             raise WorkflowError(
                 "--vgrads-sites is for a service that is started here; the one at --vgrads-url has its own"
             )
         self.url = url
-        self.client = Client(url, token=token or "")
+        self.client = Client(url, token=token)
 
-    def _begin(self, sites: str | None) -> tuple[str, str]:
+    def _begin(self, sites: str) -> tuple[str, str]:
         command = [
             *_vgrads(),
             "serve",
@@ -61,6 +61,11 @@ class Served:
             raise WorkflowError(
                 "vgrads did not start: " + (" ".join(told) or f"see {self._log}")
             ) from error
+
+    @property
+    def gone(self) -> bool:
+        """True where a service of one's own has ended."""
+        return self._process is not None and self._process.poll() is not None
 
     def close(self) -> None:
         """End a service of one's own; what it was doing stands in its database."""

@@ -1,0 +1,242 @@
+"""``snakemake --executor vgrads`` as its users meet it: real Snakemake, real processes, held against ``--cores``."""
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from portal.records.store import Store
+from tests.snakemakes import PLUGIN, PYTHON, Project, files_in, needed
+from tests.waiting import until
+
+SAMPLES = """
+samples = ["a", 'b"c', "d e"]
+rule all:
+    input: "report.txt"
+rule align:
+    output: "aligned/{s}.txt"
+    threads: 2
+    resources: mem_mb=300, runtime=5
+    shell: "echo {wildcards.s:q} $OMP_NUM_THREADS > {output:q}"
+rule stats:
+    input: "aligned/{s}.txt"
+    output: temp("stats/{s}.txt")
+    run:
+        open(output[0], "w").write(str(len(open(input[0]).read())))
+rule report:
+    input: expand("stats/{s}.txt", s=samples)
+    output: protected("report.txt")
+    log: "logs/report.log"
+    shell: "cat {input:q} > {output} 2> {log}"
+"""
+CHECKPOINT = """
+rule all:
+    input: "all.txt"
+checkpoint split:
+    output: directory("parts")
+    shell: "mkdir -p {output}; for n in 1 2 3 4; do echo $n > {output}/$n.txt; done"
+rule work:
+    input: "parts/{n}.txt"
+    output: "done/{n}.txt"
+    shell: "awk '{{print $1 * $1}}' {input} > {output}"
+def done(wildcards):
+    folder = checkpoints.split.get().output[0]
+    return expand("done/{n}.txt", n=sorted(glob_wildcards(folder + "/{n}.txt").n))
+rule gather:
+    input: done
+    output: "all.txt"
+    shell: "cat {input} > {output}"
+"""
+GROUPS = """
+rule all:
+    input: expand("c/{n}.txt", n=range(4))
+rule one:
+    output: "a/{n}.txt"
+    group: "short"
+    shell: "echo {wildcards.n} > {output}"
+rule two:
+    input: "a/{n}.txt"
+    output: "b/{n}.txt"
+    group: "short"
+    shell: "cat {input} {input} > {output}"
+rule three:
+    input: "b/{n}.txt"
+    output: "c/{n}.txt"
+    shell: "wc -l < {input} > {output}"
+"""
+
+
+@pytest.fixture(autouse=True)
+def _snakemake():
+    needed()
+
+
+@pytest.fixture
+def project(tmp_path):
+    return lambda text, **more: Project(tmp_path / "project", text, tmp_path / "home", **more)
+
+
+def states(project):
+    """State of every run in the project's database."""
+    with Store(f"sqlite:///{project.home / 'vgrads.db'}") as store:
+        return [run.state for run in store.list_runs()]
+
+
+def test_snakemakes_own_tests_of_plugins(tmp_path):
+    found = subprocess.run(
+        [*PYTHON, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", ".", "tests"], cwd=PLUGIN, capture_output=True, text=True,
+        env={**os.environ, "VGRADS_HOME": str(tmp_path)}, timeout=300, check=False,
+    )  # fmt: skip
+    assert "2 passed" in found.stdout, found.stdout[-4000:] + found.stderr[-2000:]
+
+
+@pytest.mark.parametrize(
+    "text", [SAMPLES, CHECKPOINT, GROUPS], ids=["samples", "checkpoint", "groups"]
+)
+def test_the_same_files_as_plain_snakemake_makes(project, tmp_path, text):
+    mine = project(text)
+    code, out = mine.run()
+    assert code == 0, out
+    assert "vgrads: done by" in out
+    assert ("before checkpoints" in out) == (text is CHECKPOINT)
+    assert files_in(mine.folder) == mine.local(tmp_path / "plain")
+    assert states(mine) == ["kept"]
+
+
+def test_what_fails_is_tried_again_by_snakemakes_rules_and_then_told(project):
+    mine = project(
+        """
+rule all:
+    input: "ok.txt", "after.txt"
+rule flaky:
+    output: "ok.txt"
+    retries: 2
+    resources: mem_mb=lambda w, attempt: 200 * attempt
+    shell: "echo try {resources.mem_mb} >> tries.txt; test $(wc -l < tries.txt) = 3 && echo ok > {output}"
+rule broken:
+    input: "ok.txt"
+    output: "after.txt"
+    shell: "echo what went wrong >&2; exit 7"
+"""
+    )
+    code, out = mine.run()
+    assert code == 1, out
+    assert (mine.folder / "tries.txt").read_text().split() == [
+        "try",
+        "200",
+        "try",
+        "400",
+        "try",
+        "600",
+    ]
+    assert (mine.folder / "ok.txt").read_text() == "ok\n"
+    assert "exit code 7" in out
+    assert "what went wrong" in out
+    assert "Traceback" not in out
+
+
+def test_keep_going_and_what_had_not_begun_is_left_without_it(project):
+    text = """
+rule all:
+    input: "bad.txt", expand("good/{n}.txt", n=range(12))
+rule bad:
+    output: "bad.txt"
+    priority: 10
+    threads: 4
+    resources: vgrads_s=1
+    shell: "exit 1"
+rule good:
+    output: "good/{n}.txt"
+    threads: 4
+    resources: vgrads_s=5
+    shell: "sleep 1; echo {wildcards.n} > {output}"
+"""
+    mine = project(text)
+    code, out = mine.run("--vgrads-deadline", "10m")
+    made = len(files_in(mine.folder / "good")) if (mine.folder / "good").exists() else 0
+    assert code == 1, out
+    assert made < 12
+    assert "have not begun are left" in out
+    code, out = mine.run("--keep-going", "--vgrads-deadline", "10m")
+    assert code == 1, out
+    assert len(files_in(mine.folder / "good")) == 12
+
+
+def test_ctrl_c_gives_everything_back(project):
+    mine = project(
+        'rule all:\n    input: "x"\nrule x:\n    output: "x"\n    shell: "touch began; sleep 600"\n'
+    )
+    process = mine.begin()
+    until((mine.folder / "began").exists, 120)
+    os.kill(process.pid, signal.SIGINT)
+    assert process.wait(60) != 0
+    assert states(mine) == ["cancelled"]
+    held = subprocess.run(
+        ["pgrep", "-f", str(mine.folder)], capture_output=True, text=True, check=False
+    )
+    assert held.stdout == ""
+
+
+def test_a_killed_snakemake_goes_on_without_losing_what_was_finished(project):
+    text = """
+rule all:
+    input: "second.txt"
+rule first:
+    output: "first.txt"
+    shell: "echo $$ > {output}"
+rule second:
+    input: "first.txt"
+    output: "second.txt"
+    shell: "touch began; while test ! -e go; do sleep 0.1; done; cat {input} > {output}"
+"""
+    mine = project(text)
+    process = mine.begin()
+    until((mine.folder / "began").exists, 120)
+    first = (mine.folder / "first.txt").read_text()
+    process.kill()
+    process.wait(30)
+    until(lambda: not_served(mine), 60)
+    (mine.folder / "go").touch()
+    assert mine.run()[0] != 0  # locked, as Snakemake has it
+    subprocess.run(
+        [*PYTHON, "-m", "snakemake", "--unlock"], cwd=mine.folder, check=True, capture_output=True
+    )
+    code, out = mine.run("--rerun-incomplete")
+    assert code == 0, out
+    assert (mine.folder / "second.txt").read_text() == first
+
+
+def not_served(project):
+    """True where no process of a project's service is left."""
+    found = subprocess.run(
+        ["pgrep", "-f", "serve --own"], capture_output=True, text=True, check=False
+    )
+    return not any(_home_of(pid) == str(project.home) for pid in found.stdout.split())
+
+
+def _home_of(pid):
+    try:
+        whole = Path(f"/proc/{pid}/environ").read_bytes()
+        pairs = dict(one.partition(b"=")[::2] for one in whole.split(b"\0"))
+        return pairs.get(b"VGRADS_HOME", b"").decode()
+    except OSError:
+        return ""
+
+
+def test_a_promise_that_cannot_be_made_or_kept(project):
+    mine = project(
+        'rule all:\n    input: "x", "y"\nrule x:\n    output: "x"\n    resources: vgrads_s=30\n    shell: "echo 1 > {output}"\n'
+        'rule wide:\n    output: "y"\n    threads: 64\n    resources: vgrads_s=1\n    shell: "echo 1 > {output}"\n'
+    )
+    code, out = mine.run("--vgrads-plan-only")
+    assert code == 1
+    assert "'wide' needs 64 processors, the widest slot on offer has 4" in out
+    mine = project(
+        'rule all:\n    input: "x"\nrule x:\n    output: "x"\n    resources: vgrads_s=30\n    shell: "echo 1 > {output}"\n'
+    )
+    code, out = mine.run("--vgrads-deadline", "10s")
+    assert (code, "takes 30 s" in out) == (1, True), out
+    code, out = mine.run("--vgrads-plan-only")
+    assert (code, "vgrads: done by" in out, (mine.folder / "x").exists()) == (0, True, False), out
