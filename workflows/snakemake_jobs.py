@@ -1,127 +1,152 @@
-"""Snakemake's graph as tasks. Nothing of Snakemake is imported: what is handed in comes from its own process.
+"""A Snakemake DAG as plain dictionaries in the shape of :class:`workflows.sets.TaskDocument`.
 
-A task is what Snakemake begins at once: a job, or the jobs of a group together. Its id is made of the rule, the
-wildcards and, where these do not tell jobs apart, a digest of the outputs: the same whenever Snakemake is started,
-unlike Snakemake's own numbers of jobs.
+Runs inside Snakemake's own interpreter, where vgrads need not be (their requirements exclude each other: Snakemake
+9.27 pins sqlmodel < 0.0.38 and packaging < 26), so this file imports the standard library alone and is shipped as it
+is. Nothing of Snakemake is imported either: jobs are taken as its executor interface describes them
+(https://snakemake.github.io/snakemake-plugin-catalog), what ``dag`` has beyond that is said below.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
+import math
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-_ODD = re.compile(r"[^A-Za-z0-9_.,=+@-]+")
-_LONGEST = 120
-_MIB_PER_MB = 1e6 / 2**20
+ABOUT = "snakemake"
+"""The key of what a :class:`workflows.sets.TaskDocument` has no field for; drop it to get one."""
 
-Json = dict[str, Any]
+_MIB_OF_MB = 1e6 / 2**20
+_ODD = re.compile(r"[^A-Za-z0-9_+=.-]+")
+_PLAIN = re.compile(r"[A-Za-z0-9_+.-]+")  # no '=': such values keep apart from names of wildcards
+_LONGEST = 150
+_LONGEST_KIND = 200
+_MOST_PROCS = 100_000_000  # sys.maxsize stands for "all" with Snakemake
+
+
+def tasks_of(dag: Any) -> list[dict[str, Any]]:
+    """All jobs that are still to be run, as tasks; what they need of finished and of local jobs is gone.
+
+    Jobs that never reach an executor (``all``, ``localrules``) are left out, their edges are passed through. A group is
+    one task. Every dictionary has id, kind, procs, memory_mib and parents; runtime_s only where the user states it
+    (``resources: vgrads_s``). Under :data:`ABOUT` stand ``limit_s`` (``runtime``, which is when a job is stopped
+    and no estimate; None: no limit), ``gpus`` and ``checkpoint`` (more tasks become known when it has ended).
+
+    Of ``dag``: ``needrun_jobs()``, ``dependencies`` and, where there are groups, ``get_job_group(job)``.
+    """
+    waiting = list(dag.needrun_jobs())
+    group_of = getattr(dag, "get_job_group", lambda _: None)
+    units = {job: group_of(job) or job for job in waiting}
+    ids: dict[Any, str] = {}  # of units; a group's members all lead to it
+    for unit in units.values():
+        if unit not in ids and not _local(unit):
+            ids[unit] = task_id(unit)
+    parents: dict[str, dict[str, None]] = {name: {} for name in ids.values()}
+    through: dict[Any, tuple[str, ...]] = {}
+    for job, unit in units.items():
+        if unit in ids:
+            own = ids[unit]
+            found = _parents(dag, job, units, ids, through)
+            parents[own].update((name, None) for name in found if name != own)
+    found_tasks = [_task(unit, name, sorted(parents[name])) for unit, name in ids.items()]
+    return sorted(found_tasks, key=lambda task: str(task["id"]))  # Snakemake keeps them in sets
 
 
 def task_id(job: Any) -> str:
-    """The id of a job's, or a group's, task."""
-    outputs = (
-        sorted(map(str, job.output))
-        if not job.is_group()
-        else sorted(str(f) for one in job.jobs for f in one.output)
-    )
-    if job.is_group():
-        return f"{_plain(str(job.groupid))[:_LONGEST]}.{_digest(outputs or sorted(one.rule.name for one in job.jobs))}"
-    wildcards = ",".join(f"{name}={value}" for name, value in sorted(job.wildcards_dict.items()))
-    text = f"{job.rule.name}.{wildcards}" if wildcards else str(job.rule.name)
-    plain = _plain(text)
-    return (
-        plain
-        if plain == text and len(plain) <= _LONGEST
-        else f"{plain[:_LONGEST]}.{_digest(outputs or [text])}"
-    )
+    """The name of a job's task: its rule and wildcards; the same at every start, which ``job.jobid`` is not.
 
-
-def _plain(text: str) -> str:
-    return _ODD.sub("_", text)
-
-
-def _digest(names: Iterable[str]) -> str:
-    return hashlib.sha256("\0".join(names).encode()).hexdigest()[:10]
-
-
-def tasks_of(dag: Any) -> list[Json]:
-    """The tasks of all jobs that are to be run, as documents of a workflow set, parents by id.
-
-    Jobs that run where Snakemake itself does (local rules, as ``all``) are left out: what needs them needs what they need.
+    Where wildcards have characters that are safe in no file name, or are long, a digest of them tells jobs apart. A
+    group is called after the last of its jobs: others of it may be done, or join it, before a next start.
     """
-    needed = [job for job in dag.needrun_jobs()]
-    unit = {job: _unit(dag, job) for job in needed}
-    direct = {job: [up for up in dag.dependencies[job] if up in unit] for job in needed}
-    found: dict[str, Json] = {}
-    ids = {job: task_id(unit[job]) for job in needed if not unit[job].is_local}
-    for job, name in ids.items():
-        row = found.get(name)
-        if row is None:
-            row = found[name] = _task(name, unit[job])
-        parents = (ids[up] for up in _remote(job, direct, ids))
-        row["parents"] = [*dict.fromkeys((*row["parents"], *(p for p in parents if p != name)))]
-    return list(found.values())
+    if job.is_group():
+        return f"group.{min(map(task_id, list(job.toposorted)[-1]))}"
+    wildcards = {str(name): str(value) for name, value in dict(job.wildcards_dict).items()}
+    name = ".".join([str(job.rule.name), *(f"{key}={value}" for key, value in wildcards.items())])
+    if len(name) <= _LONGEST and all(map(_PLAIN.fullmatch, wildcards.values())):
+        return name
+    told = json.dumps([str(job.rule.name), wildcards], sort_keys=True)
+    return f"{_ODD.sub('_', name)[:_LONGEST]}.{hashlib.sha256(told.encode()).hexdigest()[:12]}"
 
 
-def _unit(dag: Any, job: Any) -> Any:
-    """What is begun at once with a job."""
-    return job if job.group is None else (dag.get_job_group(job) or job)
+def _local(unit: Any) -> bool:
+    """True for what Snakemake runs itself, beside the executor."""
+    return bool(unit.is_local)
 
 
-def _remote(job: Any, direct: Mapping[Any, list[Any]], ids: Mapping[Any, str]) -> Iterable[Any]:
-    """The nearest jobs upstream that are tasks."""
-    pending, seen = list(direct[job]), set()
-    while pending:
-        up = pending.pop()
-        if up in seen:
+def _parents(
+    dag: Any, job: Any, units: Mapping[Any, Any], ids: Mapping[Any, str], through: dict[Any, tuple[str, ...]]
+) -> Iterable[str]:  # fmt: skip
+    """Tasks that a job needs, in place of local ones what those need; ``through`` remembers that of local ones."""
+    needed = [one for one in dag.dependencies[job] if one in units]
+    open_ = [one for one in needed if units[one] not in ids and one not in through]
+    while open_:  # no recursion: a chain of local rules may be long
+        last = open_[-1]
+        before = [one for one in dag.dependencies[last] if one in units]
+        missing = [one for one in before if units[one] not in ids and one not in through]
+        if missing:
+            open_.extend(missing)
             continue
-        seen.add(up)
-        if up in ids:
-            yield up
-        else:
-            pending += direct[up]
+        through[open_.pop()] = _names(before, units, ids, through)
+    return _names(needed, units, ids, through)
 
 
-def _task(name: str, unit: Any) -> Json:
-    task: Json = {
+def _names(
+    jobs: Iterable[Any], units: Mapping[Any, Any], ids: Mapping[Any, str], through: Mapping[Any, tuple[str, ...]]
+) -> tuple[str, ...]:  # fmt: skip
+    found: dict[str, None] = {}
+    for job in jobs:
+        unit = units[job]
+        found.update(dict.fromkeys((ids[unit],) if unit in ids else through[job]))
+    return tuple(found)
+
+
+def _task(unit: Any, name: str, parents: Iterable[str]) -> dict[str, Any]:
+    resources = unit.resources
+    mib, mb = _number(resources.get("mem_mib")), _number(resources.get("mem_mb"))
+    minutes = _number(resources.get("runtime"))
+    gpus = _number(resources.get("gpu")) or _number(resources.get("gpus")) or 0.0
+    task: dict[str, Any] = {
         "id": name,
         "kind": _kind(unit),
-        "procs": max(1, _number(_threads(unit)) or 1),
-        "parents": [],
+        "procs": max(1, min(_MOST_PROCS, int(_number(unit.threads) or 1))),
+        "memory_mib": mib if mib is not None else (mb or 0.0) * _MIB_OF_MB,
+        "parents": list(parents),
+        ABOUT: {
+            "limit_s": None if minutes is None else minutes * 60,
+            "gpus": int(gpus),
+            "checkpoint": bool(unit.is_checkpoint),
+        },
     }
-    resources = unit.resources
-    memory = (
-        _number(resources.get("mem_mib")) or (_number(resources.get("mem_mb")) or 0) * _MIB_PER_MB
-    )
-    if memory:
-        task["memory_mib"] = float(memory)
-    stated_s = _number(resources.get("vgrads_s"))
-    if stated_s:
-        task["runtime_s"] = float(stated_s)
-    return task
-
-
-def limit_s(job: Any) -> float | None:
-    """How long a job may take at most (its resource ``runtime``, in minutes); None where that is not said."""
-    minutes = _number(job.resources.get("runtime"))
-    return None if minutes is None else minutes * 60.0
+    stated = _stated_s(unit)
+    return task if stated is None else task | {"runtime_s": stated}
 
 
 def _kind(unit: Any) -> str:
+    """What is alike in tasks that are learned from together."""
     if not unit.is_group():
-        return str(unit.rule.name)[:200]
-    return f"{unit.groupid}:{'+'.join(sorted({one.rule.name for one in unit.jobs}))}"[:200]
+        return str(unit.rule.name)
+    rules = sorted({str(job.rule.name) for job in unit.jobs})
+    return f"group {'+'.join(rules)}"[:_LONGEST_KIND]
 
 
-def _threads(unit: Any) -> Any:
-    try:
-        return unit.threads
-    except Exception:  # of a group whose layers are not known yet
-        return max((_number(one.threads) or 1 for one in unit.jobs), default=1)
+def _stated_s(unit: Any) -> float | None:
+    """Seconds that the user states; of a group layer after layer, as Snakemake folds ``runtime``."""
+    if not unit.is_group():
+        return _number(unit.resources.get("vgrads_s"))
+    total = 0.0
+    for layer in unit.toposorted:
+        known = [_number(job.resources.get("vgrads_s")) for job in layer]
+        stated = [seconds for seconds in known if seconds is not None]
+        if len(stated) < len(known):
+            return None
+        total += max(stated)
+    return total
 
 
-def _number(value: Any) -> Any:
-    """A number as it is; None for what is not known before inputs exist (``TBDString``) and for texts."""
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+def _number(value: Any) -> float | None:
+    """A resource as a number; None for none, for ``<TBD>`` (known only when inputs are there) and for words."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if math.isfinite(value) and value >= 0 else None
