@@ -22,9 +22,10 @@ from snakemake_interface_executor_plugins.settings import ExecMode
 from kernel.errors import InputError, VgradsError
 from portal.client import RunHandle
 from snakemake_executor_plugin_vgrads.commands import Commands, plain_command
+from snakemake_executor_plugin_vgrads.graph import documents_of
 from snakemake_executor_plugin_vgrads.promise import Promised, Wishes, begin, hand_over
 from snakemake_executor_plugin_vgrads.service import Served
-from workflows.snakemake_jobs import task_id, tasks_of
+from workflows.snakemake_jobs import task_id
 
 _MOST_ROUNDS = 5
 _PATIENCE_S = 120.0
@@ -78,7 +79,7 @@ class Executor(RealExecutor):
             raise
 
     def _open_first(self, settings: Any) -> None:
-        tasks = tasks_of(self.dag)
+        tasks = documents_of(self.dag)
         name = Path(self.workflow.workdir_init).name or "snakemake"
         self._wishes = Wishes(
             name=name, deadline=settings.deadline or None, probability=settings.probability
@@ -209,7 +210,7 @@ class Executor(RealExecutor):
         left = {
             task_id(job) for job in self.dag.needrun_jobs() if not self.dag.finished(job)
         } | set(self._jobs)
-        tasks = [dict(task) for task in tasks_of(self.dag) if task["id"] in left]
+        tasks = [dict(task) for task in documents_of(self.dag) if task["id"] in left]
         ids = {task["id"] for task in tasks}
         for task in tasks:
             task["parents"] = [parent for parent in task.get("parents", ()) if parent in ids]

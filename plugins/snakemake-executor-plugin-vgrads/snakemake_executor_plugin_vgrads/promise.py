@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -49,19 +50,30 @@ class Promised:
 
 def hand_over(served: Served, tasks: Sequence[Task], wishes: Wishes) -> Promised:
     """Have a graph planned; WorkflowError with what is lacking where no plan can hold it in time."""
-    for deadline in (wishes.deadline,) if wishes.deadline is not None else _LADDER:
-        found = _planned(served, tasks, wishes, deadline)
-        enough = (
-            found.plan["feasible"] and found.plan["promise"]["probability"] >= wishes.probability
+    if wishes.deadline is not None:
+        found = _planned(served, tasks, wishes, wishes.deadline)
+    else:
+        found = _soonest(served, tasks, wishes)
+    if not found.plan["feasible"]:
+        raise WorkflowError(
+            f"vgrads: this cannot be done in {found.deadline}: {found.plan['lacking']}. "
+            "A later --vgrads-deadline may do, or other sites (--vgrads-sites)."
         )
-        if enough or (wishes.deadline is not None and found.plan["feasible"]):
-            return found
-    if found.plan["feasible"]:
-        return found
-    raise WorkflowError(
-        f"vgrads: this cannot be done in {deadline}: {found.plan['lacking']}. "
-        "A later --vgrads-deadline may do, or other sites (--vgrads-sites)."
-    )
+    return found
+
+
+def _soonest(served: Served, tasks: Sequence[Task], wishes: Wishes) -> Promised:
+    """The plan for the soonest deadline of the ladder that is as sure as asked, else for the last one."""
+    made: dict[int, Promised] = {}
+
+    def sure(position: int) -> bool:
+        made[position] = _planned(served, tasks, wishes, _LADDER[position])
+        plan = made[position].plan
+        return bool(plan["feasible"] and plan["promise"]["probability"] >= wishes.probability)
+
+    last = len(_LADDER) - 1
+    first = bisect_left(range(last), True, key=sure)
+    return made[first] if first in made else _planned(served, tasks, wishes, _LADDER[first])
 
 
 def _planned(served: Served, tasks: Sequence[Task], wishes: Wishes, deadline: str) -> Promised:
