@@ -42,6 +42,8 @@ Watcher = Callable[[Book, RunState, list[Event]], None]
 """Is told the book that rules, what the run has come to, and what has just happened."""
 Replanner = Callable[[Book, RunState], tuple[Book | None, str]]
 """What is left → the book that does it better (kept wherever books are kept), or None, and why."""
+SILENCE_S = 600.0
+"""After which a run whose tasks are released one by one is given up: whoever releases them says something each minute."""
 POLL_S = 0.5  # longest wait of the loop in real time; ends of tasks are noticed at once
 
 
@@ -95,6 +97,7 @@ class Runner:
         self.state = begin(book)
         self._watch, self._due_s = watch, 0.0
         self._worked_s, self._answers = time.thread_time(), Answers()
+        self._heard_s = around.clock.now()
         self.spent = Times()
         self._sites = Sites(run, around.drivers, around.clock, around.reach)
 
@@ -194,6 +197,7 @@ class Runner:
             return
         mail = box.take(self.state.heard)
         if mail is not None:
+            self._heard_s = self.around.clock.now()
             refused = self._grow(mail.added)
             told = Told(
                 at_s=self.around.clock.now(),
@@ -204,6 +208,12 @@ class Runner:
             self._handle([told])
             box.answer(refused)
         box.answer(self._answers.news(self.book, self.state))
+
+    def _left_alone(self) -> str:
+        """Whoever was to release tasks is gone: what is held is given back."""
+        if self.around.mailbox is None or self.around.clock.now() - self._heard_s < SILENCE_S:
+            return ""
+        return f"nobody has released a task, or given a sign, for {SILENCE_S / 60:.0f} minutes"
 
     def _grow(self, added: Sequence[tuple[str, Task]]) -> list[Answer]:
         """Plan with tasks that were added; those that cannot be are told so."""
@@ -227,7 +237,7 @@ class Runner:
 
     def _collect(self) -> list[Event]:
         found: list[Event] = [*self._sites.news(self.book), *self._ends()]
-        reason = "" if self.state.cancelled else self.around.asked_to_stop()
+        reason = "" if self.state.cancelled else self.around.asked_to_stop() or self._left_alone()
         if reason:
             found.append(Cancelled(at_s=self.around.clock.now(), reason=reason))
         # what ended at the instant at which its slot did has ended

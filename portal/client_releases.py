@@ -29,16 +29,18 @@ class ReleaseCalls:
     ) -> None:  # fmt: skip
         """Tell a run what is added, what may begin (``workflow``, ``task``, ``command``, ``memory_mib``), what is given up.
 
-        InputError where the run is over.
+        Nothing at all is a sign of life, which a run wants to hear within ten minutes. InputError where the run is over.
         """
         path = f"/v1/runs/{run_id}/releases"
         left = {"add": list(add), "release": list(release), "give_up": list(give_up)}
-        while any(left.values()):
+        while True:
             body, room = {}, _TOGETHER
             for name, rows in left.items():
                 body[name], left[name] = rows[:room], rows[room:]
                 room -= len(body[name])
             self._ask("POST", path, body)
+            if not any(left.values()):
+                return
 
     def answers(
         self: _Calls, run_id: str, after: str = "", patience_s: float = float("inf")

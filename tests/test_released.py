@@ -1,13 +1,22 @@
 """Sets whose tasks are released one by one: seen through the client, over a real service and real processes."""
 
 import threading
+from dataclasses import replace
 
 import pytest
 
+from drivers.simulated import SiteBehaviour
+from execmgr.journal import MemoryJournal
+from execmgr.mailbox import Mail
+from execmgr.runner import Runner
+from execmgr.states import Release
 from kernel.errors import InputError
 from portal.records.access import Access
 from portal.records.store import Store
+from tests.test_execmgr import book_for
 from tests.test_live import DIAMOND, served
+from tests.test_planner import chain, slot
+from tests.test_survival import World
 from tests.waiting import until
 
 RELEASED = DIAMOND | {
@@ -164,3 +173,31 @@ def test_bad_mail_is_refused_whole(client):
     client.cancel(other.set_id)
     client.release(run.run_id, [leave(task, "true") for task in "abcd"])
     assert seen.end() == "kept"
+
+
+def test_whoever_releases_tasks_and_falls_silent_is_not_waited_for(tmp_path):
+    """In virtual time: ten minutes after the last sign everything is given back."""
+    book = book_for([replace(chain("w", 10.0, 10.0), name="w")], [slot("a", end_s=7200.0)])
+    wanted = replace(book.snapshot.wanted, released=True)
+    book = replace(book, snapshot=replace(book.snapshot, wanted=wanted))
+    world = World(book, SiteBehaviour())
+    leave = Release(number=1, command="true")
+    box = Letters([Mail(upto=1, released=((("w", "t0"), leave),))])
+    around = replace(world.around(MemoryJournal()), mailbox=box)
+    state = Runner("r", book, around).run()
+    assert set(state.done) == {("w", "t0")}
+    assert "for 10 minutes" in state.cancelled
+    assert [a.state for a in box.told if a.task == ("w", "t0")][-1] == "done"
+
+
+class Letters:
+    """A mailbox that is a list."""
+
+    def __init__(self, mails):
+        self.mails, self.told = mails, []
+
+    def take(self, after):
+        return next((mail for mail in self.mails if mail.upto > after), None)
+
+    def answer(self, answers):
+        self.told += answers

@@ -43,7 +43,7 @@ class MessageBox:
         given_up: dict[TaskKey, str] = {}
         added: list[tuple[str, Task]] = []
         for number, body in rows:
-            key = (body["workflow"], body["task"])
+            key = (body.get("workflow", ""), body.get("task", ""))
             if body["kind"] == "release":
                 released[key] = Release(
                     number=number, command=body["command"], memory_mib=body["memory_mib"]
@@ -51,7 +51,7 @@ class MessageBox:
                 given_up.pop(key, None)
             elif body["kind"] == "give-up":
                 given_up[key] = body["reason"]
-            else:
+            elif body["kind"] == "add":
                 added.append(
                     (body["workflow"], task_of(TaskDocument.model_validate(body["document"])))
                 )

@@ -33,6 +33,8 @@ _PATIENCE_S = 120.0
 _ALIVE_S = 60.0
 """Between signs of life to a run that nobody is releasing tasks of just now."""
 _TAIL = 2000
+_OWN_MIB = 250.0
+"""What a Snakemake takes that begins one job (120 MiB for a small workflow), beside what its rule asks for."""
 
 
 @dataclass(slots=True)
@@ -159,10 +161,10 @@ class Executor(RealExecutor):
         try:
             if self._commands.runs_directly(job):
                 self.workflow.async_run(job.prepare())
-                inner = plain_command(job)
+                inner, own_mib = plain_command(job), 0.0
             else:
-                inner = self.format_job_exec(job)
-            found = _Job(info, task, self._commands.around(inner, task), _memory_mib(job))
+                inner, own_mib = self.format_job_exec(job), _OWN_MIB
+            found = _Job(info, task, self._commands.around(inner, task), _memory_mib(job, own_mib))
         except Exception as error:  # whatever is wrong with a job is an error of the job
             self.report_job_error(info, msg=f"vgrads: {error}")
             return None
@@ -263,7 +265,7 @@ class Executor(RealExecutor):
             return
         self._stopping.set()
         for one in self._rounds:
-            if not one.over:
+            if not one.over and self._unfinished():
                 try:
                     self._served.client.cancel(one.run.set_id)
                 except VgradsError:
@@ -287,7 +289,7 @@ class Executor(RealExecutor):
         while not self._stopping.wait(_ALIVE_S):
             with self._lock:
                 if self._rounds and not self._rounds[-1].over:
-                    self._ask(self._rounds[-1], give_up=[])
+                    self._ask(self._rounds[-1])
 
     def _listen(self, round_: _Round) -> None:
         try:
@@ -327,15 +329,16 @@ class Executor(RealExecutor):
         """Snakemake tries again, with its own rules, or the task is given up."""
         del self._jobs[job.task]
         log = self._commands.log_of(job.task)
-        said = log.read_text(errors="replace")[-_TAIL:].rstrip() if log.is_file() else row["reason"]
+        said = log.read_text(errors="replace")[-_TAIL:].rstrip() if log.is_file() else ""
+        told = f"{row['reason']}; its output ends with:\n{said}\n" if said else row["reason"]
         again = job.info.job.restart_times > job.info.job.attempt - 1
         if not again:
-            self._give_up(round_, [job.task], f"exit code {row['code']}")
+            self._give_up(round_, [job.task], row["reason"])
             if not self.workflow.execution_settings.keep_going:
                 self._drop_waiting()
         self.report_job_error(
             job.info,
-            msg=f"exit code {row['code']}; its output ends with:\n{said}\n",
+            msg=told,
             aux_logs=[str(log)],
         )
 
@@ -404,11 +407,11 @@ class Executor(RealExecutor):
         return replace(self._wishes, deadline=None)
 
 
-def _memory_mib(job: Any) -> float:
-    """What a job asks for, 0 where it asks for nothing."""
+def _memory_mib(job: Any, own_mib: float) -> float:
+    """What a job asks for, and what is around it; 0 where it asks for nothing."""
     resources = job.resources
     for name, mib in (("mem_mib", 1.0), ("mem_mb", 1e6 / 2**20)):
         value = resources.get(name)
         if isinstance(value, int | float) and value > 0:
-            return float(value) * mib
+            return float(value) * mib + own_mib
     return 0.0
