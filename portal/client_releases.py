@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from kernel.errors import SiteError
+from kernel.errors import InputError, SiteError
 
 Json = dict[str, Any]
 _TOGETHER = 500
@@ -41,6 +41,23 @@ class ReleaseCalls:
             self._ask("POST", path, body)
             if not any(left.values()):
                 return
+
+    def gather(
+        self: _Calls, name: str, document: Mapping[str, Any], told: Callable[[Json], object], pause_s: float = 1.0
+    ) -> Json:  # fmt: skip
+        """Bring a workflow to a set that several callers put together, and wait for the others; ``told`` is called
+        whenever somebody has come. What the service says when it has begun, or failed."""
+        came, answer = 0, self._ask("POST", f"/v1/gatherings/{name}", document)
+        while answer["state"] == "waiting":
+            if answer["came"] != came:
+                came = answer["came"]
+                told(answer)
+            time.sleep(pause_s)
+            try:
+                answer = self._ask("GET", f"/v1/gatherings/{name}/{document['ticket']}")
+            except InputError:  # the service was started anew
+                answer = self._ask("POST", f"/v1/gatherings/{name}", document)
+        return answer
 
     def answers(
         self: _Calls, run_id: str, after: str = "", patience_s: float = float("inf")

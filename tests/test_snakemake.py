@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from portal.records.access import Access
 from portal.records.store import Store
-from tests.snakemakes import PLUGIN, PYTHON, Project, files_in, needed
+from tests.snakemakes import HERE, PLUGIN, PYTHON, Project, files_in, needed
+from tests.test_live import served
 from tests.waiting import until
 
 SAMPLES = """
@@ -206,6 +208,46 @@ rule second:
     code, out = mine.run("--rerun-incomplete")
     assert code == 0, out
     assert (mine.folder / "second.txt").read_text() == first
+
+
+ONE = 'rule all:\n    input: "x"\nrule x:\n    output: "x"\n    resources: vgrads_s=1\n    shell: "sleep 1; echo 1 > {output}"\n'
+
+
+def test_several_runs_are_one_set_absentees_and_latecomers_are_told(tmp_path, monkeypatch):
+    monkeypatch.setenv("VGRADS_HOME", str(tmp_path / "home"))
+    sites = tmp_path / "sites.toml"
+    sites.write_text(HERE)
+    with Store(f"sqlite:///{tmp_path / 'test.db'}") as store:
+        Access(store.engine).grant("here", "local")
+        with served(store, sites) as client:
+            several = [
+                "--vgrads-url",
+                client._url,
+                "--vgrads-set",
+                "dates",
+                "--vgrads-of",
+                "3",
+                "--vgrads-fraction",
+                "2/3",
+            ]
+            options = [*several, "--vgrads-deadline", "10m", "--vgrads-wait", "15s"]
+            projects = [
+                Project(tmp_path / name, ONE, tmp_path / "home") for name in ("monday", "tuesday")
+            ]
+            begun = [project.begin(*options) for project in projects]
+            assert [process.wait(120) for process in begun] == [0, 0], [
+                one.output for one in projects
+            ]
+            for project in projects:
+                assert "1 of 3 runs of set 'dates' have not come" in project.output
+                assert (project.folder / "x").exists()
+            runs = store.list_runs()
+            until(lambda: store.list_runs()[0].state == "kept", 30)
+            assert len(runs) == 1
+            code, out = Project(tmp_path / "late", ONE, tmp_path / "home").run(*options)
+            assert (code, "has begun with 2 of 3: too late" in out) == (1, True), out
+            code, out = Project(tmp_path / "alone", ONE, tmp_path / "home").run(*several)
+            assert (code, "needs --vgrads-deadline" in out) == (1, True), out
 
 
 def not_served(project):

@@ -8,6 +8,7 @@ from itertools import chain
 from typing import Annotated, Any, Literal
 
 from fastapi import Depends, FastAPI, Header
+from fastapi import Path as PathParameter
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import ConfigDict, Field, field_validator
 from starlette.concurrency import run_in_threadpool
@@ -18,6 +19,7 @@ from portal.records.access import Principal
 from portal.records.mailbox import MessageBox
 from portal.records.store import GOES_ON
 from portal.records.tables import RunRow
+from portal.web.gatherings import GatherDocument, Gatherings
 from portal.web.guard import Reader, Submitter
 from portal.web.live_routes import RunId
 from portal.web.service import Service
@@ -27,6 +29,7 @@ from workflows.sets import TaskDocument
 _LOOK_S = 0.1
 _MOST = 10_000
 _Name = Annotated[str, Field(max_length=200)]
+Gathered = Annotated[str, PathParameter(pattern=r"^[A-Za-z0-9._-]{1,100}$")]
 
 
 class ReleaseDocument(Document):
@@ -98,6 +101,18 @@ def add_release_routes(app: FastAPI, service: Service) -> None:
         told = told or [{"kind": "sign"}]
         MessageBox(service.store.engine, run_id).tell(told)
         return {"run": run_id}
+
+    gatherings = Gatherings(service)
+
+    @app.post("/v1/gatherings/{name}", status_code=202)
+    async def join(name: Gathered, given: GatherDocument, who: Submitter) -> dict[str, Any]:
+        """Bring a workflow to a set that several callers put together; its tasks are released one by one."""
+        return gatherings.join(name, given, who)
+
+    @app.get("/v1/gatherings/{name}/{ticket}")
+    async def look(name: Gathered, ticket: Gathered, who: Reader) -> dict[str, Any]:
+        """How that set stands: waiting, begun (with the names of set, run and workflow) or failed."""
+        return gatherings.look(name, ticket, who)
 
     @app.get("/v1/runs/{run_id}/answers", response_class=EventSourceResponse)
     async def answers(

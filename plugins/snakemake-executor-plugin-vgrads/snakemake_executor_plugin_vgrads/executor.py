@@ -23,7 +23,14 @@ from kernel.errors import InputError, VgradsError
 from portal.client import RunHandle
 from snakemake_executor_plugin_vgrads.commands import Commands, plain_command
 from snakemake_executor_plugin_vgrads.graph import documents_of
-from snakemake_executor_plugin_vgrads.promise import Promised, Wishes, begin, hand_over
+from snakemake_executor_plugin_vgrads.promise import (
+    Promised,
+    Together,
+    Wishes,
+    begin,
+    hand_over,
+    join,
+)
 from snakemake_executor_plugin_vgrads.service import Served
 from workflows.snakemake_jobs import task_id
 
@@ -83,12 +90,19 @@ class Executor(RealExecutor):
     def _open_first(self, settings: Any) -> None:
         tasks = documents_of(self.dag)
         name = Path(self.workflow.workdir_init).name or "snakemake"
+        together = _together(settings)
         self._wishes = Wishes(
-            name=name, deadline=settings.deadline or None, probability=settings.probability
+            name=name,
+            deadline=settings.deadline or None,
+            probability=settings.probability,
+            together=together,
         )
-        if not tasks:
+        if not tasks and together is None:
             return
-        promised = hand_over(self._served, tasks, self._wishes)
+        if together is None or settings.plan_only:
+            promised = hand_over(self._served, tasks, self._wishes)
+        else:
+            promised = join(self._served, tasks, self._wishes, self.logger.info)
         self._tell(promised)
         if settings.plan_only:
             self._close()
@@ -265,13 +279,19 @@ class Executor(RealExecutor):
             return
         self._stopping.set()
         for one in self._rounds:
-            if not one.over and self._unfinished():
-                try:
-                    self._served.client.cancel(one.run.set_id)
-                except VgradsError:
-                    one.over = True  # it ended meanwhile
+            if one.promised.run is not None:  # the others go on
+                self._give_up(one, one.tasks, "its Snakemake has ended")
+                one.over = True
+            elif not one.over and self._unfinished():
+                self._cancel(one)
         self._await_ends()
         self._close()
+
+    def _cancel(self, one: _Round) -> None:
+        try:
+            self._served.client.cancel(one.run.set_id)
+        except VgradsError:
+            one.over = True  # it ended meanwhile
 
     def _await_ends(self) -> None:
         end_s = time.monotonic() + _ALIVE_S
@@ -307,7 +327,7 @@ class Executor(RealExecutor):
 
     def _hear(self, round_: _Round, row: Mapping[str, Any]) -> None:
         job = self._jobs.get(row["task"])
-        if job is None or job.round is not round_:
+        if job is None or job.round is not round_ or row["workflow"] != round_.promised.workflow:
             return
         job.state = row["state"]
         if job.state == "running":
@@ -404,7 +424,24 @@ class Executor(RealExecutor):
 
     def _wishes_now(self) -> Wishes:
         """The same without the deadline that cannot be kept."""
-        return replace(self._wishes, deadline=None)
+        return replace(self._wishes, deadline=None, together=None)
+
+
+def _together(settings: Any) -> Together | None:
+    """The set that this run is a part of; WorkflowError where only half of it is said."""
+    if not settings.set:
+        if settings.of or settings.fraction:
+            raise WorkflowError(
+                "--vgrads-of and --vgrads-fraction are of a set: give --vgrads-set NAME"
+            )
+        return None
+    if not settings.of or not settings.url:
+        raise WorkflowError(
+            "--vgrads-set needs --vgrads-of, how many runs it has, and --vgrads-url, the service where they meet"
+        )
+    return Together(
+        name=settings.set, of=settings.of, fraction=settings.fraction, wait=settings.wait
+    )
 
 
 def _memory_mib(job: Any, own_mib: float) -> float:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import secrets
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -19,23 +20,34 @@ _LADDER = ("15m", "1h", "4h", "12h", "1d", "2d", "4d", "7d", "14d", "30d")
 
 
 @dataclass(frozen=True, kw_only=True)
+class Together:
+    """The set that this run is one workflow of."""
+
+    name: str
+    of: int
+    fraction: str
+    wait: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Wishes:
     """What is asked of a set. ``deadline`` None: the soonest that can be promised."""
 
     name: str
     deadline: str | None
     probability: float
-    together: Mapping[str, Any] | None = None
+    together: Together | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Promised:
-    """A set that was planned; ``workflow``: the name of this graph in it."""
+    """A set that was planned; ``workflow``: the name of this graph in it; ``run``: of a set of several, which has begun."""
 
     set_id: str
     workflow: str
     plan: Mapping[str, Any]
     deadline: str
+    run: RunHandle | None = None
 
     @property
     def sentence(self) -> str:
@@ -86,7 +98,42 @@ def _planned(served: Served, tasks: Sequence[Task], wishes: Wishes, deadline: st
     return Promised(set_id=set_id, workflow=f"{wishes.name}-1", plan=plan, deadline=deadline)
 
 
+def join(
+    served: Served, tasks: Sequence[Task], wishes: Wishes, told: Callable[[str], object]
+) -> Promised:
+    """Bring a graph to the set that several runs put together, and wait for the others."""
+    with_others = wishes.together
+    assert with_others is not None
+    if wishes.deadline is None:
+        raise WorkflowError(
+            "--vgrads-set needs --vgrads-deadline: all runs of the set say the same one"
+        )
+    document = {
+        "ticket": secrets.token_hex(8), "of": with_others.of, "fraction": with_others.fraction or "1", "deadline": wishes.deadline,
+        "probability": wishes.probability, "wait": with_others.wait, "workflow": {"name": wishes.name, "tasks": list(tasks)},
+    }  # fmt: skip
+
+    def tell(answer: Mapping[str, Any]) -> None:
+        told(
+            f"vgrads: {answer['came']} of {answer['of']} runs of set '{with_others.name}' have come"
+        )
+
+    answer: Any = asked(served.client.gather, with_others.name, document, tell)
+    if answer["state"] == "failed":
+        raise WorkflowError(f"vgrads: set '{with_others.name}' cannot be run: {answer['reason']}")
+    absent = answer["of"] - answer["came"]
+    if absent:
+        told(
+            f"vgrads: {absent} of {answer['of']} runs of set '{with_others.name}' have not come and were not waited for"
+        )
+    plan: Any = asked(served.client.plan, answer["set"])
+    return Promised(
+        set_id=answer["set"], workflow=answer["workflow"], plan=plan, deadline=wishes.deadline,
+        run=RunHandle(answer["set"], answer["run"]),
+    )  # fmt: skip
+
+
 def begin(served: Served, promised: Promised) -> RunHandle:
     """Have the slots of a set opened; its tasks begin when they are released."""
-    run: Any = asked(served.client.run, promised.set_id)
+    run: Any = promised.run or asked(served.client.run, promised.set_id)
     return run  # type: ignore[no-any-return]
