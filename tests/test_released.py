@@ -2,6 +2,7 @@
 
 import threading
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -13,11 +14,13 @@ from execmgr.states import Release
 from kernel.errors import InputError
 from portal.records.access import Access
 from portal.records.store import Store
+from tests import waiting
 from tests.test_execmgr import book_for
 from tests.test_live import DIAMOND, served
 from tests.test_planner import chain, slot
 from tests.test_survival import World
-from tests.waiting import until
+
+until = partial(waiting.until, seconds=120.0)
 
 RELEASED = DIAMOND | {
     "released": True,
@@ -59,10 +62,10 @@ class Seen:
         return [row["state"] for row in self.rows if row.get("task") == task]
 
     def wait(self, task, state):
-        until(lambda: state in self.states(task), 60)
+        until(lambda: state in self.states(task))
 
     def end(self):
-        until(lambda: self.rows and self.rows[-1]["event"] == "end", 60)
+        until(lambda: self.rows and self.rows[-1]["event"] == "end")
         return self.rows[-1]["state"]
 
 
@@ -99,7 +102,7 @@ def test_what_failed_by_itself_may_be_released_again_and_is_given_up_only_when_t
     assert failed["code"] == 3
     assert "no" in failed["reason"]
     client.release(run.run_id, [leave("a", "exit 3")])  # the same code twice is no verdict here
-    until(lambda: seen.states("a").count("failed") == 2, 60)
+    until(lambda: seen.states("a").count("failed") == 2)
     client.release(run.run_id, [leave("a", "true"), leave("b", "true")])
     seen.wait("b", "done")
     client.release(run.run_id, give_up=[{"workflow": "w-1", "task": "c", "reason": "no use"}])

@@ -3,15 +3,18 @@
 import os
 import signal
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from portal.records.access import Access
 from portal.records.store import Store
+from tests import waiting
 from tests.snakemakes import HERE, PLUGIN, PYTHON, Project, files_in, needed
 from tests.test_live import served
-from tests.waiting import until
+
+until = partial(waiting.until, seconds=120.0)
 
 SAMPLES = """
 samples = ["a", 'b"c', "d e"]
@@ -171,7 +174,7 @@ def test_ctrl_c_gives_everything_back(project):
         'rule all:\n    input: "x"\nrule x:\n    output: "x"\n    shell: "touch began; sleep 600"\n'
     )
     process = mine.begin()
-    until((mine.folder / "began").exists, 120)
+    until((mine.folder / "began").exists)
     os.kill(process.pid, signal.SIGINT)
     assert process.wait(60) != 0
     assert states(mine) == ["cancelled"]
@@ -195,11 +198,11 @@ rule second:
 """
     mine = project(text)
     process = mine.begin()
-    until((mine.folder / "began").exists, 120)
+    until((mine.folder / "began").exists)
     first = (mine.folder / "first.txt").read_text()
     process.kill()
     process.wait(30)
-    until(lambda: not_served(mine), 60)
+    until(lambda: not_served(mine))
     (mine.folder / "go").touch()
     assert mine.run()[0] != 0  # locked, as Snakemake has it
     subprocess.run(
@@ -242,7 +245,7 @@ def test_several_runs_are_one_set_absentees_and_latecomers_are_told(tmp_path, mo
                 assert "1 of 3 runs of set 'dates' have not come" in project.output
                 assert (project.folder / "x").exists()
             runs = store.list_runs()
-            until(lambda: store.list_runs()[0].state == "kept", 30)
+            until(lambda: store.list_runs()[0].state == "kept")
             assert len(runs) == 1
             code, out = Project(tmp_path / "late", ONE, tmp_path / "home").run(*options)
             assert (code, "has begun with 2 of 3: too late" in out) == (1, True), out

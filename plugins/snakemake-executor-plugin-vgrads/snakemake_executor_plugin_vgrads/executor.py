@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +20,17 @@ from snakemake_interface_executor_plugins.executors.real import RealExecutor
 from snakemake_interface_executor_plugins.settings import ExecMode
 
 from kernel.errors import InputError, VgradsError
-from portal.client import RunHandle
 from snakemake_executor_plugin_vgrads.commands import Commands, plain_command
-from snakemake_executor_plugin_vgrads.graph import documents_of
+from snakemake_executor_plugin_vgrads.graph import OWN_MIB, documents_of, memory_mib
 from snakemake_executor_plugin_vgrads.promise import (
     Promised,
-    Together,
     Wishes,
     begin,
     hand_over,
     join,
+    together_of,
 )
+from snakemake_executor_plugin_vgrads.rounds import HandedOver, Round
 from snakemake_executor_plugin_vgrads.service import Served
 from workflows.snakemake_jobs import task_id
 
@@ -40,31 +40,6 @@ _PATIENCE_S = 120.0
 _ALIVE_S = 60.0
 """Between signs of life to a run that nobody is releasing tasks of just now."""
 _TAIL = 2000
-_OWN_MIB = 250.0
-"""What a Snakemake takes that begins one job (120 MiB for a small workflow), beside what its rule asks for."""
-
-
-@dataclass(slots=True)
-class _Job:
-    """A job that was handed over. ``state``: as vgrads told last; ``dropped``: it is to be left if it has not begun."""
-
-    info: SubmittedJobInfo
-    task: str
-    command: str
-    memory_mib: float
-    round: _Round | None = None
-    state: str = "released"
-    dropped: bool = False
-
-
-@dataclass(slots=True)
-class _Round:
-    """A set that holds slots for the jobs that are left: the first one, and another where one could not keep all."""
-
-    promised: Promised
-    run: RunHandle
-    tasks: set[str] = field(default_factory=set)
-    over: bool = False
 
 
 class Executor(RealExecutor):
@@ -72,10 +47,10 @@ class Executor(RealExecutor):
 
     def __post_init__(self) -> None:
         settings = self.executor_settings
-        self._jobs: dict[str, _Job] = {}
+        self._jobs: dict[str, HandedOver] = {}
         self._lock = threading.RLock()
         self._stopping = threading.Event()
-        self._rounds: list[_Round] = []
+        self._rounds: list[Round] = []
         self._commands = Commands(self.workflow, direct=not settings.respawn)
         self._served = Served(
             settings.url, settings.token, settings.sites, self._commands.folder / "service.log"
@@ -90,7 +65,7 @@ class Executor(RealExecutor):
     def _open_first(self, settings: Any) -> None:
         tasks = documents_of(self.dag)
         name = Path(self.workflow.workdir_init).name or "snakemake"
-        together = _together(settings)
+        together = together_of(settings)
         self._wishes = Wishes(
             name=name,
             deadline=settings.deadline or None,
@@ -124,7 +99,7 @@ class Executor(RealExecutor):
             )
 
     def _open(self, promised: Promised, tasks: Iterable[Mapping[str, Any]]) -> None:
-        found = _Round(promised, begin(self._served, promised), {task["id"] for task in tasks})
+        found = Round(promised, begin(self._served, promised), {task["id"] for task in tasks})
         self._rounds.append(found)
         threading.Thread(
             target=self._listen, args=(found,), daemon=True, name=f"vgrads-{found.run.run_id}"
@@ -165,7 +140,7 @@ class Executor(RealExecutor):
         with self._lock:
             self._release(handed)
 
-    def _prepared(self, job: Any) -> _Job | None:
+    def _prepared(self, job: Any) -> HandedOver | None:
         """A job with its command; None where it could not be prepared, which is told."""
         task = task_id(job)
         info = SubmittedJobInfo(
@@ -177,8 +152,10 @@ class Executor(RealExecutor):
                 self.workflow.async_run(job.prepare())
                 inner, own_mib = plain_command(job), 0.0
             else:
-                inner, own_mib = self.format_job_exec(job), _OWN_MIB
-            found = _Job(info, task, self._commands.around(inner, task), _memory_mib(job, own_mib))
+                inner, own_mib = self.format_job_exec(job), OWN_MIB
+            found = HandedOver(
+                info, task, self._commands.around(inner, task), memory_mib(job, own_mib)
+            )
         except Exception as error:  # whatever is wrong with a job is an error of the job
             self.report_job_error(info, msg=f"vgrads: {error}")
             return None
@@ -186,7 +163,7 @@ class Executor(RealExecutor):
             self._jobs[task] = found
         return found
 
-    def _release(self, handed: Sequence[_Job]) -> None:
+    def _release(self, handed: Sequence[HandedOver]) -> None:
         """To the newest round; what it does not know is added to it, with all that follows."""
         if not handed:
             return
@@ -212,7 +189,7 @@ class Executor(RealExecutor):
         ]
         self._ask(newest, rows, more)
 
-    def _unknown(self, newest: _Round) -> list[dict[str, Any]]:
+    def _unknown(self, newest: Round) -> list[dict[str, Any]]:
         """Tasks of the graph as it is now that a round does not know."""
         where = newest.promised.workflow
         return [
@@ -234,7 +211,7 @@ class Executor(RealExecutor):
 
     def _ask(
         self,
-        newest: _Round,
+        newest: Round,
         release: Sequence[Any] = (),
         add: Sequence[Any] = (),
         give_up: Sequence[Any] = (),
@@ -287,7 +264,7 @@ class Executor(RealExecutor):
         self._await_ends()
         self._close()
 
-    def _cancel(self, one: _Round) -> None:
+    def _cancel(self, one: Round) -> None:
         try:
             self._served.client.cancel(one.run.set_id)
         except VgradsError:
@@ -311,7 +288,7 @@ class Executor(RealExecutor):
                 if self._rounds and not self._rounds[-1].over:
                     self._ask(self._rounds[-1])
 
-    def _listen(self, round_: _Round) -> None:
+    def _listen(self, round_: Round) -> None:
         try:
             for row in self._served.client.answers(round_.run.run_id, patience_s=_PATIENCE_S):
                 if row["event"] == "end":
@@ -325,7 +302,7 @@ class Executor(RealExecutor):
                 lost = [{"task": job.task} for job in self._jobs.values() if job.round is round_]
                 self._fail(lost, f"the service is gone: {error}")
 
-    def _hear(self, round_: _Round, row: Mapping[str, Any]) -> None:
+    def _hear(self, round_: Round, row: Mapping[str, Any]) -> None:
         job = self._jobs.get(row["task"])
         if job is None or job.round is not round_ or row["workflow"] != round_.promised.workflow:
             return
@@ -345,7 +322,7 @@ class Executor(RealExecutor):
         else:  # the newest one was planned without it
             self._release([job])
 
-    def _failed(self, round_: _Round, job: _Job, row: Mapping[str, Any]) -> None:
+    def _failed(self, round_: Round, job: HandedOver, row: Mapping[str, Any]) -> None:
         """Snakemake tries again, with its own rules, or the task is given up."""
         del self._jobs[job.task]
         log = self._commands.log_of(job.task)
@@ -376,13 +353,13 @@ class Executor(RealExecutor):
                     one, [j.task for j in waiting if j.round is one], "another job failed"
                 )
 
-    def _give_up(self, round_: _Round, tasks: Iterable[str], reason: str) -> None:
+    def _give_up(self, round_: Round, tasks: Iterable[str], reason: str) -> None:
         where = round_.promised.workflow
         rows = [{"workflow": where, "task": task, "reason": reason} for task in tasks]
         if rows and not round_.over:
             self._ask(round_, give_up=rows)
 
-    def _ended(self, round_: _Round, state: str) -> None:
+    def _ended(self, round_: Round, state: str) -> None:
         """A run is over: what it was to do and has not goes into another."""
         with self._lock:
             round_.over = True
@@ -425,30 +402,3 @@ class Executor(RealExecutor):
     def _wishes_now(self) -> Wishes:
         """The same without the deadline that cannot be kept."""
         return replace(self._wishes, deadline=None, together=None)
-
-
-def _together(settings: Any) -> Together | None:
-    """The set that this run is a part of; WorkflowError where only half of it is said."""
-    if not settings.set:
-        if settings.of or settings.fraction:
-            raise WorkflowError(
-                "--vgrads-of and --vgrads-fraction are of a set: give --vgrads-set NAME"
-            )
-        return None
-    if not settings.of or not settings.url:
-        raise WorkflowError(
-            "--vgrads-set needs --vgrads-of, how many runs it has, and --vgrads-url, the service where they meet"
-        )
-    return Together(
-        name=settings.set, of=settings.of, fraction=settings.fraction, wait=settings.wait
-    )
-
-
-def _memory_mib(job: Any, own_mib: float) -> float:
-    """What a job asks for, and what is around it; 0 where it asks for nothing."""
-    resources = job.resources
-    for name, mib in (("mem_mib", 1.0), ("mem_mb", 1e6 / 2**20)):
-        value = resources.get(name)
-        if isinstance(value, int | float) and value > 0:
-            return float(value) * mib + own_mib
-    return 0.0

@@ -6,6 +6,9 @@ from typing import Any
 
 from workflows.snakemake_jobs import ABOUT, tasks_of
 
+OWN_MIB = 250.0
+"""What a Snakemake takes that begins one job (120 MiB for a small workflow), beside what its rule asks for."""
+
 
 def documents_of(dag: Any) -> list[dict[str, Any]]:
     """Tasks of all jobs that are still to be run.
@@ -19,3 +22,13 @@ def documents_of(dag: Any) -> list[dict[str, Any]]:
             task["runtime_s"] = about["limit_s"]
         found.append(task)
     return found
+
+
+def memory_mib(job: Any, own_mib: float) -> float:
+    """What a job asks for, and what is around it; 0 where it asks for nothing."""
+    resources = job.resources
+    for name, mib in (("mem_mib", 1.0), ("mem_mb", 1e6 / 2**20)):
+        value = resources.get(name)
+        if isinstance(value, int | float) and value > 0:
+            return float(value) * mib + own_mib
+    return 0.0

@@ -137,3 +137,20 @@ def begin(served: Served, promised: Promised) -> RunHandle:
     """Have the slots of a set opened; its tasks begin when they are released."""
     run: Any = promised.run or asked(served.client.run, promised.set_id)
     return run  # type: ignore[no-any-return]
+
+
+def together_of(settings: Any) -> Together | None:
+    """The set that this run is a part of; WorkflowError where only half of it is said."""
+    if not settings.set:
+        if settings.of or settings.fraction:
+            raise WorkflowError(
+                "--vgrads-of and --vgrads-fraction are of a set: give --vgrads-set NAME"
+            )
+        return None
+    if not settings.of or not settings.url:
+        raise WorkflowError(
+            "--vgrads-set needs --vgrads-of, how many runs it has, and --vgrads-url, the service where they meet"
+        )
+    return Together(
+        name=settings.set, of=settings.of, fraction=settings.fraction, wait=settings.wait
+    )
