@@ -1,9 +1,9 @@
 # make demo: the main job. make test: everything that a fresh clone can prove. make check: lint, types, layers, tests.
-# make docs: the documents as a site. make wheel: what is installed elsewhere.
+# make docs: the documents as a site. make wheel: what is installed elsewhere. make snakemake: a Snakemake with the plugin.
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check lint bench docs wheel audit clean data
+.PHONY: demo test check lint bench docs wheel audit clean data snakemake
 
 demo: .venv/installed
 	$(BIN)/vgrads demo
@@ -23,7 +23,7 @@ bench: .venv/developed
 	$(BIN)/python scripts/bench.py
 
 docs: .venv/documented
-	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/site
+	$(BIN)/sphinx-build -q -W --keep-going -j auto -b html docs docs/site
 	@echo "docs/site/index.html"
 
 audit: .venv/developed
@@ -46,6 +46,15 @@ data: .venv/installed
 
 .venv/developed: .venv/installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+snakemake: .venv/snakemake/ready
+
+# an environment of its own: this one's pinned versions exclude Snakemake's
+.venv/snakemake/ready: .venv/bin/python pyproject.toml plugins/snakemake-executor-plugin-vgrads/pyproject.toml
+	$(PYTHON) -m venv .venv/snakemake
+	.venv/snakemake/bin/python -m pip install --quiet --disable-pip-version-check \
+	  -e . -e plugins/snakemake-executor-plugin-vgrads snakemake==9.27.1 pytest
 	touch $@
 
 .venv/documented: .venv/installed

@@ -1,4 +1,4 @@
-"""A real Snakemake with the plugin, in an environment of its own: ``tests/services/install.sh`` makes it."""
+"""A real Snakemake with the plugin, in an environment of its own: ``make snakemake`` makes it."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ HERE = '[[site]]\nname = "here"\nkind = "local"\nprocs = 4\ndriver = "local"\n'
 def needed():
     """Skips with the reason where there is no Snakemake; where services are required it fails."""
     if not SNAKEMAKE.exists():
-        reason = "no Snakemake: tests/services/install.sh makes an environment with it"
+        reason = "no Snakemake here: make snakemake"
         if os.environ.get("VGRADS_SERVICES") == "required":
             pytest.fail(reason)
         pytest.skip(reason)

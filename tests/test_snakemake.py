@@ -1,6 +1,7 @@
 """``snakemake --executor vgrads`` as its users meet it: real Snakemake, real processes, held against ``--cores``."""
 
 import os
+import re
 import signal
 import subprocess
 from functools import partial
@@ -11,7 +12,7 @@ import pytest
 from portal.records.access import Access
 from portal.records.store import Store
 from tests import waiting
-from tests.snakemakes import HERE, PLUGIN, PYTHON, Project, files_in, needed
+from tests.snakemakes import BIN, HERE, PLUGIN, PYTHON, ROOT, Project, files_in, needed
 from tests.test_live import served
 
 until = partial(waiting.until, seconds=120.0)
@@ -285,3 +286,18 @@ def test_a_promise_that_cannot_be_made_or_kept(project):
     assert (code, "takes 30 s" in out) == (1, True), out
     code, out = mine.run("--vgrads-plan-only")
     assert (code, "vgrads: done by" in out, (mine.folder / "x").exists()) == (0, True, False), out
+
+
+def test_the_ten_lines_of_the_document(tmp_path):
+    text = (ROOT / "docs" / "snakemake.md").read_text()
+    lines = re.search(r"^```sh\n(.*?)^```", text, re.DOTALL | re.MULTILINE)[1]
+    assert len(lines.splitlines()) == 10
+    environment = {
+        **os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "VGRADS_HOME": str(tmp_path / "home"), "PIP_NO_INDEX": "1"
+    }  # fmt: skip
+    done = subprocess.run(
+        ["bash", "-euc", lines], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=200, check=False
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "vgrads: done by" in done.stdout + done.stderr
+    assert (tmp_path / "squares" / "7.txt").read_text() == "49\n"
