@@ -19,6 +19,9 @@ PLACES = (0.99, 0.9, 0.75, 0.5, 0.25, 0.1)
 """Quantiles of a run time that a task's place in a plan may be made for, the safest first. Below the median it is hoping:
 for those who would have no plan at all otherwise."""
 _OVERRUN = 1.0 - PLACES[0]
+_OVERRUNS = 0.5
+"""So many tasks of the largest workflow are taken to fail by overrunning their places, at most: what overruns eats slack or
+makes others late, as playing the plan tells; taken for failures, a thousand would leave no chance of a plan at all."""
 TaskKey = tuple[str, str]
 """(workflow, task)"""
 CopyKey = tuple[str, str, int]
@@ -94,8 +97,13 @@ class Snapshot:
 
     def failure(self, slot: Slot) -> float:
         """P(a task fails in a slot that lives): by itself, or because it overruns its place."""
-        overrun = _OVERRUN if self.wanted.uncertain else 0.0
-        return 1.0 - (1.0 - slot.task_failure) * (1.0 - overrun)
+        return 1.0 - (1.0 - slot.task_failure) * (1.0 - self._overrun)
+
+    @cached_property
+    def _overrun(self) -> float:
+        if not self.wanted.uncertain:
+            return 0.0
+        return min(_OVERRUN, _OVERRUNS / max(len(w.tasks) for w in self.wanted.workflows))
 
     def transfer_s(
         self, workflow: Workflow, parent: str, child: str, sites: tuple[str, str]

@@ -365,3 +365,13 @@ jobDependencies: [{id: ID1, children: [ID2]}]
         load_workflow(
             write("s.yml", text.replace("type: job, name", "type: pegasusWorkflow, name"))
         )
+
+
+def test_a_thousand_uncertain_tasks_have_a_plan():
+    """That each overruns its place now and then must not add up to no chance at all."""
+    tasks = [Task(id=f"t{n}", runtime_s=60.0) for n in range(1000)]
+    tasks.append(Task(id="sum", runtime_s=10.0, parents=tuple(t.id for t in tasks)))
+    asked = wanted([make_workflow("w", tasks)], deadline_s=7200.0, runtime_spread=0.5)
+    plan = make_plan(Snapshot(wanted=asked, slots=(slot("a", procs=64, end_s=7200.0),)))
+    assert plan.feasible, plan.lacking
+    assert plan.promise.probability > 0.9
