@@ -33,6 +33,8 @@ from execmgr.states import (
 from execmgr.times import Times, with_own
 from kernel.clock import Clock
 from planner.snapshot import CopyKey, TaskKey
+from workflows.dag import Task
+from workflows.manner import Manner, with_env
 
 Watcher = Callable[[Book, RunState, list[Event]], None]
 """Is told the book that rules, what the run has come to, and what has just happened."""
@@ -226,10 +228,19 @@ class Runner:
         task_key: TaskKey = placement.task_key
         task = self.book.snapshot.task(task_key)
         return TaskOrder(
-            key=key, site=self.book.site_of(key), slot=placement.slot, procs=task.procs, command=task.command, inputs=task.inputs, outputs=task.outputs,
+            key=key, site=self.book.site_of(key), slot=placement.slot, procs=task.threads or task.procs, command=task.command, inputs=task.inputs, outputs=task.outputs,
             runtime_s=self.book.median_s(key), attempt=self.state.copies[key].attempt, memory_mib=task.memory_mib,
-            env=tuple(self.book.snapshot.wanted.env.items()),
+            manner=self._manner(key, task),
         )  # fmt: skip
+
+    def _manner(self, key: CopyKey, task: Task) -> Manner:
+        """How a task runs where it is planned: a container that any engine may run by the first that its site has."""
+        manner = with_env(task.manner, self.book.snapshot.wanted.env)
+        box = manner.boxed
+        if box is None or box.engine:
+            return manner
+        engines = self.book.uses[self.book.slot_of(key)].slot.containers
+        return replace(manner, container=replace(box, engine=engines[0]))
 
     def _wait(self) -> None:
         """Let time pass until news is due: a jump in virtual time, a wait for the engine in real time."""

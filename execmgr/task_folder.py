@@ -20,11 +20,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from execmgr.command_line import Place, command_text, ending
+from execmgr.containers import container_name, end_container
 from execmgr.engine import TaskOrder
 from execmgr.processes import MARK, kill_marked, run_token
 from execmgr.task_environment import environment_for, passed_on
 from execmgr.task_output import keep_output
 from execmgr.task_process import NOTES, TaskProcess, Verdict, explain
+from execmgr.workdirs import fetch_from_workdir, note_workdir
 from planner.snapshot import CopyKey
 from workflows.dag import Workflow
 
@@ -124,8 +127,35 @@ class TaskFolder:
         if order.attempt and not kill_marked(lambda mark: mark.startswith(before)):
             raise OSError("its last attempt cannot be killed")
         scratch = self._stage_all(order)
-        environment = environment_for(order, self._around, (MARK, self.mark(order)))
-        return TaskProcess(order.command, scratch, environment)
+        note_workdir(order, scratch)
+        mark = self.mark(order)
+        environment = environment_for(order, self._around, (MARK, mark), scratch)
+        name = container_name(mark)
+        place = Place(
+            folder=scratch, reads=self._reads(order, scratch), user=(os.getuid(), os.getgid()), name=name
+        )  # fmt: skip
+        boxed = order.manner.boxed
+        return TaskProcess(
+            command_text(order, place), scratch, environment,
+            careful=boxed is not None or bool(order.manner.workdir), ending=ending(boxed, name),
+        )  # fmt: skip
+
+    def end_container(self, order: TaskOrder) -> None:
+        """End what an attempt may have left in a container that nobody looks after any more."""
+        end_container(ending(order.manner.boxed, container_name(self.mark(order))), os.environ)
+
+    def _reads(self, order: TaskOrder, scratch: Path) -> tuple[Path, ...]:
+        """The folders that links in a scratch folder lead into, for a container; outermost ones only."""
+        if order.manner.boxed is None:
+            return ()
+        found = set()
+        for name, source in self.sources(order).items():
+            if (scratch / name).is_symlink():
+                found |= {
+                    path if path.parent == path.parents[-1] else path.parent
+                    for path in (source, source.resolve())
+                }
+        return tuple(sorted(path for path in found if not found & set(path.parents)))
 
     def _stage_all(self, order: TaskOrder) -> Path:
         scratch = self.place(order)
@@ -171,6 +201,7 @@ class TaskFolder:
         scratch = self.place(order)
         if code:
             return explain(code, scratch)
+        fetch_from_workdir(order, scratch)
         missing = [name for name in order.outputs if not os.path.lexists(scratch / name)]
         return Verdict(f"did not write '{missing[0]}'", code) if missing else Verdict()
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from kernel.errors import InputError
+from workflows.manner import PLAIN, Manner
+from workflows.needs import Needs
 from workflows.shape import Shape
 from workflows.spread import RuntimeSpread
 
@@ -16,7 +18,7 @@ UNSTATED = float("nan")
 
 _LONGEST_COMMAND = 120_000  # of one argument, which Linux takes up to 128 KiB
 _LONGEST_NAME = 255
-_RESERVED = (".task", ".out", ".copy", ".stop", ".over", "stdout.txt", "stderr.txt")
+_RESERVED = (".task", ".workdir", ".out", ".copy", ".stop", ".over", "stdout.txt", "stderr.txt")
 _SAFE_NAME = re.compile(r"[^A-Za-z0-9_.#+-]")
 
 
@@ -25,7 +27,9 @@ class Task:
     """One command on ``procs`` cores for ``runtime_s`` seconds (the median) on a machine of speed 1.
 
     ``kind``: what is alike in tasks that are learned from together, as a program or a rule; ``spread``: how
-    far its run time may be from the median, None: as its set says.
+    far its run time may be from the median, None: as its set says; ``manner``: how it runs; ``resources``: units of
+    what machines have beside processors, by name. ``threads``: processors that the command is told of where it takes
+    up more of them, for its share of such units; 0: all.
     """
 
     id: str
@@ -38,6 +42,17 @@ class Task:
     memory_mib: float = 0.0
     kind: str = ""
     spread: RuntimeSpread | None = None
+    manner: Manner = PLAIN
+    resources: tuple[tuple[str, int], ...] = ()
+    threads: int = 0
+
+    @property
+    def needs(self) -> Needs:
+        """What a slot must have for it."""
+        box = self.manner.boxed
+        return Needs(
+            self.procs, self.memory_mib, "" if box is None else box.engine or "any", self.resources
+        )
 
     @property
     def stated(self) -> bool:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 from workflows.dag import Task, Workflow
+from workflows.manner import Manner
 from workflows.sets import WorkflowSet
 
 
@@ -36,4 +37,32 @@ def _entry(workflow: Workflow) -> dict[str, Any]:
 
 def _task(task: Task) -> dict[str, Any]:
     """A task; a run time that nobody stated is left out."""
-    return {**asdict(task), "runtime_s": task.runtime_s if task.stated else None}
+    found = {**asdict(task), "runtime_s": task.runtime_s if task.stated else None}
+    del found["manner"], found["threads"]
+    found["resources"] = dict(task.resources)
+    if task.threads:
+        found["procs"] = task.threads
+    return found | _manner(task.manner)
+
+
+def _manner(manner: Manner) -> dict[str, Any]:
+    """How a task runs, as far as anything is said."""
+    said = {field.name: getattr(manner, field.name) for field in fields(manner)}
+    said["env"] = dict(manner.env)
+    said["errors"] = [
+        {
+            "exit": list(rule.exits) or "any",
+            "retries": rule.retries,
+            "memory": rule.memory,
+            "time": rule.time,
+        }
+        for rule in manner.errors
+    ]
+    box = manner.container
+    if box is not None:
+        said["container"] = {
+            "image": box.image,
+            "engine": box.engine or None,
+            "options": list(box.options),
+        }
+    return {name: value for name, value in said.items() if value or value == ""}
