@@ -12,6 +12,7 @@ from execmgr.book import Book
 from execmgr.core import begin, step
 from execmgr.endings import over
 from execmgr.engine import Engine, Reach, TaskOrder
+from execmgr.growth import grown
 from execmgr.journal import Journal, LeaseLost
 from execmgr.sites import Sites
 from execmgr.states import (
@@ -227,9 +228,10 @@ class Runner:
         placement = self.book.placements[key]
         task_key: TaskKey = placement.task_key
         task = self.book.snapshot.task(task_key)
+        more = grown(self.book, self.state.copies, key)
         return TaskOrder(
             key=key, site=self.book.site_of(key), slot=placement.slot, procs=task.threads or task.procs, command=task.command, inputs=task.inputs, outputs=task.outputs,
-            runtime_s=self.book.median_s(key), attempt=self.state.copies[key].attempt, memory_mib=task.memory_mib,
+            runtime_s=self.book.median_s(key) * more.time, attempt=self.state.copies[key].attempt, memory_mib=task.memory_mib * more.memory,
             manner=self._manner(key, task),
         )  # fmt: skip
 

@@ -203,7 +203,7 @@ class TaskFolder:
             return explain(code, scratch)
         fetch_from_workdir(order, scratch)
         missing = [name for name in order.outputs if not os.path.lexists(scratch / name)]
-        return Verdict(f"did not write '{missing[0]}'", code) if missing else Verdict()
+        return Verdict(f"did not write '{missing[0]}'", code, ended=code) if missing else Verdict()
 
 
 def _kept_copy(file: Path, folder: Path) -> Path:

@@ -228,21 +228,29 @@ class Verdict:
     """Why an attempt did not do its task, empty where it did; ``code``: the exit code that its command chose.
 
     Without one, a signal or something around it ended it: the next attempt may fare better. ``times``: where the
-    attempt's time went, as far as it was measured.
+    attempt's time went, as far as it was measured; ``ended``: the exit code as a shell tells it, 128 and more for signals.
     """
 
     reason: str = ""
     code: int | None = None
     times: Times | None = None
+    ended: int | None = None
 
 
 def explain(code: int, scratch: Path) -> Verdict:
     """An exit code in words, with the last line of what the task complained of."""
     if (scratch / ".over").exists():  # its own doing, as often as it is tried
-        return Verdict((scratch / ".over").read_text(), code)
+        return Verdict((scratch / ".over").read_text(), code, ended=_as_told(code))
     number = -code if code < 0 else code - 128  # the shell tells of a signal as 128 and more
     killed = number in {one.value for one in signal.Signals}
     how = f"killed by {signal.Signals(number).name}" if killed else f"exit code {code}"
     complaints = tail(scratch / STDERR).strip().splitlines()
     said = complaints[-1][:200] if complaints else ""
-    return Verdict(f"{how}: {said}" if said else how, None if killed else code)
+    return Verdict(
+        f"{how}: {said}" if said else how, None if killed else code, ended=_as_told(code)
+    )
+
+
+def _as_told(code: int) -> int:
+    """An exit code as a shell tells it."""
+    return 128 - code if code < 0 else code
