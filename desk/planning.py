@@ -16,6 +16,7 @@ from planner.make import STANDARD, Options, make_plan
 from planner.plan import Plan
 from planner.relax import relaxations
 from planner.snapshot import Snapshot
+from planner.widths import widened
 from qbets.state_forecast import Known, aged
 from traces.records import JobLog
 from vgrid.acquisition import Acquisition
@@ -123,7 +124,8 @@ def plan_set(
 
 
 def take_snapshot(wanted: WorkflowSet, grid: Grid, seed: int) -> Snapshot:
-    """What the sites offer for a set, frozen."""
+    """What the sites offer for a set, frozen; its tasks as wide as their resources make them."""
+    wanted = widened(wanted, grid.catalog)
     slots = take_slots(wanted, grid)
     return Snapshot(wanted=wanted, slots=slots, links=grid.catalog.links, seed=seed)
 

@@ -218,7 +218,7 @@ def _refused(plan: Plan) -> str:
 
 
 def _nowhere(task: Task, slots: Sequence[Slot]) -> str:
-    """Why none of these slots holds a task that is not too wide, the plainest reason first."""
+    """Why none of these slots holds a task, the plainest reason first."""
     box = task.manner.boxed
     if box is not None and not any(slot.runs(task.needs.engine) for slot in slots):
         known = ", ".join(sorted({engine for slot in slots for engine in slot.containers}))
@@ -228,6 +228,10 @@ def _nowhere(task: Task, slots: Sequence[Slot]) -> str:
         most = max((dict(slot.resources).get(name, 0) for slot in slots), default=0)
         if units > most:
             return f"task '{task.id}' needs {units} of {name}, the slot with most of it has {most}"
+    widest = max((slot.procs for slot in slots), default=0)
+    if task.procs > widest:
+        share = " for its share of resources" if task.threads else ""
+        return f"task '{task.id}' needs {task.procs} processors{share}, the widest slot on offer has {widest}"
     most_mib = max(slot.memory_for(min(task.procs, slot.procs)) for slot in slots)
     if task.memory_mib > most_mib:
         return f"task '{task.id}' needs {task.memory_mib:.0f} MiB of memory, no slot on offer has that much: at most {most_mib:.0f}"
@@ -236,10 +240,7 @@ def _nowhere(task: Task, slots: Sequence[Slot]) -> str:
 
 def _obstacle(workflow: Workflow, snapshot: Snapshot) -> str:
     """What keeps a workflow out even with every slot to itself."""
-    widest = max((slot.procs for slot in snapshot.slots), default=0)
     for task in workflow.tasks.values():
-        if task.procs > widest:
-            return f"task '{task.id}' needs {task.procs} processors, the widest slot on offer has {widest}"
         if not any(slot.holds(task.needs) for slot in snapshot.slots):
             return _nowhere(task, snapshot.slots)
     fastest = max(slot.speed for slot in snapshot.slots)

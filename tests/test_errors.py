@@ -85,9 +85,9 @@ def test_time_that_has_grown_must_still_be_there():
     slow = ErrorRule(retries=9, time=100.0)
     late = book(slow)
     deadline_s = late.plan.deadline_s
-    state, commands = play(late, Tick(at_s=0.0), ready("a"), fails(deadline_s - 500.0, 1, 1))
+    _, commands = play(late, Tick(at_s=0.0), ready("a"), fails(deadline_s - 500.0, 1, 1))
     assert starts(commands) == 1  # a thousand seconds are not left
-    _state, commands = play(
+    _, commands = play(
         book(ErrorRule(retries=9, time=10.0)),
         Tick(at_s=0.0),
         ready("a"),

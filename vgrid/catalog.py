@@ -158,9 +158,13 @@ def _site(entry: SiteDocument, folder: Path, where: str) -> Site:
                                       "boot_spread"})  # fmt: skip
     driver = entry.driver or ("local" if entry.kind == "local" else "simulated")
     nodes = tuple(_node(node, node.type, node.cores) for node in entry.node)
+    whole = (
+        entry.kind == "local" and entry.resources and "cores_per_node" not in entry.model_fields_set
+    )
+    cores = entry.procs if whole else entry.cores_per_node  # this machine is one node
     _refuse_repeats([node.name for node in nodes], "node type", place)
     return Site(
-        **plain, driver=driver, queues=queues, nodes=nodes or (_node(entry, entry.node_type, entry.cores_per_node),),
+        **plain, driver=driver, queues=queues, nodes=nodes or (_node(entry, entry.node_type, cores),),
         billing_s=float(entry.billing), boot_s=float(entry.boot),
         cycle_s=float(entry.cycle), cycle_phase_s=float(entry.cycle_phase), node_mtbf_s=float(entry.node_mtbf),
         node_repair_s=float(entry.node_repair), access=_access(entry.access),
