@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -138,6 +139,7 @@ def run_plan(
     simulated = is_simulated(book, setup.catalog)
     if not simulated and outside is None:
         _refuse_without_commands(book)
+        _refuse_without_s3(book)
     record.keep_setup(setup)
     record.keep_book(0, book)
     around = _surroundings(book, setup, planned.grid, record, 0.0, outside)
@@ -279,6 +281,19 @@ def _replanner(grid: Grid, names: tuple[str, ...], record: Record) -> Replanner:
         return found, reason
 
     return again
+
+
+def _refuse_without_s3(book: Book) -> None:
+    if importlib.util.find_spec("s3fs") is not None:
+        return
+    for placement in book.plan.placements:
+        task = book.snapshot.task(placement.task_key)
+        for file in (*task.fetches, *task.sends):
+            if file.url.startswith("s3:"):
+                raise InputError(
+                    f"'{file.url}' needs s3, which is not installed", where=f"task '{placement.task}' of {placement.workflow}",
+                    fix="pip install 'vgrads[s3]', here and where tasks run",
+                )  # fmt: skip
 
 
 def _refuse_without_commands(book: Book) -> None:

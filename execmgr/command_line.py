@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from execmgr import staging
 from execmgr.engine import TaskOrder
 from execmgr.processes import MARK
 from workflows.manner import Container, Manner
@@ -29,12 +30,13 @@ _PREFIX = {"apptainer": "APPTAINERENV_", "singularity": "SINGULARITYENV_"}
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
     """Where a task runs: its folder, the folders that its inputs are links into, who runs it (user, group), what its
-    container is called."""
+    container is called, the interpreter that moves files."""
 
     folder: Path
     reads: tuple[Path, ...] = ()
     user: tuple[int, int] = (0, 0)
     name: str = ""
+    python: str = "python3"
 
 
 def command_text(order: TaskOrder, place: Place) -> str:
@@ -43,12 +45,17 @@ def command_text(order: TaskOrder, place: Place) -> str:
     before = _setup(manner.setup)
     inner = _activation(manner)
     box = manner.boxed
-    if box is None:
-        if manner.workdir:
-            inner.append(f"cd -- {shlex.quote(manner.workdir)} || exit {_NO_GO}")
-        return "\n".join((*before, *inner, order.command))
+    if box is None and manner.workdir:
+        inner.append(f"cd -- {shlex.quote(manner.workdir)} || exit {_NO_GO}")
     command = "\n".join((*inner, order.command))
-    return "\n".join((*before, container_text(box, command, order.manner, place)))
+    if box is not None:
+        command = container_text(box, command, order.manner, place)
+    moves = shlex.join((place.python, "-I", staging.__file__))
+    if order.fetches:
+        before.append(f"{moves} fetch || exit")
+    if order.sends:
+        command = f"( eval {shlex.quote(command)} ) || exit\n{moves} send"
+    return "\n".join((*before, command))
 
 
 def _setup(entries: Sequence[str]) -> list[str]:

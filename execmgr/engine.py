@@ -9,6 +9,7 @@ from typing import Protocol
 from execmgr.states import CopyEnded
 from planner.snapshot import CopyKey
 from workflows.manner import PLAIN, Manner
+from workflows.remote import RemoteFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +30,8 @@ class TaskOrder:
     attempt: int = 0
     memory_mib: float = 0.0
     manner: Manner = PLAIN
+    fetches: tuple[RemoteFile, ...] = ()
+    sends: tuple[RemoteFile, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -232,7 +232,8 @@ class Runner:
         return TaskOrder(
             key=key, site=self.book.site_of(key), slot=placement.slot, procs=task.threads or task.procs, command=task.command, inputs=task.inputs, outputs=task.outputs,
             runtime_s=self.book.median_s(key) * more.time, attempt=self.state.copies[key].attempt, memory_mib=task.memory_mib * more.memory,
-            manner=self._manner(key, task),
+            manner=self._manner(key, task), fetches=tuple(file.of(*task_key) for file in task.fetches),
+            sends=tuple(file.of(*task_key) for file in task.sends),
         )  # fmt: skip
 
     def _manner(self, key: CopyKey, task: Task) -> Manner:

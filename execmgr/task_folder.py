@@ -11,12 +11,14 @@ from __future__ import annotations
 import errno
 import fcntl
 import hashlib
+import json
 import os
 import re
 import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -24,6 +26,7 @@ from execmgr.command_line import Place, command_text, ending
 from execmgr.containers import container_name, end_container
 from execmgr.engine import TaskOrder
 from execmgr.processes import MARK, kill_marked, run_token
+from execmgr.staging import LIST
 from execmgr.task_environment import environment_for, passed_on
 from execmgr.task_output import keep_output
 from execmgr.task_process import NOTES, TaskProcess, Verdict, explain
@@ -46,6 +49,8 @@ CLAIMS = ".committed"
 """In a workflow's folder: for each task whose outputs count, whose they are."""
 BESIDE = ".beside"
 """In a run's folder: its own copies of the files beside the set."""
+FETCHED = ".fetched"
+"""In a run's folder: inputs that were fetched from elsewhere, for whichever task there wants them."""
 _ODD = re.compile(r"[^A-Za-z0-9._+@=,:-]|^\.")
 _LONGEST_NAME = 150
 _FICLONE = 0x40049409  # ioctl_ficlone(2)
@@ -128,17 +133,28 @@ class TaskFolder:
             raise OSError("its last attempt cannot be killed")
         scratch = self._stage_all(order)
         note_workdir(order, scratch)
+        self._note_moves(order, scratch)
         mark = self.mark(order)
         environment = environment_for(order, self._around, (MARK, mark), scratch)
         name = container_name(mark)
         place = Place(
-            folder=scratch, reads=self._reads(order, scratch), user=(os.getuid(), os.getgid()), name=name
+            folder=scratch, reads=self._reads(order, scratch), user=(os.getuid(), os.getgid()), name=name, python=sys.executable
         )  # fmt: skip
         boxed = order.manner.boxed
         return TaskProcess(
             command_text(order, place), scratch, environment,
             careful=boxed is not None or bool(order.manner.workdir), ending=ending(boxed, name),
         )  # fmt: skip
+
+    def _note_moves(self, order: TaskOrder, scratch: Path) -> None:
+        """What is to be fetched and sent, for the program that does it (:mod:`execmgr.staging`)."""
+        if not order.fetches and not order.sends:
+            return
+        written = {*order.outputs, *(file.name for file in order.sends)}
+        fetch = [asdict(file) | {"writes": file.name in written} for file in order.fetches]
+        folders = [str(scratch), *([order.manner.workdir] if order.manner.workdir else [])]
+        work = {"fetch": fetch, "send": [asdict(file) for file in order.sends], "folders": folders, "kept": str(self.run_folder / FETCHED)}  # fmt: skip
+        (scratch / LIST).write_text(json.dumps(work))
 
     def end_container(self, order: TaskOrder) -> None:
         """End what an attempt may have left in a container that nobody looks after any more."""
@@ -148,7 +164,7 @@ class TaskFolder:
         """The folders that links in a scratch folder lead into, for a container; outermost ones only."""
         if order.manner.boxed is None:
             return ()
-        found = set()
+        found = {self.run_folder / FETCHED} if order.fetches else set()
         for name, source in self.sources(order).items():
             if (scratch / name).is_symlink():
                 found |= {

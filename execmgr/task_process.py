@@ -7,6 +7,7 @@ end of a pipe: when nobody holds that any more, nothing of the task is left.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -20,6 +21,7 @@ from execmgr.containers import end_container
 from execmgr.free_spawn import spawn
 from execmgr.processes import DEATH_S, MARK, is_over, kill_marked, marked, runs, signal_group
 from execmgr.spawner import SHELL, Ended, Spawner, words_of
+from execmgr.staging import SAID
 from execmgr.task_output import STDERR, tail
 from execmgr.times import Times
 
@@ -241,6 +243,11 @@ def explain(code: int, scratch: Path) -> Verdict:
     """An exit code in words, with the last line of what the task complained of."""
     if (scratch / ".over").exists():  # its own doing, as often as it is tried
         return Verdict((scratch / ".over").read_text(), code, ended=_as_told(code))
+    if (scratch / SAID).exists():
+        said = json.loads((scratch / SAID).read_text())
+        return Verdict(
+            said["reason"], None if said["luck"] else code, ended=None if said["luck"] else code
+        )
     number = -code if code < 0 else code - 128  # the shell tells of a signal as 128 and more
     killed = number in {one.value for one in signal.Signals}
     how = f"killed by {signal.Signals(number).name}" if killed else f"exit code {code}"

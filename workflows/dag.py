@@ -10,6 +10,7 @@ from functools import cached_property
 from kernel.errors import InputError
 from workflows.manner import PLAIN, Manner
 from workflows.needs import Needs
+from workflows.remote import RemoteFile
 from workflows.shape import Shape
 from workflows.spread import RuntimeSpread
 
@@ -18,7 +19,18 @@ UNSTATED = float("nan")
 
 _LONGEST_COMMAND = 120_000  # of one argument, which Linux takes up to 128 KiB
 _LONGEST_NAME = 255
-_RESERVED = (".task", ".workdir", ".out", ".copy", ".stop", ".over", "stdout.txt", "stderr.txt")
+_RESERVED = (
+    ".task",
+    ".workdir",
+    ".staging",
+    ".staged",
+    ".out",
+    ".copy",
+    ".stop",
+    ".over",
+    "stdout.txt",
+    "stderr.txt",
+)
 _SAFE_NAME = re.compile(r"[^A-Za-z0-9_.#+-]")
 
 
@@ -29,7 +41,8 @@ class Task:
     ``kind``: what is alike in tasks that are learned from together, as a program or a rule; ``spread``: how
     far its run time may be from the median, None: as its set says; ``manner``: how it runs; ``resources``: units of
     what machines have beside processors, by name. ``threads``: processors that the command is told of where it takes
-    up more of them, for its share of such units; 0: all.
+    up more of them, for its share of such units; 0: all. ``fetches``: inputs that lie elsewhere; ``sends``: outputs
+    that go elsewhere.
     """
 
     id: str
@@ -45,6 +58,8 @@ class Task:
     manner: Manner = PLAIN
     resources: tuple[tuple[str, int], ...] = ()
     threads: int = 0
+    fetches: tuple[RemoteFile, ...] = ()
+    sends: tuple[RemoteFile, ...] = ()
 
     @property
     def needs(self) -> Needs:
@@ -158,9 +173,18 @@ def _check_orders(task: Task, place: str) -> None:
             where=f"{place}: command",
             fix="put it into a file",
         )
-    for what, names in (("inputs", task.inputs), ("outputs", task.outputs)):
+    inputs = (*task.inputs, *(file.name for file in task.fetches))
+    outputs = (*task.outputs, *(file.name for file in task.sends))
+    for what, names in (("inputs", inputs), ("outputs", outputs)):
         for name in names:
             _check_name(name, f"{place}: {what}")
+    for what, names, elsewhere in (
+        ("inputs", inputs, task.fetches),
+        ("outputs", outputs, task.sends),
+    ):
+        for file in elsewhere:
+            if names.count(file.name) > 1:
+                raise InputError(f"names '{file.name}' twice", where=f"{place}: {what}")
 
 
 def _check_name(name: str, place: str) -> None:

@@ -20,6 +20,7 @@ from workflows.dag import UNSTATED, Task, Workflow, make_workflow
 from workflows.load import load_workflow
 from workflows.manner import PLAIN, Manner
 from workflows.manner_document import FIELDS, MannerDocument
+from workflows.remote import FetchDocument, SendDocument, linked, refuse_shared_targets
 from workflows.runtimes import Runtimes
 from workflows.spread import RuntimeSpread
 
@@ -52,8 +53,8 @@ class TaskDocument(MannerDocument):
     procs: Annotated[int, Field(ge=1, le=_MOST_PROCS)] = 1
     parents: tuple[str, ...] = ()
     command: str = ""
-    inputs: tuple[str, ...] = ()
-    outputs: tuple[str, ...] = ()
+    inputs: tuple[str | FetchDocument, ...] = ()
+    outputs: tuple[str | SendDocument, ...] = ()
     memory_mib: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     resources: Mapping[_Resource, _Units] = {}
 
@@ -203,6 +204,7 @@ def _expand(document: SetDocument, load_file: FileLoader, where: str) -> tuple[W
         for _ in range(entry.count):
             taken[workflow.name] += 1
             found.append(workflow.renamed(f"{workflow.name}-{taken[workflow.name]}"))
+    refuse_shared_targets(found, where)
     return tuple(found)
 
 
@@ -214,7 +216,7 @@ def _one(entry: WorkflowDocument, load_file: FileLoader, where: str) -> Workflow
             raise error.within(where) from error
         return workflow.renamed(entry.name) if entry.name else workflow
     tasks = [_task(task) for task in entry.tasks]
-    return make_workflow(entry.name, tasks, entry.file_mib, where)
+    return make_workflow(entry.name, linked(tasks), entry.file_mib, where)
 
 
 def _in_manner(workflow: Workflow, general: Manner) -> Workflow:
@@ -228,11 +230,15 @@ def _in_manner(workflow: Workflow, general: Manner) -> Workflow:
 
 
 def _task(written: TaskDocument) -> Task:
-    fields = written.model_dump(exclude={"spread", "resources", *FIELDS})
+    fields = written.model_dump(exclude={"spread", "resources", "inputs", "outputs", *FIELDS})
     if written.runtime_s is None:
         fields["runtime_s"] = UNSTATED
     spread = None if written.spread is None else RuntimeSpread(**written.spread.model_dump())
     resources = tuple(sorted((name, units) for name, units in written.resources.items() if units))
+    for what, elsewhere in (("inputs", "fetches"), ("outputs", "sends")):
+        named = getattr(written, what)
+        fields[what] = tuple(one for one in named if isinstance(one, str))
+        fields[elsewhere] = tuple(one.file for one in named if not isinstance(one, str))
     return Task(**fields, spread=spread, manner=written.manner, resources=resources)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from workflows.dag import Task, Workflow
 from workflows.manner import Manner
+from workflows.remote import RemoteFile
 from workflows.sets import WorkflowSet
 
 
@@ -38,11 +39,21 @@ def _entry(workflow: Workflow) -> dict[str, Any]:
 def _task(task: Task) -> dict[str, Any]:
     """A task; a run time that nobody stated is left out."""
     found = {**asdict(task), "runtime_s": task.runtime_s if task.stated else None}
-    del found["manner"], found["threads"]
+    del found["manner"], found["threads"], found["fetches"], found["sends"]
+    found["inputs"] = [*task.inputs, *map(_fetched, task.fetches)]
+    found["outputs"] = [
+        *task.outputs,
+        *({"name": file.name, "url": file.url} for file in task.sends),
+    ]
     found["resources"] = dict(task.resources)
     if task.threads:
         found["procs"] = task.threads
     return found | _manner(task.manner)
+
+
+def _fetched(file: RemoteFile) -> dict[str, str]:
+    kind, _, digest = file.digest.partition(":")
+    return {"url": file.url, "as": file.name} | ({kind: digest} if kind else {})
 
 
 def _manner(manner: Manner) -> dict[str, Any]:
