@@ -10,7 +10,7 @@ import tarfile
 from pathlib import Path
 
 IMAGE = "localhost/vgrads-test:1"
-_PROGRAMS = ("sh", "cat", "echo", "id", "ls", "sleep", "env", "true", "false", "pwd")
+_PROGRAMS = ("sh", "cat", "echo", "id", "ls", "sleep", "env", "true", "false", "pwd", "wc", "test")
 NEEDED = os.environ.get("VGRADS_SERVICES") == "required"
 
 

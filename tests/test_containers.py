@@ -2,10 +2,12 @@
 
 import pytest
 
+from execmgr.processes import kill, marked, name_of
 from tests.containers import IMAGE, NEEDED, make_image, missing, running, settings
 from tests.test_engines import Bench
 from tests.waiting import until
 from workflows.manner import Container, Manner
+from workflows.remote import RemoteFile
 
 IN_PODMAN = Manner(
     env=(("GREETING", "a, 'b' \"c\""),), container=Container(image=IMAGE, engine="podman")
@@ -87,3 +89,51 @@ def test_an_image_that_is_not_there_is_the_tasks_own_failure(bench):
     )
     bench.engine.start([bench.order("a", "true", manner=manner)])
     assert "localhost/none:1" in bench.ends(1)["a"].reason
+
+
+def test_large_inputs_and_fetched_ones_are_seen_through_their_links(bench, tmp_path):
+    big = bench.folder / "set" / "big"
+    with big.open("wb") as file:
+        file.truncate(17 * 2**20)
+    away = tmp_path / "away"
+    away.write_text("fetched\n")
+    order = bench.order(
+        "t", "wc -c <big >n; cat c/away >>n; echo x >>c/away; test $? != 0 || exit 3", inputs=("big",), outputs=("n",),
+        manner=IN_PODMAN, fetches=(RemoteFile(name="c/away", url=f"file://{away}"),),
+    )  # fmt: skip
+    bench.engine.start([order])
+    end = bench.ends(1)["t"]
+    assert end.ok, end.reason
+    assert bench.result("n").split() == [str(17 * 2**20), "fetched"]
+
+
+def test_conda_is_looked_for_inside_and_setup_runs_outside(bench):
+    manner = Manner(
+        setup=("export GREETING=outside",), env=IN_PODMAN.env, container=IN_PODMAN.container
+    )
+    bench.engine.start([bench.order("t", "echo $GREETING >n", outputs=("n",), manner=manner)])
+    assert bench.ends(1)["t"].ok
+    assert bench.result("n") == "outside\n"
+    inside = Manner(venv="/none", container=IN_PODMAN.container)
+    bench.engine.start([bench.order("v", "true", manner=inside)])
+    assert "/none/bin/activate" in bench.ends(1)["v"].reason
+
+
+def test_a_workdir_is_there_inside(bench, tmp_path):
+    (tmp_path / "w").mkdir()
+    manner = Manner(workdir=str(tmp_path / "w"), container=IN_PODMAN.container)
+    bench.engine.start([bench.order("t", "pwd >n", outputs=("n",), manner=manner)])
+    assert bench.ends(1)["t"].ok
+    assert bench.result("n") == f"{tmp_path}/w\n"
+
+
+def test_a_container_whose_client_was_killed_is_ended(bench):
+    order = bench.order("t", "echo here >here.txt; sleep 600", manner=IN_PODMAN)
+    bench.engine.start([order])
+    until((bench.place.place(order) / "here.txt").exists)
+    mark = bench.place.mark(order)
+    for pid in marked(lambda one: one == mark):
+        if name_of(pid) == "podman":
+            kill(pid)
+    assert not bench.ends(1)["t"].ok
+    assert running() == []
