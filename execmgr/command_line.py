@@ -134,12 +134,3 @@ def _field(name: str, path: Path) -> str:
     """A field of a line of comma-separated values."""
     text = f"{name}={path}"
     return '"' + text.replace('"', '""') + '"' if set(text) & set(',"\n') else text
-
-
-def ending(box: Container | None, name: str) -> tuple[str, ...]:
-    """The words of a command that ends a container that may still run without whoever began it; none where it dies with
-    its processes."""
-    if box is None or box.engine in _PREFIX:
-        return ()
-    patience = ("--time", "0", "--ignore") if box.engine == "podman" else ()
-    return (box.engine, "rm", "--force", *patience, name)

@@ -8,11 +8,21 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 _PATIENCE_S = 30.0
+CLIENTS = ("docker", "podman")
+"""Engines whose containers go on without whoever began them."""
 
 
 def container_name(mark: str) -> str:
     """The name of a task's container, made from the mark of its processes."""
     return f"vgrads-{hashlib.sha256(mark.encode()).hexdigest()[:20]}"
+
+
+def ending(engine: str, name: str) -> tuple[str, ...]:
+    """The words of a command that ends a container; none where it dies with its processes."""
+    if engine not in CLIENTS:
+        return ()
+    patience = ("--time", "0", "--ignore") if engine == "podman" else ()
+    return (engine, "rm", "--force", *patience, name)
 
 
 def end_container(words: Sequence[str], environment: Mapping[str, str]) -> None:

@@ -22,8 +22,8 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 
-from execmgr.command_line import Place, command_text, ending
-from execmgr.containers import container_name, end_container
+from execmgr.command_line import Place, command_text
+from execmgr.containers import container_name, end_container, ending
 from execmgr.engine import TaskOrder
 from execmgr.processes import MARK, kill_marked, run_token
 from execmgr.staging import LIST
@@ -143,7 +143,7 @@ class TaskFolder:
         boxed = order.manner.boxed
         return TaskProcess(
             command_text(order, place), scratch, environment,
-            careful=boxed is not None or bool(order.manner.workdir), ending=ending(boxed, name),
+            careful=boxed is not None or bool(order.manner.workdir), ending=_ending(order, mark),
         )  # fmt: skip
 
     def _note_moves(self, order: TaskOrder, scratch: Path) -> None:
@@ -158,7 +158,7 @@ class TaskFolder:
 
     def end_container(self, order: TaskOrder) -> None:
         """End what an attempt may have left in a container that nobody looks after any more."""
-        end_container(ending(order.manner.boxed, container_name(self.mark(order))), os.environ)
+        end_container(_ending(order, self.mark(order)), os.environ)
 
     def _reads(self, order: TaskOrder, scratch: Path) -> tuple[Path, ...]:
         """The folders that links in a scratch folder lead into, for a container; outermost ones only."""
@@ -220,6 +220,12 @@ class TaskFolder:
         fetch_from_workdir(order, scratch)
         missing = [name for name in order.outputs if not os.path.lexists(scratch / name)]
         return Verdict(f"did not write '{missing[0]}'", code, ended=code) if missing else Verdict()
+
+
+def _ending(order: TaskOrder, mark: str) -> tuple[str, ...]:
+    """The words that end an attempt's container, if it has one that needs any."""
+    box = order.manner.boxed
+    return () if box is None else ending(box.engine, container_name(mark))
 
 
 def _kept_copy(file: Path, folder: Path) -> Path:

@@ -1,17 +1,19 @@
 """How tasks run: said more and less generally, put together to the letter, carried out as it was said."""
 
+import os
 from pathlib import Path
 
 import pytest
 import yaml
 
-from execmgr.command_line import Place, command_text, ending
-from execmgr.containers import container_name
+from execmgr.command_line import Place, command_text
+from execmgr.containers import container_name, ending
 from execmgr.engine import TaskOrder
 from kernel.documents import validate
 from kernel.errors import InputError
 from portal.records.archive import pack, unpack
 from tests.test_engines import Bench
+from tests.waiting import runs, until
 from vgrid.catalog import build_catalog
 from vgrid.documents import SitesDocument
 from workflows.manner import PLAIN, Container, Manner
@@ -88,11 +90,11 @@ def test_podman_and_docker_to_the_letter():
 
 
 def test_what_dies_with_its_processes_needs_no_ending():
-    assert ending(None, "n") == ending(Container(image="i", engine="apptainer"), "n") == ()
-    assert ending(Container(image="i", engine="podman"), "n") == (
+    assert ending("", "n") == ending("apptainer", "n") == ()
+    assert ending("podman", "n") == (
         "podman", "rm", "--force", "--time", "0", "--ignore", "n",
     )  # fmt: skip
-    assert ending(Container(image="i", engine="docker"), "n") == ("docker", "rm", "--force", "n")
+    assert ending("docker", "n") == ("docker", "rm", "--force", "n")
     assert container_name("one") != container_name("other")
 
 
@@ -263,3 +265,42 @@ def test_in_a_workdir_outputs_count_that_the_task_wrote_and_no_older_ones(bench,
 def test_plain_manners_cost_nothing():
     assert Manner().over(Manner(conda="a")) == Manner(conda="a")
     assert PLAIN.over(PLAIN) is PLAIN
+
+
+LIKE_DOCKER = """#!/bin/sh
+[ "$1" = rm ] && { shift 2; kill -9 "$(cat '%(folder)s'/$1)"; exit; }
+while [ "$1" != --name ]; do shift; done
+name=$2
+setsid env -i sleep 600 </dev/null >/dev/null 2>&1 &
+echo $! >'%(folder)s'/$name
+wait
+"""
+
+
+@pytest.mark.parametrize("kind", ["processes", "dask"])
+def test_a_container_that_no_mark_tells_is_ended_by_name(kind, tmp_path, monkeypatch):
+    programs, held = tmp_path / "bin", tmp_path / "held"
+    programs.mkdir()
+    held.mkdir()
+    (programs / "docker").write_text(LIKE_DOCKER % {"folder": held})
+    (programs / "docker").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    bench = Bench(kind, tmp_path)
+    try:
+        manner = Manner(container=Container(image="i", engine="docker"))
+        orders = [bench.order(name, "true", manner=manner) for name in ("ended", "left")]
+        bench.engine.start(orders)
+        until(
+            lambda: len([p for p in held.iterdir() if p.read_text().strip()]) == 2,
+            lambda: str(bench.engine.poll()),
+        )
+        pids = {
+            order.key[1]: int((held / container_name(bench.place.mark(order))).read_text())
+            for order in orders
+        }
+        bench.engine.cancel(orders[0].key)
+        until(lambda: not runs(pids["ended"]))
+        assert runs(pids["left"])
+    finally:
+        bench.close()
+    until(lambda: not runs(pids["left"]))
