@@ -62,10 +62,15 @@ def _setup(entries: Sequence[str]) -> list[str]:
     found = []
     if any("module" in entry.split() for entry in entries):
         found.append(_MODULES)
-    for entry in entries:
+    for entry in filter(_does_something, entries):
         said = shlex.quote(f"vgrads: setup failed: {entry.strip()}")
         found.append(f"{{ {entry}\n}} || {{ echo {said} >&2; exit {_NO_GO}; }}")
     return found
+
+
+def _does_something(entry: str) -> bool:
+    """Braces around nothing are no command."""
+    return any(line.strip() and not line.strip().startswith("#") for line in entry.splitlines())
 
 
 def _activation(manner: Manner) -> list[str]:

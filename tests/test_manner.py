@@ -219,6 +219,18 @@ def test_setup_is_seen_by_the_command_and_its_failure_is_told(bench):
     )
 
 
+def test_setup_that_says_nothing_or_much_is_setup(bench):
+    setup = (
+        "",
+        "# nothing",
+        "if true; then X=1; fi",
+        "f() { echo $X; }",
+        "X=$((X + 1))\n# and so on",
+    )
+    assert run(bench, "f >a", ("a",), setup=setup).ok
+    assert bench.result("a") == "2\n"
+
+
 def test_modules_are_found_by_a_plain_shell(bench, tmp_path):
     init = tmp_path / "modules" / "init"
     init.mkdir(parents=True)

@@ -231,6 +231,12 @@ def test_the_document_is_kept_and_written_again():
     assert [w.tasks for w in again.workflows] == [w.tasks for w in found.workflows]
 
 
+def test_names_in_urls_are_quoted_where_urls_are():
+    file = RemoteFile(name="x", url="http://x/{workflow}/{task}")
+    assert file.of("w", 'a b"c').url == "http://x/w/a%20b%22c"
+    assert RemoteFile(name="x", url="s3://x/{task}").of("w", "a b").url == "s3://x/a b"
+
+
 def test_two_tasks_that_claim_one_url_are_refused():
     text = SET.format(url="http://x", sha=SHA.partition(":")[2], file="a.dat").replace(
         "/{workflow}/", "/"

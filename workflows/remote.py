@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
@@ -35,9 +35,16 @@ class RemoteFile:
 
     def of(self, workflow: str, task: str) -> RemoteFile:
         """The same for one task of one workflow."""
-        if "{" not in self.url:
-            return self
-        return replace(self, url=self.url.replace("{workflow}", workflow).replace("{task}", task))
+        return self.named(workflow=workflow).named(task=task)
+
+    def named(self, **names: str) -> RemoteFile:
+        """The same with some of these names put in; keys of s3 are taken as they stand."""
+        url = self.url
+        for what, name in names.items():
+            url = url.replace(
+                f"{{{what}}}", name if url.startswith("s3:") else quote(name, safe="")
+            )
+        return self if url == self.url else replace(self, url=url)
 
 
 def check_url(url: str) -> str:
@@ -116,9 +123,7 @@ def linked(tasks: Iterable[Task]) -> list[Task]:
     found = []
     for task in tasks:
         mine = [sent[name] for name in task.inputs if name in sent]
-        fetched = tuple(
-            replace(file, url=file.url.replace("{task}", maker)) for file, maker in mine
-        )
+        fetched = tuple(file.named(task=maker) for file, maker in mine)
         inputs = tuple(name for name in task.inputs if name not in sent)
         found.append(
             replace(task, inputs=inputs, fetches=(*task.fetches, *fetched)) if mine else task
