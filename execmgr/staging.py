@@ -102,6 +102,11 @@ def _fetch(file: dict[str, Any], whole: Path) -> None:
     kind, _, stated = file["digest"].partition(":")
     digest = hashlib.new(kind or "sha256")
     draft = whole.with_suffix(f".{os.uname().nodename}.{os.getpid()}")
+    for left in whole.parent.glob(
+        f"{whole.name}.{os.uname().nodename}.*"
+    ):  # by those who were killed
+        if not Path(f"/proc/{left.suffix[1:]}").exists():
+            left.unlink(missing_ok=True)
     try:
         with _reading(file["url"]) as source, draft.open("wb") as to:
             while chunk := source.read(_CHUNK):

@@ -2,6 +2,7 @@
 
 import hashlib
 import importlib.util
+import os
 import threading
 from collections import Counter
 from contextlib import contextmanager
@@ -138,6 +139,28 @@ def test_an_output_that_was_not_written_and_one_that_cannot_be_sent(here, web, t
     file = (RemoteFile(name="a b", url=f"file://{tmp_path}/to/a%20b"),)
     assert run(here, "e", "echo x >'a b'", sends=file).ok
     assert [p.name for p in (tmp_path / "to").iterdir()] == ["a b"]
+
+
+def test_what_a_killed_task_had_fetched_is_fetched_anew(here, web):
+    kept = here.folder / "run" / ".fetched"
+    kept.mkdir(parents=True)
+    whole = hashlib.sha256(f"{web.url}/a.dat {SHA}".encode()).hexdigest()[:32]
+    (kept / f"{whole}.{os.uname().nodename}.{2**30}").write_bytes(BODY[:100])
+    assert run(here, "a", "wc -c <a.dat >n", outputs=("n",), **get(f"{web.url}/a.dat", SHA)).ok
+    assert here.result("n") == "8000\n"
+    assert sorted(p.name for p in kept.iterdir()) == [whole, f"{whole}.lock"]
+
+
+def test_a_file_is_held_in_no_memory(here, tmp_path):
+    large = tmp_path / "large"
+    with large.open("wb") as file:
+        file.truncate(600 * 2**20)
+    to = tmp_path / "to"
+    send = (RemoteFile(name="large", url=f"file://{to}"),)
+    bounded = {"memory_mib": 100.0, "sends": send, **get(f"file://{large}", name="in")}
+    end = run(here, "a", "ln -f $(readlink -f in) large", **bounded)
+    assert end.ok, end.reason
+    assert to.stat().st_size == 600 * 2**20
 
 
 def test_what_is_fetched_may_be_written_over_by_its_task_alone(here, web):
