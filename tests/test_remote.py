@@ -2,6 +2,7 @@
 
 import hashlib
 import importlib.util
+import json
 import os
 import threading
 from collections import Counter
@@ -9,9 +10,11 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+import yaml
 
 from kernel.documents import validate
 from kernel.errors import InputError
+from portal.jobs.worker import check_document
 from portal.records.archive import pack, unpack
 from tests.test_engines import Bench
 from tests.test_manner import made
@@ -252,6 +255,16 @@ def test_the_document_is_kept_and_written_again():
     assert unpack(pack(found), "archive") == found
     again = build_set(validate(SetDocument, document_of(found), "again"), None, "again")
     assert [w.tasks for w in again.workflows] == [w.tasks for w in found.workflows]
+
+
+def test_a_service_keeps_the_document_so_that_it_reads_it_again():
+    given = yaml.safe_load(SET.format(url="http://x", sha=SHA.partition(":")[2], file="a.dat"))
+    given["workflows"][0]["tasks"][0]["inputs"][0]["as"] = "in/a.dat"
+    given["workflows"][0] |= {"container": {"image": "i"}, "errors": [{"exit": [1, 2]}]}
+    kept = check_document(given, 100)
+    again = check_document(json.loads(kept.text), 100)
+    assert again == kept
+    assert '"as": "in/a.dat"' in kept.text
 
 
 def test_names_in_urls_are_quoted_where_urls_are():
