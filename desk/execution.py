@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
 from desk.histories import Instant
-from desk.planning import Grid, Planned, as_it_stands, open_grid, take_slots
-from desk.runtimes import NOTHING, RunTimes, timed
+from desk.planning import Grid, Planned, as_it_stands, as_planned, open_grid, take_slots
+from desk.runtimes import NOTHING, RunTimes
 from desk.wiring import (
     Surrounding,
     all_simulated,
@@ -144,6 +145,7 @@ def run_plan(
     simulated = is_simulated(book, setup.catalog)
     if not simulated and outside is None and not book.released:
         _refuse_without_commands(book)
+        _refuse_without_s3(book)
     record.keep_setup(setup)
     record.keep_book(0, book)
     around = _surroundings(book, setup, planned.grid, record, 0.0, outside)
@@ -287,7 +289,7 @@ def _grower(grid: Grid, names: tuple[str, ...], record: Record) -> Grower:
         book: Book, state: RunState, added: Sequence[tuple[str, Task]]
     ) -> tuple[Book | None, str]:
         offers = _offers(grid, names, book, state)
-        found, reason = plan_growth(book, state, offers, timed(added, grid.run_times, grid.catalog))
+        found, reason = plan_growth(book, state, offers, as_planned(added, grid))
         if found is not None:
             record.keep_book(state.version + 1, found)
         return found, reason
@@ -302,6 +304,19 @@ def _offers(grid: Grid, names: tuple[str, ...], book: Book, state: RunState) -> 
         as_it_stands(usable, state.now_s), seen=(*usable.seen, *acquisitions(book, state))
     )
     return lambda rest: take_slots(rest, wiser)
+
+
+def _refuse_without_s3(book: Book) -> None:
+    if importlib.util.find_spec("s3fs") is not None:
+        return
+    for placement in book.plan.placements:
+        task = book.snapshot.task(placement.task_key)
+        for file in (*task.fetches, *task.sends):
+            if file.url.startswith("s3:"):
+                raise InputError(
+                    f"'{file.url}' needs s3, which is not installed", where=f"task '{placement.task}' of {placement.workflow}",
+                    fix="pip install 'vgrads[s3]', here and where tasks run",
+                )  # fmt: skip
 
 
 def _refuse_without_commands(book: Book) -> None:

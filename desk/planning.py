@@ -16,13 +16,14 @@ from planner.make import STANDARD, Options, make_plan
 from planner.plan import Plan
 from planner.relax import relaxations
 from planner.snapshot import Snapshot
+from planner.widths import widened
 from qbets.state_forecast import Known, aged
 from traces.records import JobLog
 from vgrid.acquisition import Acquisition
 from vgrid.catalog import Catalog
 from vgrid.offers import Knowledge, OfferRequest, offer_slots
 from vgrid.slot import Slot
-from workflows.dag import Workflow
+from workflows.dag import Task, Workflow
 from workflows.sets import WorkflowSet
 
 QueueKey = tuple[str, str]
@@ -123,9 +124,24 @@ def plan_set(
 
 
 def take_snapshot(wanted: WorkflowSet, grid: Grid, seed: int) -> Snapshot:
-    """What the sites offer for a set, frozen."""
+    """What the sites offer for a set, frozen; its tasks as wide as their resources make them."""
+    wanted = widened(wanted, grid.catalog)
     slots = take_slots(wanted, grid)
     return Snapshot(wanted=wanted, slots=slots, links=grid.catalog.links, seed=seed)
+
+
+def as_planned(added: Sequence[tuple[str, Task]], grid: Grid) -> list[tuple[str, Task]]:
+    """Tasks that are added to workflows, with run times and widths as if they had been there from the first."""
+    alone = tuple(
+        Workflow(name=name, tasks={task.id: replace(task, parents=())}) for name, task in added
+    )
+    asked = WorkflowSet(name="", workflows=alone, deadline_s=math.inf, needed=0)
+    timed, _ = with_run_times(asked, grid.run_times, grid.catalog)
+    found = widened(timed, grid.catalog).workflows
+    return [
+        (name, replace(given.tasks[task.id], parents=task.parents))
+        for (name, task), given in zip(added, found, strict=True)
+    ]
 
 
 def take_slots(wanted: WorkflowSet, grid: Grid) -> tuple[Slot, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from statistics import fmean
@@ -103,21 +103,6 @@ def with_run_times(
         same = tasks is workflow.tasks
         workflows.append(workflow if same else replace(workflow, tasks=tasks))
     return replace(wanted, workflows=tuple(workflows)), basis
-
-
-def timed(
-    added: Sequence[tuple[str, Task]], known: RunTimes, catalog: Catalog
-) -> list[tuple[str, Task]]:
-    """Tasks that are added to workflows, with run times and spreads as :func:`with_run_times` gives them."""
-    alone = tuple(
-        Workflow(name=name, tasks={task.id: replace(task, parents=())}) for name, task in added
-    )
-    asked = WorkflowSet(name="", workflows=alone, deadline_s=math.inf, needed=0)
-    found, _ = with_run_times(asked, known, catalog)
-    return [
-        (name, replace(given.tasks[task.id], parents=task.parents))
-        for (name, task), given in zip(added, found.workflows, strict=True)
-    ]
 
 
 class _World(NamedTuple):

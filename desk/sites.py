@@ -26,7 +26,7 @@ def describe(catalog: Catalog, seen: Sequence[Acquisition]) -> list[Json]:
 def _site_row(site: Site, seen: Sequence[Acquisition]) -> Json:
     learned = learned_of(site, seen)
     return {
-        "name": site.name, "kind": site.kind, "driver": site.driver, "procs": site.procs,
+        "name": site.name, "kind": site.kind, "driver": site.driver, "procs": site.procs, "containers": list(site.containers),
         "nodes": [_node_row(node) for node in site.nodes],
         "queues": [_queue_row(queue) for queue in site.queues],
         "binding": learned[0]["binding"], "learned": learned,
@@ -59,7 +59,7 @@ def _learned_row(site: Site, queue: str, seen: Sequence[Acquisition]) -> Json:
 
 def _node_row(node: NodeType) -> Json:
     return {
-        "type": node.name or None, "cores": node.cores, "memory_mib": node.memory_mib, "speed": node.speed,
+        "type": node.name or None, "cores": node.cores, "memory_mib": node.memory_mib, "resources": dict(node.resources), "speed": node.speed,
         "price_usd_per_hour": node.price_usd_per_hour, "spot_price_usd_per_hour": node.spot_price_usd_per_hour,
     }  # fmt: skip
 

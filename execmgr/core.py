@@ -5,7 +5,8 @@ lies far enough ahead, and nothing that stands before it in the slot's order is 
 (:mod:`planner.rules`). What can no longer happen is given up with a reason, and everything that needs it with it, so
 no pending queue stays stuck: slots and the deadline end, and with them everything that still waits.
 
-A copy that fails tries once more where no other copy of its task is left. What is not needed any more is withdrawn.
+A copy that fails tries once more where no other copy of its task is left, or as the rules for its exit codes say
+(:mod:`execmgr.growth`). What is not needed any more is withdrawn.
 Where fewer workflows are left than are needed, or a slot is overdue, the planner is asked about the remainder; its
 answer comes as an event.
 """
@@ -19,6 +20,7 @@ from immutables import Map
 from drivers.api import SlotState
 from execmgr.book import Book
 from execmgr.endings import alike, fault_of
+from execmgr.growth import after_failure, exhausted, fits, too_much
 from execmgr.states import (
     Cancelled,
     Command,
@@ -119,7 +121,8 @@ class _Step(Turn):
         record = replace(self.copies[event.key], code=event.code)
         self.copies = self.copies.set(event.key, record)
         ending = CopyState.DONE if event.ok else CopyState.FAILED
-        self.end_copy(event.key, ending, event.reason)
+        said = self.faulty.get(task, "") if self.book.snapshot.task(task).manner.errors else ""
+        self.end_copy(event.key, ending, event.reason if event.ok else said or event.reason)
         if event.ok and task not in self.done:
             self.deliver(event.key)
             order = self.book.workflow(event.key).order
@@ -138,18 +141,19 @@ class _Step(Turn):
 
     def _tries_again(self, event: CopyEnded) -> bool:
         """A failed copy waits once more where it was, if no other copy can do its task, and time is left."""
-        key, record = event.key, self.copies[event.key]
+        key = event.key
         if self.book.released and event.code is not None:
             return self._awaits_release(event)
-        fault = fault_of(self.book, self.copies, event)
+        fault, more = self._weigh(event)
         if fault:
             self._condemn(key[:2], fault)
             return False
-        others = [twin for twin in self.book.copies[key[:2]] if twin != key]
-        if record.attempt + 1 >= ATTEMPTS or self.latest_start(key) < self.now_s:
+        if not more or self.latest_start(key) < self.now_s:
             return False
-        if any(not self.copies[twin].state.settled for twin in others):
+        twins = self.book.copies[key[:2]]
+        if any(not self.copies[twin].state.settled for twin in twins if twin != key):
             return False
+        record = self.copies[key]
         again = replace(
             record, state=CopyState.WAITING, attempt=record.attempt + 1, committing=False, code=event.code,
             reason=f"tried again after: {event.reason}",
@@ -178,6 +182,24 @@ class _Step(Turn):
             if task in self.book.copies and task not in self.done:
                 self._condemn(task, reason)
         self.state = replace(self.state, heard=event.upto)
+
+    def _weigh(self, event: CopyEnded) -> tuple[str, bool]:
+        """Why a task that failed is not to be begun any more, anywhere, or whether this copy may try again."""
+        key = event.key
+        rule = self.book.snapshot.task(key[:2]).manner.rule_for(event.code, event.ended)
+        if rule is None:
+            more = self.copies[key].attempt + 1 < ATTEMPTS
+            return fault_of(self.book, self.copies, event), more
+        fault = exhausted(self.book, self.copies, key, rule, event.reason)
+        self.copies = self.copies.set(key, after_failure(self.copies[key], rule))
+        for twin in self.book.copies[key[:2]]:
+            if self.copies[twin].state == CopyState.WAITING and not fits(
+                self.book, self.copies, twin
+            ):
+                self.end_copy(
+                    twin, CopyState.SKIPPED, "its slot has not the memory that it needs by now"
+                )
+        return fault or too_much(self.book, self.copies, event), fits(self.book, self.copies, key)
 
     def _condemn(self, task: TaskKey, fault: str) -> None:
         """A task that fails by itself is begun no more, anywhere; copies that run may still do it."""

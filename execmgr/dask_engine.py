@@ -269,7 +269,10 @@ def _run_or_find(order: TaskOrder, folder: TaskFolder, mark: str) -> tuple[int, 
         return (scratch / _STOP).exists() or _work_name(order) in _STOPPED
 
     if alive(scratch) or has_ended(scratch):
-        return await_end(scratch, mark, stop), None
+        code = await_end(scratch, mark, stop)
+        if code:
+            folder.end_container(order)
+        return code, None
     if not order.command:
         raise OSError("has no command to run")
     begun_s = time.monotonic()

@@ -8,11 +8,16 @@ from typing import Protocol
 
 from execmgr.states import CopyEnded
 from planner.snapshot import CopyKey
+from workflows.manner import PLAIN, Manner
+from workflows.remote import RemoteFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskOrder:
-    """One copy to run: in which slot, what, with which files, for about how long."""
+    """One copy to run: in which slot, what, with which files, for about how long.
+
+    The engine of its container is one that its site has.
+    """
 
     key: CopyKey
     site: str
@@ -24,7 +29,9 @@ class TaskOrder:
     outputs: tuple[str, ...] = ()
     attempt: int = 0
     memory_mib: float = 0.0
-    env: tuple[tuple[str, str], ...] = ()
+    manner: Manner = PLAIN
+    fetches: tuple[RemoteFile, ...] = ()
+    sends: tuple[RemoteFile, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -49,6 +49,6 @@ class FolderEngine(NewsDesk):
         self.news.put(
             CopyEnded(
                 at_s=self._clock.now(), key=order.key, ok=not verdict.reason, reason=verdict.reason,
-                committed=committed, code=verdict.code, times=verdict.times,
+                committed=committed, code=verdict.code, times=verdict.times, ended=verdict.ended,
             )
         )  # fmt: skip

@@ -220,6 +220,9 @@ class ProcessEngine(FolderEngine):
 
     def _kill_rest(self, ended: Sequence[tuple[_Copy, int | None]]) -> None:
         marks = {copy.mark for copy, _ in ended}
+        for copy, code in ended:
+            if code != 0:
+                self._folder.end_container(copy.order)
         if not marks or kill_marked(lambda mark: mark in marks):
             undead = set()
         else:

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from execmgr.containers import CLIENTS, container_name, end_container, ending
+
 MARK = "VGRADS_COPY"
 """In the environment of every process of a task: ``run.kind:workflow/task/copy/attempt``."""
 _PAUSE_S = 0.02
@@ -39,14 +41,19 @@ def marked(wanted: Callable[[str], bool]) -> dict[int, str]:
 
 
 def kill_marked(wanted: Callable[[str], bool], patience_s: float = DEATH_S) -> bool:
-    """Kill all of them, and those that they beget meanwhile; False where some are still there in the end."""
+    """Kill all of them, and those that they beget meanwhile, with the containers that they look after; False where some
+    are still there in the end."""
     end_s = time.monotonic() + patience_s
+    clients: dict[str, str] = {}
     while found := marked(wanted):
+        clients |= {mark: name_of(pid) for pid, mark in found.items() if name_of(pid) in CLIENTS}
         for pid in found:
             kill(pid)
         if time.monotonic() > end_s:
             return False
         time.sleep(_PAUSE_S)
+    for mark, engine in clients.items():
+        end_container(ending(engine, container_name(mark)), os.environ)
     return True
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from drivers.api import SlotState
 from execmgr.book import Book, amend
 from execmgr.endings import refused_queues
+from execmgr.growth import grown_tasks
 from execmgr.states import CopyState, RunState
 from planner.plan import SlotUse
 from planner.replan import Amended, Offers, OpenSlot, Progress, grow, replan
@@ -31,6 +32,7 @@ def progress_of(book: Book, state: RunState) -> Progress:
         now_s=state.now_s, done=frozenset(state.done), running=running, ended=ended, waiting=frozenset(waiting),
         open_slots=_open_slots(book, state), spent_usd=spent, version=state.version, coming=_coming(book, state),
         broken=frozenset(workflow for workflow, _ in state.faulty), closed=refused_queues(book, state.slots),
+        grown=grown_tasks(book, state.copies),
     )  # fmt: skip
 
 

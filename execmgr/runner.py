@@ -12,6 +12,7 @@ from execmgr.book import Book
 from execmgr.core import begin, step
 from execmgr.endings import over
 from execmgr.engine import Engine, Reach, TaskOrder
+from execmgr.growth import grown
 from execmgr.journal import Journal, LeaseLost
 from execmgr.mailbox import Answer, Answers, Mailbox, added_to
 from execmgr.sites import Sites
@@ -37,6 +38,7 @@ from kernel.clock import Clock
 from kernel.errors import InputError
 from planner.snapshot import CopyKey, TaskKey
 from workflows.dag import Task
+from workflows.manner import Manner, with_env
 
 Watcher = Callable[[Book, RunState, list[Event]], None]
 """Is told the book that rules, what the run has come to, and what has just happened."""
@@ -292,11 +294,22 @@ class Runner:
         leave = self.state.released.get(task_key)
         if leave is not None:
             task = replace(task, command=leave.command, memory_mib=leave.memory_mib)
+        more = grown(self.book, self.state.copies, key)
         return TaskOrder(
-            key=key, site=self.book.site_of(key), slot=placement.slot, procs=task.procs, command=task.command, inputs=task.inputs, outputs=task.outputs,
-            runtime_s=self.book.median_s(key), attempt=self.state.copies[key].attempt, memory_mib=task.memory_mib,
-            env=tuple(self.book.snapshot.wanted.env.items()),
+            key=key, site=self.book.site_of(key), slot=placement.slot, procs=task.threads or task.procs, command=task.command, inputs=task.inputs, outputs=task.outputs,
+            runtime_s=self.book.median_s(key) * more.time, attempt=self.state.copies[key].attempt, memory_mib=task.memory_mib * more.memory,
+            manner=self._manner(key, task), fetches=tuple(file.of(*task_key) for file in task.fetches),
+            sends=tuple(file.of(*task_key) for file in task.sends),
         )  # fmt: skip
+
+    def _manner(self, key: CopyKey, task: Task) -> Manner:
+        """How a task runs where it is planned: a container that any engine may run by the first that its site has."""
+        manner = with_env(task.manner, self.book.snapshot.wanted.env)
+        box = manner.boxed
+        if box is None or box.engine:
+            return manner
+        engines = self.book.uses[self.book.slot_of(key)].slot.containers
+        return replace(manner, container=replace(box, engine=engines[0]))
 
     def _wait(self) -> None:
         """Let time pass until news is due: a jump in virtual time, a wait for the engine in real time."""

@@ -44,7 +44,8 @@ class CopyEnded:
     """A running copy came to its end; ``committed``: its outputs, if it has any, are where they belong.
 
     A copy that succeeded and is not committed ends a second time, when it is, or when that has failed.
-    ``code``: the exit code that its command chose; None where a signal or something around it ended it. ``times``:
+    ``code``: the exit code that its command chose; None where a signal or something around it ended it. ``ended``: its end
+    as a shell tells it, 128 and more for signals; None where it was not the command that ended. ``times``:
     where the time went since it was ordered, or ended the first time; None where nobody measured it.
     """
 
@@ -55,6 +56,7 @@ class CopyEnded:
     committed: bool = True
     code: int | None = None
     times: Times | None = None
+    ended: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,7 +192,8 @@ class SlotRecord:
 class CopyRecord:
     """A copy of the run; ``committing``: it has run, and its outputs are on their way to where they belong.
 
-    ``code``: the exit code that its last failed attempt chose.
+    ``code``: the exit code that its last failed attempt chose. ``failures``: attempts that failed by a rule of its task's
+    policy; ``memory``, ``time``: by how much these rules have multiplied what it is given.
     """
 
     state: CopyState = CopyState.WAITING
@@ -200,6 +203,9 @@ class CopyRecord:
     attempt: int = 0
     committing: bool = False
     code: int | None = None
+    failures: int = 0
+    memory: float = 1.0
+    time: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

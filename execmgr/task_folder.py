@@ -11,20 +11,26 @@ from __future__ import annotations
 import errno
 import fcntl
 import hashlib
+import json
 import os
 import re
 import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 
+from execmgr.command_line import Place, command_text
+from execmgr.containers import container_name, end_container, ending
 from execmgr.engine import TaskOrder
 from execmgr.processes import MARK, kill_marked, run_token
+from execmgr.staging import LIST
 from execmgr.task_environment import environment_for, passed_on
 from execmgr.task_output import keep_output
 from execmgr.task_process import NOTES, TaskProcess, Verdict, explain
+from execmgr.workdirs import fetch_from_workdir, note_workdir
 from planner.snapshot import CopyKey
 from workflows.dag import Workflow
 
@@ -43,6 +49,8 @@ CLAIMS = ".committed"
 """In a workflow's folder: for each task whose outputs count, whose they are."""
 BESIDE = ".beside"
 """In a run's folder: its own copies of the files beside the set."""
+FETCHED = ".fetched"
+"""In a run's folder: inputs that were fetched from elsewhere, for whichever task there wants them."""
 _ODD = re.compile(r"[^A-Za-z0-9._+@=,:-]|^\.")
 _LONGEST_NAME = 150
 _FICLONE = 0x40049409  # ioctl_ficlone(2)
@@ -124,8 +132,46 @@ class TaskFolder:
         if order.attempt and not kill_marked(lambda mark: mark.startswith(before)):
             raise OSError("its last attempt cannot be killed")
         scratch = self._stage_all(order)
-        environment = environment_for(order, self._around, (MARK, self.mark(order)))
-        return TaskProcess(order.command, scratch, environment)
+        note_workdir(order, scratch)
+        self._note_moves(order, scratch)
+        mark = self.mark(order)
+        environment = environment_for(order, self._around, (MARK, mark), scratch)
+        name = container_name(mark)
+        place = Place(
+            folder=scratch, reads=self._reads(order, scratch), user=(os.getuid(), os.getgid()), name=name, python=sys.executable
+        )  # fmt: skip
+        boxed = order.manner.boxed
+        return TaskProcess(
+            command_text(order, place), scratch, environment,
+            careful=boxed is not None or bool(order.manner.workdir), ending=_ending(order, mark),
+        )  # fmt: skip
+
+    def _note_moves(self, order: TaskOrder, scratch: Path) -> None:
+        """What is to be fetched and sent, for the program that does it (:mod:`execmgr.staging`)."""
+        if not order.fetches and not order.sends:
+            return
+        written = {*order.outputs, *(file.name for file in order.sends)}
+        fetch = [asdict(file) | {"writes": file.name in written} for file in order.fetches]
+        folders = [str(scratch), *([order.manner.workdir] if order.manner.workdir else [])]
+        work = {"fetch": fetch, "send": [asdict(file) for file in order.sends], "folders": folders, "kept": str(self.run_folder / FETCHED)}  # fmt: skip
+        (scratch / LIST).write_text(json.dumps(work))
+
+    def end_container(self, order: TaskOrder) -> None:
+        """End what an attempt may have left in a container that nobody looks after any more."""
+        end_container(_ending(order, self.mark(order)), os.environ)
+
+    def _reads(self, order: TaskOrder, scratch: Path) -> tuple[Path, ...]:
+        """The folders that links in a scratch folder lead into, for a container; outermost ones only."""
+        if order.manner.boxed is None:
+            return ()
+        found = {self.run_folder / FETCHED} if order.fetches else set()
+        for name, source in self.sources(order).items():
+            if (scratch / name).is_symlink():
+                found |= {
+                    path if path.parent == path.parents[-1] else path.parent
+                    for path in (source, source.resolve())
+                }
+        return tuple(sorted(path for path in found if not found & set(path.parents)))
 
     def _stage_all(self, order: TaskOrder) -> Path:
         scratch = self.place(order)
@@ -171,8 +217,15 @@ class TaskFolder:
         scratch = self.place(order)
         if code:
             return explain(code, scratch)
+        fetch_from_workdir(order, scratch)
         missing = [name for name in order.outputs if not os.path.lexists(scratch / name)]
-        return Verdict(f"did not write '{missing[0]}'", code) if missing else Verdict()
+        return Verdict(f"did not write '{missing[0]}'", code, ended=code) if missing else Verdict()
+
+
+def _ending(order: TaskOrder, mark: str) -> tuple[str, ...]:
+    """The words that end an attempt's container, if it has one that needs any."""
+    box = order.manner.boxed
+    return () if box is None else ending(box.engine, container_name(mark))
 
 
 def _kept_copy(file: Path, folder: Path) -> Path:

@@ -7,18 +7,21 @@ end of a pipe: when nobody holds that any more, nothing of the task is left.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from execmgr.containers import end_container
 from execmgr.free_spawn import spawn
-from execmgr.processes import DEATH_S, MARK, is_over, kill_marked, runs, signal_group
+from execmgr.processes import DEATH_S, MARK, is_over, kill_marked, marked, runs, signal_group
 from execmgr.spawner import SHELL, Ended, Spawner, words_of
+from execmgr.staging import SAID
 from execmgr.task_output import STDERR, tail
 from execmgr.times import Times
 
@@ -54,8 +57,12 @@ _MIB = 1024 * 1024
 class TaskProcess:
     """A task that this process begins."""
 
-    def __init__(self, command: str, scratch: Path, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, command: str, scratch: Path, environment: Mapping[str, str], careful: bool = False, ending: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        """``careful``: what it leaves is looked for however short it was; ``ending``: the words that end its container."""
         self._command, self._scratch, self._environment = command, scratch, environment
+        self._careful, self._ending = careful, ending
         self._spawner: Spawner | None = None
         self._pid = self._left = -1
         self._began_s = self._ended_s = 0.0
@@ -96,10 +103,11 @@ class TaskProcess:
                     self.signal(signal.SIGKILL)
                 elif memory_mib > 0:
                     self.hold_to(memory_mib, memory_of_sessions())
-            if not self.is_gone(QUICK_S) and not kill_marked(
-                lambda one: one == self._environment[MARK]
-            ):
-                raise OSError("processes of it cannot be killed")
+            if not self.is_gone(QUICK_S):
+                if ended[0].code:
+                    end_container(self._ending, self._environment)
+                if not kill_marked(lambda one: one == self._environment[MARK]):
+                    raise OSError("processes of it cannot be killed")
             self.has_ended(ended[0])
             return ended[0].code
         finally:
@@ -126,11 +134,16 @@ class TaskProcess:
 
         Another task that is just being begun may hold the pipe for an instant.
         """
-        return time.monotonic() - self._began_s < _LONG_S and is_over(self._left, patience_s)
+        short = time.monotonic() - self._began_s < _LONG_S and not self._careful
+        return short and is_over(self._left, patience_s)
 
     def hold_to(self, memory_mib: float, used: Mapping[int, float]) -> None:
         """End it where it uses more memory than is stated; ``used``: by session, all in MiB."""
-        if (mine := used.get(self._pid, 0.0)) > memory_mib:
+        if self._ending:  # a container's processes are of other sessions
+            mine = memory_of(marked(lambda one: one == self._environment[MARK]))
+        else:
+            mine = used.get(self._pid, 0.0)
+        if mine > memory_mib:
             (self._scratch / ".over").write_text(
                 f"out of memory: {mine:.0f} MiB in use, {memory_mib:.0f} MiB are stated"
             )
@@ -146,6 +159,15 @@ class TaskProcess:
         left, self._left = self._left, -1
         if left >= 0:
             os.close(left)
+
+
+def memory_of(pids: Iterable[int]) -> float:
+    """Resident memory (MiB) of some processes, where the system tells (Linux)."""
+    found = 0.0
+    for pid in pids:
+        with suppress(OSError, ValueError, IndexError):
+            found += int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE / _MIB
+    return found
 
 
 def memory_of_sessions() -> dict[int, float]:
@@ -208,21 +230,34 @@ class Verdict:
     """Why an attempt did not do its task, empty where it did; ``code``: the exit code that its command chose.
 
     Without one, a signal or something around it ended it: the next attempt may fare better. ``times``: where the
-    attempt's time went, as far as it was measured.
+    attempt's time went, as far as it was measured; ``ended``: the exit code as a shell tells it, 128 and more for signals.
     """
 
     reason: str = ""
     code: int | None = None
     times: Times | None = None
+    ended: int | None = None
 
 
 def explain(code: int, scratch: Path) -> Verdict:
     """An exit code in words, with the last line of what the task complained of."""
     if (scratch / ".over").exists():  # its own doing, as often as it is tried
-        return Verdict((scratch / ".over").read_text(), code)
+        return Verdict((scratch / ".over").read_text(), code, ended=_as_told(code))
+    if (scratch / SAID).exists():
+        said = json.loads((scratch / SAID).read_text())
+        return Verdict(
+            said["reason"], None if said["luck"] else code, ended=None if said["luck"] else code
+        )
     number = -code if code < 0 else code - 128  # the shell tells of a signal as 128 and more
     killed = number in {one.value for one in signal.Signals}
     how = f"killed by {signal.Signals(number).name}" if killed else f"exit code {code}"
     complaints = tail(scratch / STDERR).strip().splitlines()
     said = complaints[-1][:200] if complaints else ""
-    return Verdict(f"{how}: {said}" if said else how, None if killed else code)
+    return Verdict(
+        f"{how}: {said}" if said else how, None if killed else code, ended=_as_told(code)
+    )
+
+
+def _as_told(code: int) -> int:
+    """An exit code as a shell tells it."""
+    return 128 - code if code < 0 else code

@@ -137,7 +137,11 @@ class Turn:
         record, end_s = self.slots[slot], self.book.plan.deadline_s
         if record.ready_s is not None:
             end_s = min(end_s, record.ready_s + self.book.held_s(slot))
-        return end_s - self.book.duration_s(key) + SLACK_S
+        return end_s - self.given_s(key) + SLACK_S
+
+    def given_s(self, key: CopyKey) -> float:
+        """The time that a copy is given: as planned, and more after failures of its own for which that is the rule."""
+        return self.book.duration_s(key) * self.copies[key].time
 
     def inputs_at(self, key: CopyKey) -> float:
         """When the outputs of all parents are at the copy's site; ``inf`` while one is not done, or it is not released."""
@@ -208,7 +212,7 @@ class Turn:
                 latest_s, here_s = self.latest_start(key), self.inputs_at(key)
                 able = ready and here_s <= self.now_s + 1e-9
                 room = self.book.uses[slot].slot.procs - record.used
-                ends_s = self.now_s + planned.end_s - planned.start_s
+                ends_s = self.now_s + self.given_s(key)
                 if latest_s < self.now_s:
                     self.end_copy(key, CopyState.SKIPPED, "too late to end in time")
                 elif ready and planned.procs > room and (able or room == 0):

@@ -72,6 +72,9 @@ def _walk(model: type[BaseModel], place: Path) -> tuple[Path, type[BaseModel] | 
     for part in place:
         models = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
         known = [_field(kind, part) for kind in models]
+        arms = {kind.__name__ for kind in models} if len(kinds) > 1 else set()
+        if arms and not any(known) and (part in arms or _tag(part)):
+            continue
         if isinstance(part, int) or models or not kept:
             kept.append(part)
             owner = models[0] if models and not isinstance(part, int) else owner

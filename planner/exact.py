@@ -81,7 +81,7 @@ def _starts(snapshot: Snapshot) -> list[_Start]:
         for workflow in snapshot.wanted.workflows:
             for task in workflow.tasks.values():
                 length_s = snapshot.duration_s(task, slot)
-                if not slot.holds(task.procs, task.memory_mib):
+                if not slot.holds(task.needs):
                     continue
                 for at_s in instants:
                     if at_s + length_s <= min(slot.end_s, snapshot.wanted.deadline_s) + 1e-9:

@@ -77,7 +77,7 @@ class Gangs:
         """All tasks in their order at their earliest, from where the slot is sure; empty if too late."""
         workflow = self.draft.snapshot.workflow_by_name[name]
         shape, snapshot = workflow.shape, self.draft.snapshot
-        if not slot.curve.milestones or not all(slot.holds(*asked) for asked in shape.asked):
+        if not slot.curve.milestones or not all(slot.holds(asked) for asked in shape.asked):
             return []
         order, count = self._order(name), len(workflow.order)
         turns = np.array([shape.rank[task_id] for task_id in order])

@@ -131,12 +131,12 @@ def _machines(draft: Draft, slots: Sequence[Slot], more: int) -> Machines:
 def _lengths_s(workflow: Workflow, snapshot: Snapshot, slots: Sequence[Slot]) -> Floats:
     """How long each task takes in each slot, as :meth:`Snapshot.duration_s` has it; ``inf`` where it does not fit in."""
     speeds = np.array([slot.speed for slot in slots])
-    s = workflow.shape.arrays
     found: Floats = snapshot.lengths_s(workflow)[:, None] / speeds
-    for procs, memory_mib in workflow.shape.asked:
-        none = np.array([not slot.holds(procs, memory_mib) for slot in slots])
+    for needs in workflow.shape.asked:
+        none = np.array([not slot.holds(needs) for slot in slots])
         if none.any():
-            found[np.ix_((s.procs == procs) & (s.memory_mib == memory_mib), none)] = np.inf
+            mine = np.array([workflow.tasks[task_id].needs == needs for task_id in workflow.order])
+            found[np.ix_(mine, none)] = np.inf
     return found
 
 

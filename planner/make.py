@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,7 +16,8 @@ from planner.policies import make_draft, make_pipeline
 from planner.probability import standard_error
 from planner.rollout import Played, rollout
 from planner.snapshot import PLACES, Snapshot
-from workflows.dag import Workflow
+from vgrid.slot import Slot
+from workflows.dag import Task, Workflow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,14 +223,32 @@ def _refused(plan: Plan) -> str:
     return ""
 
 
+def _nowhere(task: Task, slots: Sequence[Slot]) -> str:
+    """Why none of these slots holds a task, the plainest reason first."""
+    box = task.manner.boxed
+    if box is not None and not any(slot.runs(task.needs.engine) for slot in slots):
+        known = ", ".join(sorted({engine for slot in slots for engine in slot.containers}))
+        engine = box.engine or "an engine for containers"
+        return f"task '{task.id}' needs {engine} for its image '{box.image}', sites have {known or 'none'} (`containers` of a site)"
+    for name, units in task.resources:
+        most = max((dict(slot.resources).get(name, 0) for slot in slots), default=0)
+        if units > most:
+            return f"task '{task.id}' needs {units} of {name}, the slot with most of it has {most}"
+    widest = max((slot.procs for slot in slots), default=0)
+    if task.procs > widest:
+        share = " for its share of resources" if task.threads else ""
+        return f"task '{task.id}' needs {task.procs} processors{share}, the widest slot on offer has {widest}"
+    most_mib = max(slot.memory_for(min(task.procs, slot.procs)) for slot in slots)
+    if task.memory_mib > most_mib:
+        return f"task '{task.id}' needs {task.memory_mib:.0f} MiB of memory, no slot on offer has that much: at most {most_mib:.0f}"
+    return f"task '{task.id}' needs more at once than any slot on offer has"
+
+
 def _obstacle(workflow: Workflow, snapshot: Snapshot) -> str:
     """What keeps a workflow out even with every slot to itself."""
-    widest = max((slot.procs for slot in snapshot.slots), default=0)
     for task in workflow.tasks.values():
-        if task.procs > widest:
-            return f"task '{task.id}' needs {task.procs} processors, the widest slot on offer has {widest}"
-        if not any(slot.holds(task.procs, task.memory_mib) for slot in snapshot.slots):
-            return f"task '{task.id}' needs {task.memory_mib:.0f} MiB of memory, no slot on offer has that much"
+        if not any(slot.holds(task.needs) for slot in snapshot.slots):
+            return _nowhere(task, snapshot.slots)
     fastest = max(slot.speed for slot in snapshot.slots)
     length_s = snapshot.longest_s(workflow) / fastest
     deadline_s = snapshot.wanted.deadline_s

@@ -36,11 +36,7 @@ def candidates(
     for slot in slots:
         calendar = draft.calendars[slot.id]
         twin = (slot.site, slot.procs, slot.curve)
-        if (
-            slot.id in taken
-            or not slot.holds(task.procs, task.memory_mib)
-            or (calendar.empty and twin in tried)
-        ):
+        if slot.id in taken or not slot.holds(task.needs) or (calendar.empty and twin in tried):
             continue
         if calendar.empty:
             tried.add(twin)  # its empty twins would give the same answers

@@ -151,10 +151,10 @@ class _Search:
 
     def _beside(self, kind: Machines) -> Machines | None:
         """The cheapest machines that hold what these do not; the roomiest where none hold all of it."""
-        rest = [needs for needs in self.packer.needs if not kind.slots[0].holds(*needs)]
+        rest = [needs for needs in self.packer.needs if not kind.slots[0].holds(needs)]
         if not rest:
             return None
-        held = {id(k): sum(k.slots[0].holds(*needs) for needs in rest) for k in self.kinds}
+        held = {id(k): sum(k.slots[0].holds(needs) for needs in rest) for k in self.kinds}
         best = max(self.kinds, key=lambda k: held[id(k)])  # they come with the cheapest first
         return best if held[id(best)] else None
 

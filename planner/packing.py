@@ -134,7 +134,7 @@ class Packer:
     ) -> tuple[int, Any, Any]:
         """See :func:`planner.room.fill`; where more steps are needed, there will be next time."""
         rows, number, limit_s = what
-        holds = np.array([[w.slot.holds(*kind) for w in windows] for kind in rows.kinds])
+        holds = np.array([[w.slot.holds(kind) for w in windows] for kind in rows.kinds])
         shape = Shape(rows.tasks, rows.parents, rows.mib, holds, self._links)
         starts_s = np.zeros((number, len(shape.tasks) - 1))
         where = np.zeros(starts_s.shape, np.int64)

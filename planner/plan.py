@@ -176,8 +176,8 @@ def _bounds(plan: Plan, snapshot: Snapshot) -> list[str]:
     found = []
     for p in plan.placements:
         slot, task = snapshot.slot_by_id[p.slot], snapshot.task(p.task_key)
-        if not slot.holds(task.procs, task.memory_mib):
-            found.append(f"{p.key} does not fit into the nodes of its slot")
+        if not slot.holds(task.needs):
+            found.append(f"{p.key} does not fit into its slot")
         if p.start_s < -_TOLERANCE_S or p.end_s > min(slot.end_s, plan.deadline_s) + _TOLERANCE_S:
             found.append(f"{p.key} runs {p.start_s}–{p.end_s}, beyond its slot or the deadline")
         if (

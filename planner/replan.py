@@ -42,7 +42,7 @@ class OpenSlot:
 class Progress:
     """How a run stands, on its own clock. ``running``: copy → since when; ``ended``: copy that was done → what it took; ``coming``: slots that are
     planned and were not asked for yet; ``broken``: workflows that can never be done; ``closed``: queues
-    (site, queue) that are asked no more."""
+    (site, queue) that are asked no more; ``grown``: by how much failures have multiplied the memory and the run time of tasks."""
 
     now_s: float
     done: frozenset[TaskKey]
@@ -55,6 +55,7 @@ class Progress:
     ended: Mapping[CopyKey, float] = field(default_factory=dict)
     broken: frozenset[str] = frozenset()
     closed: frozenset[tuple[str, str]] = frozenset()
+    grown: Mapping[TaskKey, tuple[float, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,7 +207,10 @@ def _left_of(
         age_s = ages.get((workflow.name, task_id))
         if age_s is not None:
             left, parents = left_of(left, snapshot.wanted.spread(left), age_s), ()
-        tasks.append(replace(left, parents=parents))
+        memory, time = progress.grown.get((workflow.name, task_id), (1.0, 1.0))
+        tasks.append(
+            replace(left, parents=parents, memory_mib=left.memory_mib * memory, runtime_s=left.runtime_s * time)
+        )  # fmt: skip
     return make_workflow(workflow.name, tasks, workflow.file_mib) if tasks else None
 
 

@@ -12,6 +12,7 @@ from planner.deadlines import latest_finishes, typical_speed
 from planner.room import TASK
 from planner.snapshot import Snapshot
 from workflows.dag import Workflow
+from workflows.needs import Needs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +25,7 @@ class Rows:
     tasks: Any
     parents: Any
     mib: Any
-    kinds: tuple[tuple[int, float], ...]
+    kinds: tuple[Needs, ...]
 
 
 def make_rows(workflow: Workflow, snapshot: Snapshot) -> Rows:
@@ -36,13 +37,13 @@ def make_rows(workflow: Workflow, snapshot: Snapshot) -> Rows:
     begins = {task_id: latest[task_id] - length_s / speed for task_id, length_s in lengths.items()}
     order = sorted(workflow.order, key=lambda t: (begins[t], position[t]))
     place = {task_id: n for n, task_id in enumerate(order)}
-    kinds: dict[tuple[int, float], int] = {}
+    kinds: dict[Needs, int] = {}
     tasks = np.zeros(len(order) + 1, TASK)
     parents: list[int] = []
     mib: list[float] = []
     for n, task_id in enumerate(order):
         task = workflow.tasks[task_id]
-        kind = kinds.setdefault((task.procs, task.memory_mib), len(kinds))
+        kind = kinds.setdefault(task.needs, len(kinds))
         tasks[n] = (
             lengths[task_id],
             task.procs,
@@ -66,7 +67,7 @@ def merged(parts: Sequence[Rows]) -> tuple[Rows, Any]:
     tasks = np.concatenate([part.tasks[:-1] for part in parts])
     before = np.concatenate(([0], np.cumsum(sizes)))
     read = np.concatenate(([0], np.cumsum([len(part.parents) for part in parts])))
-    kinds: dict[tuple[int, float], int] = {}
+    kinds: dict[Needs, int] = {}
     for n, part in enumerate(parts):
         own = slice(before[n], before[n + 1])
         known = np.array([kinds.setdefault(kind, len(kinds)) for kind in part.kinds])

@@ -92,7 +92,7 @@ def machines(draft: Draft, slots: Iterable[Slot], share: float = 1.0) -> list[Ma
     for slot in slots:
         if slot.paid and slot.curve.best > 0 and not draft.in_slot(slot.id):
             alike = (slot.site, slot.queue, slot.procs, slot.speed, slot.price_usd_per_hour, slot.billing_s, slot.nodes,
-                     slot.memory_mib, slot.end_s, slot.up, slot.curve.best, slot.fixed, slot.submit_s, lead_s(slot, share))  # fmt: skip
+                     slot.memory_mib, slot.resources, slot.end_s, slot.up, slot.curve.best, slot.fixed, slot.submit_s, lead_s(slot, share))  # fmt: skip
             found[alike].append(slot)
     kinds = [Machines(slots=tuple(same), lead_s=lead_s(same[0], share)) for same in found.values()]
     return sorted(kinds, key=lambda k: k.unit_usd / (k.slots[0].billing_s * k.slots[0].procs * k.slots[0].speed))  # fmt: skip

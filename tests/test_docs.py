@@ -49,7 +49,34 @@ def test_the_example_set_is_a_set():
     text = (ROOT / "docs" / "sets.md").read_text()
     example = re.search(r"```yaml\n(.*?)```", text, re.DOTALL)[1]
     document = validate(SetDocument, yaml.safe_load(example), "docs/sets.md")
-    assert [entry.count for entry in document.workflows] == [8, 1, 2]
+    assert [entry.count for entry in document.workflows] == [8, 1, 2, 1]
+
+
+def sets_of(page):
+    text = (ROOT / "docs" / page).read_text()
+    return re.findall(r"```yaml\n(name: .*?)```", text, re.DOTALL)
+
+
+def test_every_set_about_tasks_can_be_asked_for(vgrads, write):
+    machine = '[[site]]\nname = "m"\nkind = "dedicated"\nprocs = 16\nresources = {gpu = 4}\n'
+    examples = sets_of("tasks.md")
+    assert len(examples) == 4
+    for number, example in enumerate(examples):
+        answer = vgrads(
+            "plan", write(f"{number}.yaml", example), "--sites", write("m.toml", machine)
+        )
+        assert answer.code == 0, answer.err
+
+
+def test_the_set_that_says_how_tasks_run_runs(vgrads, write, tmp_path):
+    here = '[[site]]\nname = "here"\nkind = "local"\nprocs = 2\n'
+    answer = vgrads(
+        "run", write("set.yaml", sets_of("tasks.md")[0]), "--sites", write("sites.toml", here), "--out", tmp_path / "out",
+    )  # fmt: skip
+    assert answer.code == 0, answer.err
+    for workflow in ("season-1", "season-2"):
+        assert (tmp_path / "out" / workflow / "results" / "copy.txt").read_text() == "2026\n"
+        assert (tmp_path / "out" / workflow / "tasks" / "flaky.0.again1").exists()
 
 
 def test_the_sites_of_the_contract_are_sites(write):

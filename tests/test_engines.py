@@ -28,11 +28,11 @@ from tests.waiting import runs, until
 class Bench:
     """An engine over a run's folder; ``again`` is a manager that comes after this one was killed."""
 
-    def __init__(self, kind, folder):
+    def __init__(self, kind, folder, own=False):
         self.kind, self.folder, self.orders = kind, folder, {}
         (folder / "set").mkdir(exist_ok=True)
         self.place = TaskFolder(
-            folder / "run", folder / "set", "tasks" if kind == "processes" else AWAY
+            folder / "run", folder / "set", "tasks" if kind == "processes" else AWAY, own
         )
         self.clock = WallClock()
         self.driver = None

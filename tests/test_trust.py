@@ -31,6 +31,7 @@ from portal.records.store import Store
 from tests.conftest import DATA, ROOT
 from tests.test_resume import local_set, start_run
 from tests.waiting import runs, until
+from workflows.manner import Manner
 
 
 @pytest.fixture
@@ -369,7 +370,10 @@ def test_a_task_sees_its_owners_environment_and_no_keys(tmp_path, monkeypatch):
     for own in (True, False):
         local = Engine(folder_of(tmp_path, f"run-{own}", own=own))
         order = order_of(
-            "a", command="env > env.txt", outputs=("env.txt",), env=(("GIVEN", "yes"),)
+            "a",
+            command="env > env.txt",
+            outputs=("env.txt",),
+            manner=Manner(env=(("GIVEN", "yes"),)),
         )
         assert local.run(order)["a"].ok
         local.engine.close()

@@ -176,6 +176,31 @@ def test_studies_of_a_short_history_say_that_it_is_short(vgrads, write, study):
     assert (answer.code, "has 156 jobs, a study of promises needs 1000" in answer.err) == (2, True)
 
 
+MANY_ARMS = """
+name: s
+deadline: 1h
+container: {image: x, engine: rkt}
+workflows:
+  - name: w
+    errors: [{exit: [300], retries: x}]
+    tasks:
+      - {id: a, runtime_s: 1, inputs: [{url: "ftp://x/a"}, {url: "http://x/b", sha256: "zz"}, 3], outputs: [{name: b}]}
+"""
+
+
+def test_where_several_kinds_of_value_may_stand_the_fault_is_told_where_it_is(vgrads, write):
+    answer = vgrads("plan", write("set.yaml", MANY_ARMS))
+    assert [line.strip() for line in answer.err.splitlines()[1:]] == [
+        "line 4: container.engine: 'rkt' is none of apptainer, singularity, docker, podman",
+        "line 7: workflows.0.errors.0.exit: 300 is no exit code (0 to 255)",
+        "line 7: workflows.0.errors.0.retries: must be a whole number, is 'x'",
+        "line 9: workflows.0.tasks.0.inputs.0.url: 'ftp://x/a' is no URL of http, https, s3, file",
+        "line 9: workflows.0.tasks.0.inputs.1.sha256: 'zz' has signs that are not allowed here",
+        "line 9: workflows.0.tasks.0.inputs.2: is neither of what it may be: 3",
+        "line 9: workflows.0.tasks.0.outputs.0.url: is missing",
+    ]
+
+
 def test_a_fault_of_our_own_asks_to_be_reported(capsys):
     try:
         raise KeyError("workflows")

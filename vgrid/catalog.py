@@ -5,6 +5,7 @@ The TOML form is fixed in the contracts; the portal's database stores the same f
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,7 @@ from vgrid.documents import (
     SiteDocument,
     SitesDocument,
 )
+from workflows.manner import ENGINES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +59,7 @@ class NodeType:
     price_usd_per_hour: float = 0.0
     spot_price_usd_per_hour: float | None = None
     spot_interruptions_per_hour: float = 0.0
+    resources: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +69,8 @@ class Site:
     ``slot_acquire``, ``slot_up`` and ``task_failure`` are probabilities of a slot or a task,
     ``node_mtbf_s`` the mean time between failures of one node, ``node_hours`` the allocation that
     is left there (None: unlimited). ``cycle_s``: a simulated batch site starts jobs only so often
-    (0: at any time), at ``cycle_phase_s`` and whole cycles from there.
+    (0: at any time), at ``cycle_phase_s`` and whole cycles from there. ``containers``: the engines for
+    containers that it has, the preferred one first.
     """
 
     name: str
@@ -87,6 +91,7 @@ class Site:
     cycle_s: float = 0.0
     cycle_phase_s: float = 0.0
     access: Access = field(default_factory=Access)
+    containers: tuple[str, ...] = ()
 
     @property
     def paid(self) -> bool:
@@ -153,13 +158,28 @@ def _site(entry: SiteDocument, folder: Path, where: str) -> Site:
                                       "boot_spread"})  # fmt: skip
     driver = entry.driver or ("local" if entry.kind == "local" else "simulated")
     nodes = tuple(_node(node, node.type, node.cores) for node in entry.node)
+    whole = (
+        entry.kind == "local" and entry.resources and "cores_per_node" not in entry.model_fields_set
+    )
+    cores = entry.procs if whole else entry.cores_per_node  # this machine is one node
     _refuse_repeats([node.name for node in nodes], "node type", place)
     return Site(
-        **plain, driver=driver, queues=queues, nodes=nodes or (_node(entry, entry.node_type, entry.cores_per_node),),
+        **plain, driver=driver, queues=queues, nodes=nodes or (_node(entry, entry.node_type, cores),),
         billing_s=float(entry.billing), boot_s=float(entry.boot),
         cycle_s=float(entry.cycle), cycle_phase_s=float(entry.cycle_phase), node_mtbf_s=float(entry.node_mtbf),
         node_repair_s=float(entry.node_repair), access=_access(entry.access),
+        containers=_engines(entry.containers, driver),
     )  # fmt: skip
+
+
+def _engines(stated: Iterable[str] | None, driver: str) -> tuple[str, ...]:
+    """Engines for containers. Where nobody says: what is found on this machine for a local site, all for a simulated one,
+    none elsewhere."""
+    if stated is not None:
+        return tuple(stated)
+    if driver == "simulated":
+        return ENGINES
+    return tuple(name for name in ENGINES if shutil.which(name)) if driver == "local" else ()
 
 
 def _access(entry: AccessDocument) -> Access:
@@ -174,7 +194,7 @@ def _node(entry: NodeDocument | SiteDocument, name: str, cores: int) -> NodeType
     return NodeType(
         name=name, cores=cores, memory_mib=entry.memory_mib, speed=entry.speed,
         price_usd_per_hour=entry.price_usd_per_hour, spot_price_usd_per_hour=entry.spot_price_usd_per_hour,
-        spot_interruptions_per_hour=entry.spot_interruptions_per_hour,
+        spot_interruptions_per_hour=entry.spot_interruptions_per_hour, resources=tuple(sorted(entry.resources.items())),
     )  # fmt: skip
 
 

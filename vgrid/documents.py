@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import date
 from typing import Annotated, Any, Literal
 
@@ -17,8 +18,10 @@ NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 _NAME = r"^[A-Za-z0-9_.-]+$"
 Word = Annotated[str, Field(pattern=r"^$|^[^-\s\x00-\x1f][^\s\x00-\x1f]*$", max_length=200)]
 Line = Annotated[str, Field(pattern=r"^[^\x00-\x1f]*$", max_length=200)]
+Resource = Annotated[str, Field(pattern=_NAME, max_length=100)]
+Units = Annotated[int, Field(ge=1, le=1_000_000)]
 _NODE_FIELDS = (
-    "cores_per_node", "memory_mib", "speed", "node_type", "price_usd_per_hour",
+    "cores_per_node", "memory_mib", "resources", "speed", "node_type", "price_usd_per_hour",
     "spot_price_usd_per_hour", "spot_interruptions_per_hour",
 )  # fmt: skip
 _MACHINES: tuple[str, ...] = ("batch", "reservation", "dedicated")
@@ -99,6 +102,7 @@ class NodeDocument(Document):
     type: Annotated[str, Field(min_length=1, pattern=_NAME)]
     cores: Annotated[int, Field(ge=1)] = 1
     memory_mib: Positive | None = None
+    resources: Mapping[Resource, Units] = {}
     speed: Positive = 1.0
     price_usd_per_hour: NotNegative = 0.0
     spot_price_usd_per_hour: NotNegative | None = None
@@ -115,6 +119,8 @@ class SiteDocument(Document):
     procs: Annotated[int, Field(ge=1)]
     cores_per_node: Annotated[int, Field(ge=1)] = 1
     memory_mib: Positive | None = None
+    resources: Mapping[Resource, Units] = {}
+    containers: tuple[Literal["apptainer", "singularity", "docker", "podman"], ...] | None = None
     speed: Positive = 1.0
     slot_up: Probability = 1.0
     slot_acquire: Probability = 1.0

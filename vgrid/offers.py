@@ -144,5 +144,6 @@ def _slot(
         id=name, site=site.name, queue="", kind=site.kind, procs=procs, curve=curve, end_s=end_s, shared=name,
         up=up * survives, speed=node.speed, price_usd_per_hour=node.price_usd_per_hour,
         billing_s=site.billing_s, nodes=nodes, node_type=node.name, memory_mib=node.memory_mib,
-        task_failure=site.task_failure,
+        task_failure=site.task_failure, containers=site.containers,
+        resources=tuple((name, units * nodes) for name, units in node.resources),
     )  # fmt: skip

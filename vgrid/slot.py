@@ -10,6 +10,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from workflows.needs import Needs
+
 Floats = NDArray[np.float64]
 _SHARES = (0.5, 0.75, 0.9, 0.97, 1.0)
 
@@ -89,7 +91,7 @@ class Slot:
     or delayed together (:mod:`vgrid.fate`). ``up`` is the
     probability that it lives to its end once it is ready. ``basis``: what its curve rests on where that is not a
     history of waits. ``fixed``: it is asked for at ``submit_s``, whatever a plan has in mind; its curve is what follows
-    from that.
+    from that. ``containers``: engines that its machines have; ``resources``: units of what it has beside processors.
     """
 
     id: str
@@ -113,6 +115,8 @@ class Slot:
     fixed: bool = False
     drift: float = 0.0
     doubt: float = 1.0
+    containers: tuple[str, ...] = ()
+    resources: tuple[tuple[str, int], ...] = ()
 
     def seen_slower(self, drift: float, doubt: float) -> Slot:
         """The same where tasks were seen to take ``exp(drift)`` times what its speed says."""
@@ -122,14 +126,35 @@ class Slot:
         """The same before anything was seen of it."""
         return replace(self, speed=self.speed * math.exp(self.drift), drift=0.0, doubt=1.0)
 
-    def holds(self, procs: int, memory_mib: float) -> bool:
-        """True where a task of this width and memory fits; memory that nobody stated suffices."""
-        if procs > self.procs:
+    def holds(self, needs: Needs) -> bool:
+        """True where a task fits; memory that nobody stated suffices.
+
+        Units of resources go with processors: of P processors with G units a task that needs g takes up at least its
+        share of them, so whatever runs beside it, no more than G are in use.
+        """
+        if needs.procs > self.procs or not self.runs(needs.engine):
             return False
-        if self.memory_mib is None or memory_mib <= 0:
+        if needs.resources:
+            mine = dict(self.resources)
+            if any(
+                needs.procs * mine.get(name, 0) < units * self.procs
+                for name, units in needs.resources
+            ):
+                return False
+        if self.memory_mib is None or needs.memory_mib <= 0:
             return True
-        nodes = -(-procs * self.nodes // self.procs)  # that its processors are spread over
-        return memory_mib <= self.memory_mib * nodes
+        return needs.memory_mib <= self.memory_for(needs.procs)
+
+    def runs(self, engine: str) -> bool:
+        """True where its machines have an engine for containers (``any``: whichever; empty: none is needed)."""
+        return (
+            not engine or engine in self.containers or (engine == "any" and bool(self.containers))
+        )
+
+    def memory_for(self, procs: int) -> float:
+        """MiB of the nodes that so many processors are spread over; ``inf`` where nobody stated any."""
+        nodes = -(-procs * self.nodes // self.procs)
+        return math.inf if self.memory_mib is None else self.memory_mib * nodes
 
     @property
     def paid(self) -> bool:

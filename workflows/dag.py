@@ -8,6 +8,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from kernel.errors import InputError
+from workflows.manner import PLAIN, Manner
+from workflows.needs import Needs
+from workflows.remote import RemoteFile
 from workflows.shape import Shape
 from workflows.spread import RuntimeSpread
 
@@ -16,7 +19,18 @@ UNSTATED = float("nan")
 
 _LONGEST_COMMAND = 120_000  # of one argument, which Linux takes up to 128 KiB
 _LONGEST_NAME = 255
-_RESERVED = (".task", ".out", ".copy", ".stop", ".over", "stdout.txt", "stderr.txt")
+_RESERVED = (
+    ".task",
+    ".workdir",
+    ".staging",
+    ".staged",
+    ".out",
+    ".copy",
+    ".stop",
+    ".over",
+    "stdout.txt",
+    "stderr.txt",
+)
 _SAFE_NAME = re.compile(r"[^A-Za-z0-9_.#+-]")
 
 
@@ -25,7 +39,10 @@ class Task:
     """One command on ``procs`` cores for ``runtime_s`` seconds (the median) on a machine of speed 1.
 
     ``kind``: what is alike in tasks that are learned from together, as a program or a rule; ``spread``: how
-    far its run time may be from the median, None: as its set says.
+    far its run time may be from the median, None: as its set says; ``manner``: how it runs; ``resources``: units of
+    what machines have beside processors, by name. ``threads``: processors that the command is told of where it takes
+    up more of them, for its share of such units; 0: all. ``fetches``: inputs that lie elsewhere; ``sends``: outputs
+    that go elsewhere.
     """
 
     id: str
@@ -38,6 +55,19 @@ class Task:
     memory_mib: float = 0.0
     kind: str = ""
     spread: RuntimeSpread | None = None
+    manner: Manner = PLAIN
+    resources: tuple[tuple[str, int], ...] = ()
+    threads: int = 0
+    fetches: tuple[RemoteFile, ...] = ()
+    sends: tuple[RemoteFile, ...] = ()
+
+    @property
+    def needs(self) -> Needs:
+        """What a slot must have for it."""
+        box = self.manner.boxed
+        return Needs(
+            self.procs, self.memory_mib, "" if box is None else box.engine or "any", self.resources
+        )
 
     @property
     def stated(self) -> bool:
@@ -140,9 +170,18 @@ def _check_orders(task: Task, place: str) -> None:
             check(text)
         except InputError as error:
             raise error.within(f"{place}: {what}") from None
-    for what, names in (("inputs", task.inputs), ("outputs", task.outputs)):
+    inputs = (*task.inputs, *(file.name for file in task.fetches))
+    outputs = (*task.outputs, *(file.name for file in task.sends))
+    for what, names in (("inputs", inputs), ("outputs", outputs)):
         for name in names:
             _check_name(name, f"{place}: {what}")
+    for what, names, elsewhere in (
+        ("inputs", inputs, task.fetches),
+        ("outputs", outputs, task.sends),
+    ):
+        for file in elsewhere:
+            if names.count(file.name) > 1:
+                raise InputError(f"names '{file.name}' twice", where=f"{place}: {what}")
 
 
 def _check_name(name: str, place: str) -> None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -17,17 +16,21 @@ from pydantic import Field, field_validator, model_validator
 from kernel.documents import Document, as_value_error, load_mapping, validate
 from kernel.errors import InputError
 from kernel.units import parse_duration, parse_fraction
-from workflows.dag import UNSTATED, Task, Workflow, check_text, make_workflow
+from workflows.dag import UNSTATED, Task, Workflow, make_workflow
 from workflows.load import load_workflow
+from workflows.manner import PLAIN, Manner
+from workflows.manner_document import FIELDS, MannerDocument
+from workflows.remote import FetchDocument, SendDocument, linked, refuse_shared_targets
 from workflows.runtimes import Runtimes
 from workflows.spread import RuntimeSpread
 
 MAX_WORKFLOWS = 100_000
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LONGEST_S = 1e9  # thirty years: more is a slip of the pen
 _MOST_PROCS = 100_000_000
 
 
+_Resource = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$", max_length=100)]
+_Units = Annotated[int, Field(ge=0, le=1_000_000)]
 _Deviation = Annotated[float, Field(ge=0, le=5)]
 
 
@@ -40,7 +43,7 @@ class SpreadDocument(Document):
     site: _Deviation = 0.0
 
 
-class TaskDocument(Document):
+class TaskDocument(MannerDocument):
     """One task, written inline."""
 
     id: Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f/]+$")]
@@ -50,12 +53,13 @@ class TaskDocument(Document):
     procs: Annotated[int, Field(ge=1, le=_MOST_PROCS)] = 1
     parents: tuple[str, ...] = ()
     command: str = ""
-    inputs: tuple[str, ...] = ()
-    outputs: tuple[str, ...] = ()
+    inputs: tuple[str | FetchDocument, ...] = ()
+    outputs: tuple[str | SendDocument, ...] = ()
     memory_mib: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    resources: Mapping[_Resource, _Units] = {}
 
 
-class WorkflowDocument(Document):
+class WorkflowDocument(MannerDocument):
     """A workflow of the set: a ``file``, or ``tasks`` written inline; ``count`` equal ones."""
 
     name: Annotated[str, Field(max_length=200)] = ""
@@ -74,7 +78,7 @@ class WorkflowDocument(Document):
         return self
 
 
-class SetDocument(Document):
+class SetDocument(MannerDocument):
     """A workflow set as people and portals write it (``docs/sets.md`` has an example)."""
 
     name: Annotated[str, Field(min_length=1, max_length=200)]
@@ -85,18 +89,8 @@ class SetDocument(Document):
     runtime_spread: Annotated[float, Field(ge=0, le=2)] = 0.0
     budget_usd: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     workflows: Annotated[tuple[WorkflowDocument, ...], Field(min_length=1)]
-    env: Mapping[str, str] = {}
     released: bool = False
     sites: str | None = None
-
-    @field_validator("env")
-    @classmethod
-    def _env(cls, value: Mapping[str, str]) -> Mapping[str, str]:
-        for name, text in value.items():
-            if not _VARIABLE.fullmatch(name) or name.startswith("VGRADS_"):
-                raise ValueError(f"'{name}' cannot be set for tasks")
-            as_value_error(lambda text=text: check_text(text))  # type: ignore[misc]
-        return value
 
     @field_validator("fraction")
     @classmethod
@@ -122,8 +116,9 @@ class WorkflowSet:
     """What was asked for: at least ``needed`` of ``workflows`` done ``deadline_s`` from submission.
 
     ``runtime_spread`` is the standard deviation of the logarithm of run times of tasks that have no spread of
-    their own: what is written with a task is their median. ``env`` is what all tasks find in their environment beside the usual.
-    ``released``: tasks begin only when whoever handed the set over releases them, with their commands; one copy of each.
+    their own: what is written with a task is their median. ``env`` is what all tasks find in their environment beside the
+    usual; what else a set says of how tasks run stands with each of them. ``released``: tasks begin only when whoever
+    handed the set over releases them, with their commands; one copy of each.
     """
 
     name: str
@@ -202,14 +197,17 @@ def build_set(
 
 def _expand(document: SetDocument, load_file: FileLoader, where: str) -> tuple[Workflow, ...]:
     found: list[Workflow] = []
+    general = replace(document.manner, env=())  # that of the set is its own
     taken: Counter[str] = Counter()
     if sum(entry.count for entry in document.workflows) > MAX_WORKFLOWS:
         raise InputError(f"more than {MAX_WORKFLOWS} workflows", where=f"{where}: workflows")
     for position, entry in enumerate(document.workflows):
         workflow = _one(entry, load_file, f"{where}: workflows.{position}")
+        workflow = _in_manner(workflow, entry.manner.over(general))
         for _ in range(entry.count):
             taken[workflow.name] += 1
             found.append(workflow.renamed(f"{workflow.name}-{taken[workflow.name]}"))
+    refuse_shared_targets(found, where)
     return tuple(found)
 
 
@@ -221,16 +219,31 @@ def _one(entry: WorkflowDocument, load_file: FileLoader, where: str) -> Workflow
             raise error.within(where) from error
         return workflow.renamed(entry.name) if entry.name else workflow
     tasks = [task_of(task) for task in entry.tasks]
-    return make_workflow(entry.name, tasks, entry.file_mib, where)
+    return make_workflow(entry.name, linked(tasks), entry.file_mib, where)
+
+
+def _in_manner(workflow: Workflow, general: Manner) -> Workflow:
+    """The workflow with its tasks as they are said to run, more generally."""
+    if general == PLAIN:
+        return workflow
+    tasks = {
+        i: replace(task, manner=task.manner.over(general)) for i, task in workflow.tasks.items()
+    }
+    return replace(workflow, tasks=tasks)
 
 
 def task_of(written: TaskDocument) -> Task:
     """The task behind a document."""
-    fields = written.model_dump(exclude={"spread"})
+    fields = written.model_dump(exclude={"spread", "resources", "inputs", "outputs", *FIELDS})
     if written.runtime_s is None:
         fields["runtime_s"] = UNSTATED
     spread = None if written.spread is None else RuntimeSpread(**written.spread.model_dump())
-    return Task(**fields, spread=spread)
+    resources = tuple(sorted((name, units) for name, units in written.resources.items() if units))
+    for what, elsewhere in (("inputs", "fetches"), ("outputs", "sends")):
+        named = getattr(written, what)
+        fields[what] = tuple(one for one in named if isinstance(one, str))
+        fields[elsewhere] = tuple(one.file for one in named if not isinstance(one, str))
+    return Task(**fields, spread=spread, manner=written.manner, resources=resources)
 
 
 def _needed(document: SetDocument, count: int, where: str) -> int:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from workflows.needs import Needs
+
 if TYPE_CHECKING:
     from workflows.dag import Task
 
@@ -77,9 +79,9 @@ class Shape:
         return {task_id: n for n, task_id in enumerate(self.order)}
 
     @cached_property
-    def asked(self) -> frozenset[tuple[int, float]]:
-        """Processors and memory in MiB that tasks ask for."""
-        return frozenset((task.procs, task.memory_mib) for task in self.tasks.values())
+    def asked(self) -> frozenset[Needs]:
+        """What tasks need of a slot, each kind once."""
+        return frozenset(task.needs for task in self.tasks.values())
 
     @cached_property
     def arrays(self) -> Arrays:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 from workflows.dag import Task, Workflow
+from workflows.manner import Manner
+from workflows.remote import RemoteFile
 from workflows.sets import WorkflowSet
 
 
@@ -36,4 +38,42 @@ def _entry(workflow: Workflow) -> dict[str, Any]:
 
 def _task(task: Task) -> dict[str, Any]:
     """A task; a run time that nobody stated is left out."""
-    return {**asdict(task), "runtime_s": task.runtime_s if task.stated else None}
+    found = {**asdict(task), "runtime_s": task.runtime_s if task.stated else None}
+    del found["manner"], found["threads"], found["fetches"], found["sends"]
+    found["inputs"] = [*task.inputs, *map(_fetched, task.fetches)]
+    found["outputs"] = [
+        *task.outputs,
+        *({"name": file.name, "url": file.url} for file in task.sends),
+    ]
+    found["resources"] = dict(task.resources)
+    if task.threads:
+        found["procs"] = task.threads
+    return found | _manner(task.manner)
+
+
+def _fetched(file: RemoteFile) -> dict[str, str]:
+    kind, _, digest = file.digest.partition(":")
+    return {"url": file.url, "as": file.name} | ({kind: digest} if kind else {})
+
+
+def _manner(manner: Manner) -> dict[str, Any]:
+    """How a task runs, as far as anything is said."""
+    said = {field.name: getattr(manner, field.name) for field in fields(manner)}
+    said["env"] = dict(manner.env)
+    said["errors"] = [
+        {
+            "exit": list(rule.exits) or "any",
+            "retries": rule.retries,
+            "memory": rule.memory,
+            "time": rule.time,
+        }
+        for rule in manner.errors
+    ]
+    box = manner.container
+    if box is not None:
+        said["container"] = {
+            "image": box.image,
+            "engine": box.engine or None,
+            "options": list(box.options),
+        }
+    return {name: value for name, value in said.items() if value or value == ""}

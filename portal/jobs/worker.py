@@ -114,7 +114,7 @@ def check_document(given: Mapping[str, Any], most_tasks: int) -> CheckedSet:
     wanted = wanted_of(document)
     if sum(len(w.tasks) for w in wanted.workflows) > most_tasks:
         raise InputError(f"more than {most_tasks} tasks", where="workflows")
-    return CheckedSet(document.name, json.dumps(document.model_dump(mode="json")))
+    return CheckedSet(document.name, json.dumps(document.model_dump(mode="json", by_alias=True)))
 
 
 def _shipped_workflow(file: str, runtimes: Runtimes) -> Workflow:

@@ -29,6 +29,8 @@ from planner.snapshot import Snapshot
 from vgrid.catalog import Catalog, Link, NodeType, Queue, Site
 from vgrid.slot import Slot, StartCurve
 from workflows.dag import Task, Workflow
+from workflows.manner import Container, ErrorRule, Manner
+from workflows.remote import RemoteFile
 from workflows.sets import WorkflowSet
 from workflows.spread import RuntimeSpread
 
@@ -40,6 +42,7 @@ KINDS: Mapping[str, type] = {
     "relaxation": Relaxation, "snapshot": Snapshot, "workflow-set": WorkflowSet, "workflow": Workflow, "task": Task,
     "slot": Slot, "start-curve": StartCurve, "catalog": Catalog, "site": Site, "queue": Queue, "node-type": NodeType,
     "link": Link, "access": Access, "runtime-spread": RuntimeSpread,
+    "manner": Manner, "container": Container, "error-rule": ErrorRule, "remote-file": RemoteFile,
 }  # fmt: skip
 """Lasting name → the class that bears it today."""
 _PART, _ARRAY, _SET, _PATH, _INSTANT = range(1, 6)

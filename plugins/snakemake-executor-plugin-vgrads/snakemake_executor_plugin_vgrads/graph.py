@@ -20,6 +20,8 @@ def documents_of(dag: Any) -> list[dict[str, Any]]:
         about = task.pop(ABOUT)
         if "runtime_s" not in task and about["limit_s"]:
             task["runtime_s"] = about["limit_s"]
+        if about["gpus"]:
+            task["resources"] = {"gpu": about["gpus"]}
         found.append(task)
     return found
 
