@@ -8,7 +8,7 @@ BIN := .venv/bin
 demo: .venv/installed
 	$(BIN)/vgrads demo
 
-test: .venv/developed
+test: .venv/developed .venv/snakemade
 	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered
 
 check: lint test
@@ -46,6 +46,12 @@ data: .venv/installed
 
 .venv/developed: .venv/installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+# Snakemake has an environment of its own inside: what it asks for and what vgrads asks for exclude each other.
+.venv/snakemade: .venv/bin/python constraints-snakemake.txt
+	$(PYTHON) -m venv .venv/snakemake
+	.venv/snakemake/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-snakemake.txt snakemake
 	touch $@
 
 .venv/documented: .venv/installed
