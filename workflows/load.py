@@ -10,20 +10,23 @@ from pathlib import Path
 
 from kernel.errors import InputError
 from kernel.files import read_text
+from workflows.cwl import read_cwl
 from workflows.dag import Workflow
 from workflows.dagman import read_dagman
 from workflows.dax import read_dax
 from workflows.makeflow import read_makeflow
+from workflows.nextflow import is_trace, read_trace
 from workflows.pegasus import read_pegasus
 from workflows.runtimes import Runtimes
 from workflows.snakefile import read_snakefile
 from workflows.wfformat import parse_json, read_wfformat
 
 UNDERSTOOD = (
-    "understood: WfFormat, DAX, Pegasus 5, DAGMan, Makeflow, Snakefile; "
+    "understood: WfFormat, DAX, Pegasus 5, DAGMan, Makeflow, Snakefile, CWL, Nextflow's trace of a finished run; "
     "what another system has: as WfFormat (wfcommons.org), or its tasks inline in a set (docs/sets.md)"
 )
 _SNAKEFILE = re.compile(r"^(rule|checkpoint)\b[ \t]*\w*[ \t]*:", re.MULTILINE)
+_CWL = re.compile(r"^cwlVersion[ \t]*:", re.MULTILINE)
 _NEXTFLOW = re.compile(r"^(process\s+\w+|workflow(\s+\w+)?)\s*\{|^nextflow\.", re.MULTILINE)
 _DAGMAN = re.compile(r"^\s*JOB\s+\S+\s+\S+", re.IGNORECASE | re.MULTILINE)
 _PEGASUS = re.compile(r"^(x-pegasus|pegasus)\s*:", re.MULTILINE)
@@ -50,20 +53,22 @@ def _refuse_script(source: _Source) -> Workflow:
     raise InputError(
         "is a Nextflow script: which tasks there are is known only as it runs",
         where=source.where,
-        fix="write its tasks inline in a set (docs/sets.md)",
+        fix="run it once, on small data too, with '-with-trace trace.txt', and give trace.txt",
     )
 
 
 _READERS: Mapping[str, Callable[[_Source], Workflow]] = {
     "Snakefile": lambda s: read_snakefile(s.path, s.runtimes, s.inputs),
     "Nextflow script": _refuse_script,
+    "Nextflow trace": lambda s: read_trace(s.path, s.runtimes, s.inputs),
+    "CWL": lambda s: read_cwl(s.path, s.runtimes, s.inputs),
     "WfFormat": lambda s: read_wfformat(parse_json(s.text, s.where), s.where),
     "DAX": lambda s: read_dax(s.text, s.where),
     "Pegasus": lambda s: read_pegasus(s.text, s.where, s.runtimes),
     "DAGMan": lambda s: read_dagman(s.text, s.where, s.runtimes),
     "Makeflow": lambda s: read_makeflow(s.text, s.where, s.runtimes),
 }
-_WITH_INPUTS = ("Snakefile",)
+_WITH_INPUTS = ("Snakefile", "Nextflow trace", "CWL")
 SET = "set"
 
 
@@ -76,8 +81,10 @@ def format_of(path: Path, text: str) -> str:
         return "DAX"
     if start == "{":
         return _of_json(text)
+    if is_trace(text):
+        return "Nextflow trace"
     looks = (
-        ("Pegasus", _PEGASUS), (SET, _SET), ("Snakefile", _SNAKEFILE), ("Nextflow script", _NEXTFLOW),
+        ("CWL", _CWL), ("Pegasus", _PEGASUS), (SET, _SET), ("Snakefile", _SNAKEFILE), ("Nextflow script", _NEXTFLOW),
         ("DAGMan", _DAGMAN), ("Makeflow", _MAKEFLOW),
     )  # fmt: skip
     return next((found for found, pattern in looks if pattern.search(text)), "")
@@ -90,6 +97,8 @@ def _of_json(text: str) -> str:
         document = json.loads(text)
     except (ValueError, RecursionError):
         return SET if _FLOWING_SET.search(text) else "WfFormat"
+    if "cwlVersion" in document:
+        return "CWL"
     return SET if "workflows" in document or "deadline" in document else "WfFormat"
 
 
@@ -99,7 +108,7 @@ def load_workflow(
     """The workflow in a file (plain, gzip or xz); InputError names the file and what is wrong.
 
     ``runtimes`` gives seconds by task or kind of task to formats that carry none. ``inputs`` is what the workflow works
-    on: a configuration file of a Snakefile.
+    on: the input object of CWL, a configuration file of a Snakefile, the work folder of a Nextflow run.
     """
     text = read_text(path)
     if not text.strip():
