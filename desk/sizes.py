@@ -22,7 +22,7 @@ from pool.models import (
     wavefront_best,
 )
 from pool.size import Price, curve, told
-from workflows.load import SET, format_of
+from workflows.load import format_of, is_workflow
 from workflows.sets import Beside, WorkflowSet, load_set
 
 _GRID = re.compile(r"(\d{1,9})(?:x(\d{1,9}))?")
@@ -56,8 +56,7 @@ class Work:
 
 def work_of(path: Path, dispatch_s: float) -> Work:
     """The work in a workflow set's, a workflow's or a bag's file."""
-    found = format_of(path, read_text(path))
-    bare = found not in ("", SET)
+    bare = is_workflow(format_of(path, read_text(path)))
     if bare or "workflows" in load_mapping(path):
         wanted, _ = load_set(path, beside=Beside(deadline="1d" if bare else None))
         for workflow in wanted.workflows:

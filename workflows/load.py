@@ -25,7 +25,7 @@ UNDERSTOOD = (
     "understood: WfFormat, DAX, Pegasus 5, DAGMan, Makeflow, Snakefile, CWL, Nextflow's trace of a finished run; "
     "what another system has: as WfFormat (wfcommons.org), or its tasks inline in a set (docs/sets.md)"
 )
-_SNAKEFILE = re.compile(r"^(rule|checkpoint)\b[ \t]*\w*[ \t]*:", re.MULTILINE)
+_SNAKEFILE = re.compile(r"^(rule|checkpoint)([ \t]+\w+[ \t]*:|[ \t]*:[ \t]*(#.*)?$)", re.MULTILINE)
 _CWL = re.compile(r"^cwlVersion[ \t]*:", re.MULTILINE)
 _NEXTFLOW = re.compile(r"^(process\s+\w+|workflow(\s+\w+)?)\s*\{|^nextflow\.", re.MULTILINE)
 _DAGMAN = re.compile(r"^\s*JOB\s+\S+\s+\S+", re.IGNORECASE | re.MULTILINE)
@@ -100,6 +100,11 @@ def _of_json(text: str) -> str:
     if "cwlVersion" in document:
         return "CWL"
     return SET if "workflows" in document or "deadline" in document else "WfFormat"
+
+
+def is_workflow(found: str) -> bool:
+    """True for a format of workflows: neither a set's, nor an unknown one."""
+    return found not in ("", SET)
 
 
 def load_workflow(

@@ -6,7 +6,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +19,7 @@ from kernel.errors import InputError
 from kernel.files import read_text
 from kernel.units import parse_duration, parse_fraction
 from workflows.dag import UNSTATED, Task, Workflow, check_text, make_workflow
-from workflows.load import SET, UNDERSTOOD, format_of, load_workflow
+from workflows.load import UNDERSTOOD, format_of, is_workflow, load_workflow
 from workflows.runtimes import Runtimes
 from workflows.spread import RuntimeSpread
 
@@ -60,7 +60,8 @@ class TaskDocument(Document):
 class WorkflowDocument(Document):
     """A workflow of the set: a ``file``, or ``tasks`` written inline; ``count`` equal ones.
 
-    ``inputs``: a file or folder that belongs to ``file``, see :func:`workflows.load.load_workflow`.
+    ``inputs``: a file or folder that belongs to ``file``, see :func:`workflows.load.load_workflow`; ``notes``: what a plan
+    of it is to say, beside what its file says.
     """
 
     name: Annotated[str, Field(max_length=200)] = ""
@@ -70,6 +71,7 @@ class WorkflowDocument(Document):
     tasks: tuple[TaskDocument, ...] = ()
     runtimes: Mapping[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = {}
     file_mib: Mapping[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = {}
+    notes: tuple[Annotated[str, Field(max_length=1000)], ...] = ()
 
     @model_validator(mode="after")
     def _one_source(self) -> WorkflowDocument:
@@ -210,7 +212,7 @@ def _document_of(path: Path, beside: Beside) -> SetDocument:
     found = format_of(path, read_text(path))
     if found == "" and path.suffix.lower() not in _SETS:
         raise InputError("is neither a set nor a workflow of a known format", where=str(path), fix=UNDERSTOOD)  # fmt: skip
-    if found in ("", SET):
+    if not is_workflow(found):
         if beside.inputs is not None:
             raise InputError("belongs to a workflow's file, and this is a set", where="--inputs")
         given = load_mapping(path)
@@ -260,9 +262,10 @@ def _one(entry: WorkflowDocument, load_file: FileLoader, where: str) -> Workflow
             workflow = load_file(entry.file, entry.runtimes, entry.inputs)
         except InputError as error:
             raise error.within(where) from error
+        workflow = replace(workflow, notes=workflow.notes + entry.notes)
         return workflow.renamed(entry.name) if entry.name else workflow
     tasks = [_task(task) for task in entry.tasks]
-    return make_workflow(entry.name, tasks, entry.file_mib, where)
+    return make_workflow(entry.name, tasks, entry.file_mib, where, entry.notes)
 
 
 def _task(written: TaskDocument) -> Task:
