@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kernel.errors import InputError
 from tests.conftest import DATA
 from workflows.load import load_workflow
-from workflows.sets import TaskDocument
+from workflows.sets import TaskDocument, load_set
 from workflows.snakefile import INTERPRETER
 from workflows.snakemake_jobs import ABOUT, task_id, tasks_of
 
@@ -205,6 +205,15 @@ rule three:
     threads: 2
     shell: "touch {output}"
 """
+
+
+def test_a_converted_snakefile_plans_as_itself(snakemake, write, vgrads, tmp_path):
+    path, out = write("Snakefile", CHECKPOINT), tmp_path / "set.yaml"
+    answer = vgrads("convert", path, out, "--deadline", "4h")
+    assert (answer.code, "checkpoint split" in answer.err) == (0, True), answer.err
+    (one,) = load_set(out)[0].workflows
+    assert one.notes == load_workflow(path).notes
+    assert set(one.tasks) == set(load_workflow(path).tasks)
 
 
 def test_groups_pipes_and_configuration(snakemake, write):
