@@ -1,5 +1,6 @@
 """Snakemake's jobs as tasks: what each needs, what it is called, what it asks for."""
 
+import gzip
 import os
 import shutil
 import sys
@@ -271,9 +272,28 @@ def test_a_wrong_snakefile_is_told_in_the_words_of_snakemake(snakemake, write, t
     assert "Traceback" not in str(caught.value)
 
 
-def test_a_snakefile_that_ends_the_process_or_writes_to_the_answer(snakemake, write):
-    with pytest.raises(InputError, match="exit code 3"):
-        load_workflow(write("Snakefile", "import os\nos._exit(3)\n"))
+def test_a_snakefile_that_ends_the_process_or_writes_where_the_answer_goes(snakemake, write):
+    for ends in ("os._exit(3)", "sys.exit(3)"):
+        with pytest.raises(InputError, match="exit code 3"):
+            load_workflow(write("Snakefile", f"import os, sys\n{ends}\n"))
+    noise = 'import os, sys\nsys.__stdout__.write("{junk")\nos.write(1, b"}")\n'
+    path = write('odd "folder/a b".smk', noise + 'rule a:\n    output: "x"\n    shell: "y"\n')
+    assert list(load_workflow(path).tasks) == ["a"]
+
+
+def test_what_is_wrong_beside_the_snakefile_is_said_in_a_line(snakemake, write, tmp_path):
+    path = write("Snakefile", CHECKPOINT)
+    cases = {"gone.yaml": None, "list.yaml": "- 1\n", "broken.yaml": "a: [\n"}
+    for name, text in cases.items():
+        config = tmp_path / name if text is None else write(name, text)
+        with pytest.raises(InputError) as caught:
+            load_workflow(path, inputs=config)
+        assert "Traceback" not in str(caught.value)
+    packed = write("Snakefile.gz", gzip.compress(CHECKPOINT.encode()))
+    with pytest.raises(InputError, match="unpack it"):
+        load_workflow(packed)
+    with pytest.raises(InputError, match="nothing is to be run"):
+        load_workflow(write("none.smk", "# no rules\n"))
 
 
 def test_a_snakefile_is_run_by_snakemake_alone(snakemake, write, vgrads):
@@ -298,6 +318,7 @@ def test_without_snakemake_it_is_said_how_to_get_it(write, monkeypatch):
 
 def test_a_bare_workflow_needs_a_deadline(vgrads, write):
     assert "--deadline 4h" in vgrads("plan", DATA / "lead.json").err
+    assert "no duration" in vgrads("plan", write("Snakefile", FAN), "--deadline", "soon").err
     answer = vgrads("plan", DATA / "lead.json", "--deadline", "4h", "--json")
     assert answer.code == 0, answer.err
     assert (answer.json["deadline_s"], answer.json["needed"]) == (14400, 1)

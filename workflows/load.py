@@ -69,6 +69,7 @@ _READERS: Mapping[str, Callable[[_Source], Workflow]] = {
     "Makeflow": lambda s: read_makeflow(s.text, s.where, s.runtimes),
 }
 _WITH_INPUTS = ("Snakefile", "Nextflow trace", "CWL")
+_ASK_OTHERS = ("Snakefile", "CWL")  # read by their own programs
 SET = "set"
 
 
@@ -125,4 +126,6 @@ def load_workflow(
         raise InputError("unknown workflow format", where=str(path), fix=UNDERSTOOD)
     if inputs is not None and found not in _WITH_INPUTS:
         raise InputError(f"{found} takes no inputs", where=str(path), fix="leave 'inputs' away")
+    if found in _ASK_OTHERS and path.suffix.lower() in (".gz", ".xz"):
+        raise InputError(f"is compressed, and who reads {found} unpacks nothing", where=str(path), fix="unpack it")  # fmt: skip
     return _READERS[found](_Source(path, text, runtimes or {}, inputs))

@@ -234,10 +234,13 @@ def build_set(
     directory: str = ".",
 ) -> WorkflowSet:
     """The value behind a document; ``load_file`` opens the workflow files that it names."""
+    deadline_s = _deadline(
+        document.deadline, now, where
+    )  # before files are read, which may take long
     workflows = _expand(document, load_file, where)
     needed = _needed(document, len(workflows), where)
     return WorkflowSet(
-        name=document.name, workflows=workflows, deadline_s=_deadline(document.deadline, now, where), needed=needed,
+        name=document.name, workflows=workflows, deadline_s=deadline_s, needed=needed,
         probability=document.probability, runtime_spread=document.runtime_spread, budget_usd=document.budget_usd, directory=directory,
         env=dict(document.env),
     )  # fmt: skip

@@ -36,11 +36,16 @@ def read_snakefile(path: Path, runtimes: Runtimes, config: Path | None = None) -
     where there is no Snakemake, or Snakemake's own words where it refuses.
     """
     path = path.absolute()
+    if config is not None and not config.is_file():
+        raise InputError("no such file", where=str(config))
     folder = path.parent.parent if path.parent.name == "workflow" else path.parent
     command = [_interpreter(str(path)), "-P", str(_CHILD), str(path)]
     tasks = _ask(command + ([str(config.absolute())] if config else []), folder, str(path))
     if not tasks:
-        raise InputError("nothing is to be run: all its outputs are there", where=str(path))
+        raise InputError(
+            "nothing is to be run: all its outputs are there, or its rules are local",
+            where=str(path),
+        )
     name = folder.name if path.stem.lower() == "snakefile" else path.stem
     return make_workflow(
         name, [_task(task, runtimes) for task in tasks], where=str(path), notes=_notes(tasks)
@@ -76,9 +81,15 @@ def _ask(command: Sequence[str], folder: Path, where: str) -> list[dict[str, Any
     except ValueError:
         raise _died(done, where) from None
     if "error" in told:
-        first, *more = [line for line in str(told["error"]).splitlines() if line.strip()]
-        raise InputError(f"Snakemake says: {first}", tuple(more), where=where)
+        raise _said(str(told["error"]), where)
     return list(told["tasks"])
+
+
+def _said(error: str, where: str) -> InputError:
+    """Snakemake's own words; of what it had none for, the last line."""
+    lines = [line for line in error.splitlines() if line.strip()] or ["no word"]
+    first, *more = lines[-1:] if lines[0].startswith("Traceback") else lines
+    return InputError(f"Snakemake says: {first}", tuple(more), where=where)
 
 
 def _died(done: subprocess.CompletedProcess[str], where: str) -> InputError:
