@@ -52,6 +52,15 @@ def test_the_graph_is_told_by_what_was_staged(write):
     assert workflow.notes == ("leaves out 1 tasks or attempts that did not end well",)
 
 
+def test_whole_hashes_are_understood_as_well(write):
+    trace = a_run(write, RUN, STAGED)
+    text = trace.read_text()
+    for number in RUN:
+        text = text.replace(a_hash(number)[:9], a_hash(number))
+    found = load_workflow(write("whole.txt", text)).tasks
+    assert found["MERGE"].parents == ("FASTQC.s1", "FASTQC.s_2")
+
+
 def test_a_run_time_that_the_trace_lacks_is_left_to_be_learned(write):
     assert not load_workflow(a_run(write, RUN, STAGED)).tasks["MERGE"].stated
 
@@ -76,6 +85,11 @@ def test_a_stage_script_of_its_own_counts_too(write):
         (HEADER, "no task that ended well"),
         (HEADER + "1\t\t3\tA\tCOMPLETED\t0\t1\t-\t1s\n", "line 2: has no hash"),
         (HEADER + "1\t2\n", "line 2: has 2 fields"),
+        (
+            HEADER
+            + "".join(f"{n}\taa/bbbbbb\t3\tA ({n})\tCOMPLETED\t0\t1\t-\t1s\n" for n in (1, 2)),
+            "line 3: has the hash",
+        ),
     ],
 )
 def test_a_wrong_trace_names_its_line(write, text, said):

@@ -22,7 +22,8 @@ from workflows.runtimes import Runtimes, timed
 _MIB = 1024 * 1024
 _SCRIPTS = (".command.run", ".command.stage")
 _STAGED = re.compile(r"^nxf_stage\(\)\s*\{.*?^\}", re.MULTILINE | re.DOTALL)
-_FOLDER = re.compile(r"/([0-9a-f]{2}/[0-9a-f]{6})[0-9a-f]{24}(?=[/\s'\"])")
+_FOLDER = re.compile(r"/([0-9a-f]{2}/[0-9a-f]{30})(?=[/\s'\"])")
+_SHORT = 9  # of a hash, as traces and logs show it: 0a/1b2c3d
 _ODD = re.compile(r"[^A-Za-z0-9_+=.-]+")
 _LONGEST = 150
 _ENDED = ("COMPLETED", "CACHED")
@@ -54,7 +55,7 @@ def read_trace(path: Path, runtimes: Runtimes, work: Path | None = None) -> Work
 
 
 def _rows(path: Path) -> tuple[list[Row], int]:
-    """Rows of tasks that ended well, the last for each work folder; and how many did not."""
+    """Rows of tasks that ended well, one for each work folder; and how many did not."""
     kept: dict[str, Row] = {}
     left = 0
     for line, row in rows(path, "\t", quotes=False):
@@ -63,7 +64,8 @@ def _rows(path: Path) -> tuple[list[Row], int]:
         if not cell(row, "hash"):
             raise InputError("has no hash", where=f"{path}: line {line}")
         if cell(row, "status").upper() in _ENDED:
-            kept[cell(row, "hash")] = row
+            if named(kept.setdefault(cell(row, "hash"), row)) != named(row):
+                raise InputError("has the hash of another task", where=f"{path}: line {line}")
         else:
             left += 1
     if not kept:
@@ -98,7 +100,8 @@ def _task(row: Row, ids: Mapping[str, str], folders: Mapping[str, Path | None], 
     own, took = cell(row, "hash"), realtime(row)
     kind = _kind(row)
     size = bytes_of(cell(row, "memory")) or bytes_of(cell(row, "peak_rss")) or 0.0
-    parents = {ids[one]: None for one in _staged(folders[own]) if one in ids and one != own}
+    found = (ids.get(one) or ids.get(one[:_SHORT]) for one in _staged(folders[own]))
+    parents = dict.fromkeys(one for one in found if one is not None and one != ids[own])
     return Task(
         id=ids[own], kind=kind, procs=procs_of(cell(row, "cpus")), memory_mib=size / _MIB, parents=tuple(parents),
         **timed(runtimes, (ids[own], kind), None if isinstance(took, str) else took, None),
@@ -106,7 +109,7 @@ def _task(row: Row, ids: Mapping[str, str], folders: Mapping[str, Path | None], 
 
 
 def _staged(folder: Path | None) -> list[str]:
-    """Beginnings of the hashes of work folders out of which a task's inputs came."""
+    """Hashes of work folders out of which a task's inputs came."""
     if folder is None:
         return []
     run, stage = (_text(folder / name) for name in _SCRIPTS)
