@@ -141,6 +141,13 @@ def test_workflows_within_workflows_crossed(flow, write, method, count):
     assert [n for n in workflow.notes if "as if it ran" in n]
 
 
+def test_what_is_required_of_a_workflow_counts_more_than_a_hint_and_less_than_a_tools_own(flow):
+    text = FLOW.replace("{ScatterFeatureRequirement: {}}", "{ScatterFeatureRequirement: {}, ResourceRequirement: {coresMin: 6}}")  # fmt: skip
+    flow.write_text(text)
+    tasks = load_workflow(flow, inputs=flow.with_name("job.yml")).tasks
+    assert (tasks["join"].procs, tasks["count.0"].procs) == (6, 2)
+
+
 def test_one_tool_is_a_workflow_of_one_task(write):
     assert list(load_workflow(write("tool.cwl", TOOL)).tasks) == ["tool"]
 

@@ -20,7 +20,7 @@ def a_run(write, rows, staged):
         lines.append(f"{number}\t{short}\t{100 + number}\t{name}\t{status}\t0\t2\t2 GB\t{took}\n")
     for number, inputs in staged.items():
         links = "".join(f"    ln -s /data/work/{a_hash(n)}/out.bam in{n}.bam\n" for n in inputs)
-        own = f"cd /data/work/{a_hash(number)}\n# /data/work/{a_hash(9)}/not staged\n"
+        own = f"cd /data/work/{a_hash(number)}\n# /data/work/{a_hash(1)}/not staged\n"
         write(
             f"work/{a_hash(number)}/.command.run",
             f"nxf_stage() {{\n    true\n    ln -s /data/in.fq in.fq\n{links}}}\n\n{own}",
