@@ -8,7 +8,7 @@ BIN := .venv/bin
 demo: .venv/installed
 	$(BIN)/vgrads demo
 
-test: .venv/developed
+test: .venv/developed .venv/snakemake/ready
 	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered
 
 check: lint test
@@ -51,10 +51,10 @@ data: .venv/installed
 snakemake: .venv/snakemake/ready
 
 # an environment of its own: this one's pinned versions exclude Snakemake's
-.venv/snakemake/ready: .venv/bin/python pyproject.toml plugins/snakemake-executor-plugin-vgrads/pyproject.toml
+.venv/snakemake/ready: .venv/bin/python pyproject.toml constraints-snakemake.txt plugins/snakemake-executor-plugin-vgrads/pyproject.toml
 	$(PYTHON) -m venv .venv/snakemake
-	.venv/snakemake/bin/python -m pip install --quiet --disable-pip-version-check \
-	  -e . -e plugins/snakemake-executor-plugin-vgrads snakemake==9.27.1 pytest
+	.venv/snakemake/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-snakemake.txt \
+	  -e . -e plugins/snakemake-executor-plugin-vgrads snakemake pytest
 	touch $@
 
 .venv/documented: .venv/installed

@@ -52,6 +52,7 @@ def plan_json(plan: Plan) -> Json:
         ],
         "policy": plan.policy,
         "run_times": [dict(entry) for entry in plan.run_times],
+        "notes": list(plan.notes),
         "relaxations": [asdict(r) for r in plan.relaxations],
         "slots": [_use_json(use) for use in plan.uses],
         "placements": [_placement_json(p) for p in plan.placements],

@@ -324,5 +324,5 @@ def _refuse_without_commands(book: Book) -> None:
         if not book.snapshot.task(placement.task_key).command:
             raise InputError(
                 "has no command to run", where=f"task '{placement.task}' of {placement.workflow}",
-                fix="run it on simulated sites",
+                fix="run it on simulated sites; a Snakefile's jobs are run by 'snakemake --executor vgrads'",
             )  # fmt: skip

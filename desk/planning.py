@@ -118,9 +118,15 @@ def plan_set(
         said = "; ".join((plan.lacking, *refusals(grid.words)))
         plan = replace(plan, relaxations=found, lacking=said)
     plan = replace(
-        plan, seconds={"procure": procure_s, **plan.seconds}, run_times=tuple(basis.values())
-    )
+        plan, seconds={"procure": procure_s, **plan.seconds}, run_times=tuple(basis.values()), notes=_notes(wanted)
+    )  # fmt: skip
     return Planned(wanted=wanted, grid=grid, snapshot=snapshot, plan=plan)
+
+
+def _notes(wanted: WorkflowSet) -> tuple[str, ...]:
+    """What is to be known of the workflows; of equal ones once."""
+    named = {note: w.name for w in reversed(wanted.workflows) for note in w.notes}
+    return tuple(f"{name}: {note}" for note, name in reversed(named.items()))
 
 
 def take_snapshot(wanted: WorkflowSet, grid: Grid, seed: int) -> Snapshot:

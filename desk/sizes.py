@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from bags.bag import Bag
 from dispatch.document import load_bag
 from kernel.documents import load_mapping
 from kernel.errors import InputError
+from kernel.files import read_text
 from pool.models import (
     Machines,
     allpairs_best_s,
@@ -21,7 +22,8 @@ from pool.models import (
     wavefront_best,
 )
 from pool.size import Price, curve, told
-from workflows.sets import WorkflowSet, load_set
+from workflows.load import format_of, is_workflow
+from workflows.sets import Beside, WorkflowSet, load_set
 
 _GRID = re.compile(r"(\d{1,9})(?:x(\d{1,9}))?")
 
@@ -53,15 +55,16 @@ class Work:
 
 
 def work_of(path: Path, dispatch_s: float) -> Work:
-    """The work in a workflow set's or a bag's file."""
-    given = load_mapping(path)
-    if "workflows" in given:
-        wanted, _ = load_set(path)
+    """The work in a workflow set's, a workflow's or a bag's file."""
+    bare = is_workflow(format_of(path, read_text(path)))
+    if bare or "workflows" in load_mapping(path):
+        wanted, _ = load_set(path, beside=Beside(deadline="1d" if bare else None))
         for workflow in wanted.workflows:
             for task in workflow.tasks.values():
                 if not task.stated:
                     raise InputError("is not given, and nobody has measured it", where=f"{path}: {workflow.name}: task '{task.id}': runtime_s", fix="give runtime_s; 'vgrads runtimes predict' tells what is known")  # fmt: skip
-        return _of_set(wanted, dispatch_s)
+        work = _of_set(wanted, dispatch_s)
+        return replace(work, deadline_s=None) if bare else work
     document, bag = load_bag(path)
     if document.runtime_s is None:
         raise InputError(

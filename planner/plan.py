@@ -97,7 +97,7 @@ class Plan:
     """The decision for a whole set. ``lacking`` says why a plan that is not feasible is not; ``spare``: how many
     workflows beyond the needed must stand whole in slots that are there before the rest is withdrawn; ``places``: for which
     quantile of run times it was made (:class:`planner.snapshot.Snapshot`); ``run_times``: what those of each kind of task
-    rest on; ``expected_usd``,
+    rest on; ``notes``: what it does not cover, as its workflows' files say; ``expected_usd``,
     ``expected_hours``: money and processor-hours of the slots on average, given back when nothing is left for them."""
 
     set_name: str
@@ -116,6 +116,7 @@ class Plan:
     spare: int = EVERYTHING
     places: float = PLACES[0]
     run_times: tuple[Mapping[str, Any], ...] = ()
+    notes: tuple[str, ...] = ()
     expected_usd: float = 0.0
     expected_hours: float = 0.0
     seconds: Mapping[str, float] = field(default_factory=dict)

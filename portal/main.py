@@ -18,6 +18,7 @@ from portal.cli import (
     bag_commands,
     bag_work_commands,
     commands,
+    convert_commands,
     matrix_commands,
     pool_commands,
     queue_commands,
@@ -29,6 +30,7 @@ from portal.cli.options import app
 
 COMMANDS = (
     commands,
+    convert_commands,
     pool_commands,
     queue_commands,
     runtime_commands,

@@ -11,7 +11,9 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PLUGIN = ROOT / "plugins" / "snakemake-executor-plugin-vgrads"
-BIN = Path(os.environ.get("VGRADS_SNAKEMAKE") or ROOT / ".venv" / "snakemake" / "bin")
+BIN = Path(
+    os.environ.get("VGRADS_SNAKEMAKE") or ROOT / ".venv" / "snakemake" / "bin" / "python"
+).parent
 SNAKEMAKE = BIN / "snakemake"
 HERE = '[[site]]\nname = "here"\nkind = "local"\nprocs = 4\ndriver = "local"\n'
 

@@ -68,9 +68,9 @@ def _traced(row: Row, line: int, run: str) -> Item:
     finished = not exit_status if not status else status not in _STOPPED
     if not finished and exit_status not in KILLED:
         return "aborted" if status == "ABORTED" else "failed"
-    path, tag = _named(row)
+    path, tag = named(row)
     workflow, _, kind = path.rpartition(":")
-    took = _realtime(row)
+    took = realtime(row)
     if not kind:
         return Broken(line, "name", "is empty")
     if isinstance(took, str):
@@ -100,7 +100,7 @@ def _traced(row: Row, line: int, run: str) -> Item:
     )
 
 
-def _named(row: Row) -> tuple[str, str]:
+def named(row: Row) -> tuple[str, str]:
     """The process with what it is part of, and the tag that tells its tasks apart."""
     name = cell(row, "name", "task")
     tag = _TAG.search(name)
@@ -114,7 +114,7 @@ def _cpu_seconds(row: Row, took: float) -> float | None:
     return None if share is None or share < 0 else share / 100 * took
 
 
-def _realtime(row: Row) -> float | str:
+def realtime(row: Row) -> float | str:
     """Seconds of execution; a number alone is milliseconds, as ``trace.raw`` and Lotaru write it."""
     took = seconds(row.get("realtime", ""), 0.001)
     if took != NO_TIME:

@@ -77,11 +77,15 @@ class Task:
 
 @dataclass(frozen=True, kw_only=True)
 class Workflow:
-    """A directed acyclic graph of tasks; build it with :func:`make_workflow`, which checks it."""
+    """A directed acyclic graph of tasks; build it with :func:`make_workflow`, which checks it.
+
+    ``notes``: what whoever plans with it must know, as that more tasks will become known.
+    """
 
     name: str
     tasks: Mapping[str, Task]
     file_mib: Mapping[str, float] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     @cached_property
     def shape(self) -> Shape:
@@ -126,8 +130,9 @@ class Workflow:
 
 
 def make_workflow(
-    name: str, tasks: Iterable[Task], file_mib: Mapping[str, float] | None = None, where: str = ""
-) -> Workflow:
+    name: str, tasks: Iterable[Task], file_mib: Mapping[str, float] | None = None, where: str = "",
+    notes: tuple[str, ...] = (),
+) -> Workflow:  # fmt: skip
     """A checked workflow; InputError names the task and the field that are wrong."""
     by_id: dict[str, Task] = {}
     for task in tasks:
@@ -138,7 +143,9 @@ def make_workflow(
         raise InputError(f"workflow '{name}' has no tasks", where=where)
     for task in by_id.values():
         _check_task(task, by_id, where)
-    workflow = Workflow(name=_SAFE_NAME.sub("_", name), tasks=by_id, file_mib=dict(file_mib or {}))
+    workflow = Workflow(
+        name=_SAFE_NAME.sub("_", name), tasks=by_id, file_mib=dict(file_mib or {}), notes=notes
+    )
     if len(workflow.order) < len(by_id):
         raise InputError(f"the tasks form a cycle: {_cycle(by_id)}", where=where)
     return workflow

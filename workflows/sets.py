@@ -15,9 +15,10 @@ from pydantic import Field, field_validator, model_validator
 
 from kernel.documents import Document, as_value_error, load_mapping, validate
 from kernel.errors import InputError
+from kernel.files import read_text
 from kernel.units import parse_duration, parse_fraction
 from workflows.dag import UNSTATED, Task, Workflow, make_workflow
-from workflows.load import load_workflow
+from workflows.load import UNDERSTOOD, format_of, is_workflow, load_workflow
 from workflows.manner import PLAIN, Manner
 from workflows.manner_document import FIELDS, MannerDocument
 from workflows.remote import FetchDocument, SendDocument, linked, refuse_shared_targets
@@ -27,6 +28,7 @@ from workflows.spread import RuntimeSpread
 MAX_WORKFLOWS = 100_000
 _LONGEST_S = 1e9  # thirty years: more is a slip of the pen
 _MOST_PROCS = 100_000_000
+_SETS = (".yaml", ".yml", ".json", ".toml", ".gz", ".xz")
 
 
 _Resource = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$", max_length=100)]
@@ -60,14 +62,20 @@ class TaskDocument(MannerDocument):
 
 
 class WorkflowDocument(MannerDocument):
-    """A workflow of the set: a ``file``, or ``tasks`` written inline; ``count`` equal ones."""
+    """A workflow of the set: a ``file``, or ``tasks`` written inline; ``count`` equal ones.
+
+    ``inputs``: a file or folder that belongs to ``file``, see :func:`workflows.load.load_workflow`; ``notes``: what a plan
+    of it is to say, beside what its file says.
+    """
 
     name: Annotated[str, Field(max_length=200)] = ""
     count: Annotated[int, Field(ge=1, le=MAX_WORKFLOWS)] = 1
     file: str | None = None
+    inputs: str | None = None
     tasks: tuple[TaskDocument, ...] = ()
     runtimes: Mapping[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = {}
     file_mib: Mapping[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = {}
+    notes: tuple[Annotated[str, Field(max_length=1000)], ...] = ()
 
     @model_validator(mode="after")
     def _one_source(self) -> WorkflowDocument:
@@ -75,6 +83,8 @@ class WorkflowDocument(MannerDocument):
             raise ValueError("give either 'file' or 'tasks'")
         if self.tasks and not self.name:
             raise ValueError("an inline workflow needs a 'name'")
+        if self.tasks and self.inputs is not None:
+            raise ValueError("'inputs' belongs to a 'file'")
         return self
 
 
@@ -161,21 +171,57 @@ class WorkflowSet:
         return next(w for w in self.workflows if w.name == name)
 
 
-FileLoader = Callable[[str, Runtimes], Workflow]
+FileLoader = Callable[[str, Runtimes, str | None], Workflow]
 
 
-def load_set(path: Path, now: datetime | None = None) -> tuple[WorkflowSet, str | None]:
-    """The set in a YAML or JSON file and the sites file that it names, resolved against its folder."""
-    document = validate(SetDocument, load_mapping(path), str(path))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """What may be said beside a set's file: another deadline, and what a bare workflow's file lacks to be a set."""
+
+    deadline: str | None = None
+    inputs: Path | None = None
+
+
+NOTHING_BESIDE = Beside()
+
+
+def load_set(
+    path: Path, now: datetime | None = None, beside: Beside = NOTHING_BESIDE
+) -> tuple[WorkflowSet, str | None]:  # fmt: skip
+    """The set in a YAML or JSON file and the sites file that it names, resolved against its folder.
+
+    A workflow's file in place of it is a set of one, which needs a deadline.
+    """
+    document = _document_of(path, beside)
     folder = path.resolve().parent
     chosen = build_set(
         document,
-        lambda file, runtimes: load_workflow(folder / file, runtimes),
+        lambda file, runtimes, inputs: load_workflow(
+            folder / file, runtimes, folder / inputs if inputs else None
+        ),
         str(path),
         now=now,
         directory=str(folder),
     )
     return chosen, str(folder / document.sites) if document.sites else None
+
+
+def _document_of(path: Path, beside: Beside) -> SetDocument:
+    found = format_of(path, read_text(path))
+    if found == "" and path.suffix.lower() not in _SETS:
+        raise InputError("is neither a set nor a workflow of a known format", where=str(path), fix=UNDERSTOOD)  # fmt: skip
+    if not is_workflow(found):
+        if beside.inputs is not None:
+            raise InputError("belongs to a workflow's file, and this is a set", where="--inputs")
+        given = load_mapping(path)
+        if beside.deadline is not None:
+            given["deadline"] = beside.deadline
+        return validate(SetDocument, given, str(path))
+    if beside.deadline is None:
+        raise InputError("is a workflow and has no deadline", where=str(path), fix="--deadline 4h, or name it in a set")  # fmt: skip
+    inputs = None if beside.inputs is None else str(beside.inputs.absolute())
+    one = {"file": path.name, "inputs": inputs}
+    return SetDocument.model_validate({"name": path.stem[:200], "deadline": beside.deadline, "workflows": [one]})  # fmt: skip
 
 
 def build_set(
@@ -186,10 +232,13 @@ def build_set(
     directory: str = ".",
 ) -> WorkflowSet:
     """The value behind a document; ``load_file`` opens the workflow files that it names."""
+    deadline_s = _deadline(
+        document.deadline, now, where
+    )  # before files are read, which may take long
     workflows = _expand(document, load_file, where)
     needed = _needed(document, len(workflows), where)
     return WorkflowSet(
-        name=document.name, workflows=workflows, deadline_s=_deadline(document.deadline, now, where), needed=needed,
+        name=document.name, workflows=workflows, deadline_s=deadline_s, needed=needed,
         probability=document.probability, runtime_spread=document.runtime_spread, budget_usd=document.budget_usd, directory=directory,
         env=dict(document.env), released=document.released,
     )  # fmt: skip
@@ -214,12 +263,13 @@ def _expand(document: SetDocument, load_file: FileLoader, where: str) -> tuple[W
 def _one(entry: WorkflowDocument, load_file: FileLoader, where: str) -> Workflow:
     if entry.file is not None:
         try:
-            workflow = load_file(entry.file, entry.runtimes)
+            workflow = load_file(entry.file, entry.runtimes, entry.inputs)
         except InputError as error:
             raise error.within(where) from error
+        workflow = replace(workflow, notes=workflow.notes + entry.notes)
         return workflow.renamed(entry.name) if entry.name else workflow
     tasks = [task_of(task) for task in entry.tasks]
-    return make_workflow(entry.name, linked(tasks), entry.file_mib, where)
+    return make_workflow(entry.name, linked(tasks), entry.file_mib, where, entry.notes)
 
 
 def _in_manner(workflow: Workflow, general: Manner) -> Workflow:

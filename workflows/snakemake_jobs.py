@@ -1,7 +1,6 @@
 """A Snakemake DAG as plain dictionaries in the shape of :class:`workflows.sets.TaskDocument`.
 
-Runs inside Snakemake's own interpreter, where vgrads need not be (their requirements exclude each other: Snakemake
-9.27 pins sqlmodel < 0.0.38 and packaging < 26), so this file imports the standard library alone and is shipped as it
+Runs inside Snakemake's own interpreter, where the rest of vgrads need not be, so this file imports the standard library alone and is shipped as it
 is. Nothing of Snakemake is imported either: jobs are taken as its executor interface describes them
 (https://snakemake.github.io/snakemake-plugin-catalog), what ``dag`` has beyond that is said below.
 """
@@ -68,6 +67,17 @@ def task_id(job: Any) -> str:
         return name
     told = json.dumps([str(job.rule.name), wildcards], sort_keys=True)
     return f"{_ODD.sub('_', name)[:_LONGEST]}.{hashlib.sha256(told.encode()).hexdigest()[:12]}"
+
+
+def notes_of(tasks: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """What a plan of these tasks does not cover."""
+    open_ = sorted(str(task["kind"]) for task in tasks if task[ABOUT]["checkpoint"])
+    if not open_:
+        return ()
+    named = f"checkpoint {open_[0]}" + (f" and {len(open_) - 1} more" if len(open_) > 1 else "")
+    return (
+        f"covers only what is known before {named} has ended: which jobs follow, nobody knows until then",
+    )
 
 
 def _local(unit: Any) -> bool:

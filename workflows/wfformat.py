@@ -17,6 +17,7 @@ from workflows.dag import UNSTATED, Task, Workflow, make_workflow
 
 MIB = 1024 * 1024
 Json = Mapping[str, Any]
+_SHELL = ["/bin/sh", "-c"]
 
 
 def read_wfformat(document: Json, where: str) -> Workflow:
@@ -112,7 +113,19 @@ def _command(command: Any) -> str:
         return command
     if not isinstance(command, Mapping):
         return ""
-    return shlex.join([str(command.get("program", "")), *map(str, command.get("arguments", ()))])
+    words = [str(command.get("program", "")), *map(str, command.get("arguments", ()))]
+    return words[2] if words[:2] == _SHELL and len(words) == 3 else shlex.join(words)
+
+
+def _command_json(command: str) -> dict[str, Any]:
+    """Program and arguments; of what only a shell understands the shell, as which it would run anyway."""
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        words = []
+    if shlex.join(words) != command or words[:2] == _SHELL:
+        words = [*_SHELL, command]
+    return {"program": words[0], "arguments": words[1:]}
 
 
 def _mib(size_bytes: Any, what: str, where: str) -> float:
@@ -123,7 +136,8 @@ def _mib(size_bytes: Any, what: str, where: str) -> float:
 
 
 def write_wfformat(workflow: Workflow) -> dict[str, Any]:
-    """The workflow as a WfFormat 1.5 document; :func:`read_wfformat` reads the same back."""
+    """The workflow as a WfFormat 1.5 document; :func:`read_wfformat` reads the same back, but for doubts of run times."""
+    stated = all(task.stated for task in workflow.tasks.values())
     return {
         "name": workflow.name,
         "schemaVersion": "1.5",
@@ -135,7 +149,7 @@ def write_wfformat(workflow: Workflow) -> dict[str, Any]:
                 ],
             },
             "execution": {
-                "makespanInSeconds": workflow.critical_path_s(),
+                **({"makespanInSeconds": workflow.critical_path_s()} if stated else {}),
                 "tasks": [_run_json(t) for t in workflow.tasks.values()],
             },
         },
@@ -150,14 +164,11 @@ def _spec_json(workflow: Workflow, task: Task) -> dict[str, Any]:
 
 
 def _run_json(task: Task) -> dict[str, Any]:
-    words = shlex.split(task.command)
-    row: dict[str, Any] = {
-        "id": task.id,
-        "runtimeInSeconds": task.runtime_s,
-        "coreCount": task.procs,
-    }
-    if words:
-        row["command"] = {"program": words[0], "arguments": words[1:]}
+    row: dict[str, Any] = {"id": task.id, "coreCount": task.procs}
+    if task.stated:
+        row["runtimeInSeconds"] = task.runtime_s
+    if task.command.strip():
+        row["command"] = _command_json(task.command)
     if task.memory_mib:
         row["memoryInBytes"] = round(task.memory_mib * MIB)
     return row

@@ -33,6 +33,7 @@ def _entry(workflow: Workflow) -> dict[str, Any]:
     return {
         "name": workflow.name.rpartition("-")[0] or workflow.name, "count": 1,
         "tasks": [_task(task) for task in workflow.tasks.values()], "file_mib": dict(workflow.file_mib),
+        "notes": workflow.notes,
     }  # fmt: skip
 
 

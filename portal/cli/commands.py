@@ -13,15 +13,19 @@ from portal.cli.options import (
     AsJson,
     AsStated,
     At,
+    Deadline,
     Effort,
     Gantt,
     HowSure,
+    Inputs,
+    Keep,
     Policy,
     Rule,
     RunId,
     Seed,
     SetFile,
     Sites,
+    Webhook,
     answer_with,
     app,
     instant_of,
@@ -29,9 +33,13 @@ from portal.cli.options import (
 )
 
 
-@app.command(epilog="Example: `vgrads plan lead.yaml --sites sites.toml --gantt plan.html`")
+@app.command(
+    epilog="Examples: `vgrads plan lead.yaml --sites sites.toml --gantt plan.html` · `vgrads plan Snakefile --deadline 4h`"
+)
 def plan(
     set_file: SetFile,
+    deadline: Deadline = None,
+    inputs: Inputs = None,
     sites: Sites = None,
     at: At = None,
     seed: Seed = 0,
@@ -58,11 +66,13 @@ def plan(
     from desk.run_time_answers import pilots
     from portal.cli import planning
     from portal.cli.plan_text import print_pilots, print_plan
+    from workflows.sets import Beside
 
     how = planning.how_to_plan(
         seed, as_stated, "optimal" if optimise else policy, reckon, probability, effort
     )
-    planned = planning.plan_file(set_file, sites, instant_of(at), how)
+    beside = Beside(deadline=deadline, inputs=inputs)
+    planned = planning.plan_file(set_file, sites, instant_of(at), how, beside)
     if gantt:
         planning.write_gantt(gantt, planned)
     tried = pilots(planned.plan.run_times) if calibrate else None
@@ -79,6 +89,8 @@ def plan(
 @app.command(epilog="Example: `vgrads run data/local/local.yaml --gantt run.html`")
 def run(
     set_file: SetFile,
+    deadline: Deadline = None,
+    inputs: Inputs = None,
     sites: Sites = None,
     at: At = None,
     seed: Seed = 0,
@@ -100,25 +112,13 @@ def run(
     replan: Annotated[
         bool, typer.Option(help="Plan the rest anew where too few workflows are left.")
     ] = True,
-    keep: Annotated[
-        str,
-        typer.Option(
-            "--keep",
-            help="Files of finished workflows: all, results (no scratch), or final (no intermediate results).",
-        ),
-    ] = "all",
-    webhook: Annotated[
-        str,
-        typer.Option(
-            "--webhook",
-            metavar="URL",
-            help="Post what happens there, signed with VGRADS_WEBHOOK_SECRET.",
-        ),
-    ] = "",
+    keep: Keep = "all",
+    webhook: Webhook = "",
     as_json: AsJson = False,
 ) -> None:
     """Plan a set, then execute it to the end."""
     from portal.cli import planning, running
+    from workflows.sets import Beside
 
     if keep not in ("all", "results", "final"):
         raise InputError(f"'{keep}' is not all, results or final", where="--keep")
@@ -128,6 +128,7 @@ def run(
         sites,
         instant_of(at),
         planning.how_to_plan(seed, as_stated, policy, reckon, probability, effort),
+        Beside(deadline=deadline, inputs=inputs),
     )
     if not planned.plan.feasible:
         planning.refuse(planned, set_file)

@@ -117,9 +117,42 @@ SetFile = Annotated[
     Path,
     typer.Argument(
         metavar="SET",
-        help="A workflow set (YAML or JSON).",
+        help="A workflow set (YAML or JSON), or with --deadline a workflow's file.",
         show_default=False,
         autocompletion=complete_sets,
+    ),
+]
+Deadline = Annotated[
+    str | None,
+    typer.Option(
+        "--deadline",
+        metavar="TIME",
+        help="When it must be done, from now, e.g. 4h. Default: what the set says.",
+        show_default=False,
+    ),
+]
+Inputs = Annotated[
+    Path | None,
+    typer.Option(
+        "--inputs",
+        metavar="FILE",
+        help="What a workflow's file works on: CWL's input object, a Snakefile's configuration, the work folder of a Nextflow trace.",
+        show_default=False,
+    ),
+]
+Keep = Annotated[
+    str,
+    typer.Option(
+        "--keep",
+        help="Files of finished workflows: all, results (no scratch), or final (no intermediate results).",
+    ),
+]
+Webhook = Annotated[
+    str,
+    typer.Option(
+        "--webhook",
+        metavar="URL",
+        help="Post what happens there, signed with VGRADS_WEBHOOK_SECRET.",
     ),
 ]
 RunId = Annotated[

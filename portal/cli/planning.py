@@ -27,7 +27,7 @@ from portal.cli.plan_text import relaxation_text
 from portal.cli.terminal import busy, console, print_warnings
 from portal.records.sites import choose_catalog, past_acquisitions, past_run_times
 from portal.records.store import Store
-from workflows.sets import load_set
+from workflows.sets import NOTHING_BESIDE, Beside, load_set
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,14 +63,18 @@ def _level(text: str) -> float:
     return parse_probability(text, "--probability")
 
 
-def plan_file(set_file: Path, sites: Path | None, at: Instant, how: HowToPlan) -> Planned:
+def plan_file(
+    set_file: Path, sites: Path | None, at: Instant, how: HowToPlan, beside: Beside = NOTHING_BESIDE
+) -> Planned:
     """Plan the set in a file against the sites given, named by the set, of the database, or embedded.
+
+    ``beside``: what is said beside the file; with a deadline it may be a workflow's.
 
     InputError for an unknown policy or rule comes before anything is read.
     """
     make_pipeline(how.options.policy)
     check_rule(how.options.probability)
-    wanted, named = load_set(set_file)
+    wanted, named = load_set(set_file, beside=beside)
     if how.asked is not None:
         wanted = replace(wanted, probability=how.asked)
     file = sites or (Path(named) if named else None)
@@ -85,6 +89,7 @@ def plan_file(set_file: Path, sites: Path | None, at: Instant, how: HowToPlan) -
     print_warnings(out, [w for log in grid.logs.values() for w in log.warnings])
     print_warnings(out, told(grid.words, file))
     print_warnings(out, guesses(planned.plan.run_times))
+    print_warnings(out, planned.plan.notes)
     if planned.plan.feasible:
         print_warnings(out, refusals(grid.words))
     return planned

@@ -115,9 +115,9 @@ def predict(
     """What is predicted for the tasks of a set, by kind, and what that rests on."""
     from desk.run_time_answers import predictions_json
     from portal.records.sites import choose_catalog, past_run_times
-    from workflows.sets import load_set
+    from workflows.sets import Beside, load_set
 
-    wanted, named = load_set(set_file)
+    wanted, named = load_set(set_file, beside=Beside(deadline="1d"))  # no deadline counts here
     catalog = choose_catalog(sites or (Path(named) if named else None))
     rows = predictions_json(wanted, past_run_times(), catalog)
     answer_with(as_json, {"kinds": rows}, lambda: _table(rows))

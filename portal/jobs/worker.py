@@ -117,12 +117,14 @@ def check_document(given: Mapping[str, Any], most_tasks: int) -> CheckedSet:
     return CheckedSet(document.name, json.dumps(document.model_dump(mode="json", by_alias=True)))
 
 
-def _shipped_workflow(file: str, runtimes: Runtimes) -> Workflow:
+def _shipped_workflow(file: str, runtimes: Runtimes, inputs: str | None) -> Workflow:
     names = sorted(p.name for p in embedded_data().glob("*.json"))
     if file not in names:
         raise InputError(
             f"'{file}' is not served here", where="workflows.file", fix=f"known: {', '.join(names)}"
         )
+    if inputs is not None:
+        raise InputError("names a file, and none is served here", where="workflows.inputs")
     return load_workflow(embedded_data() / file, runtimes)
 
 

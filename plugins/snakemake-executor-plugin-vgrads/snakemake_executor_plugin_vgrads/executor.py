@@ -21,7 +21,7 @@ from snakemake_interface_executor_plugins.settings import ExecMode
 
 from kernel.errors import InputError, VgradsError
 from snakemake_executor_plugin_vgrads.commands import Commands, plain_command
-from snakemake_executor_plugin_vgrads.graph import OWN_MIB, documents_of, memory_mib
+from snakemake_executor_plugin_vgrads.graph import OWN_MIB, document_of, memory_mib
 from snakemake_executor_plugin_vgrads.promise import (
     Promised,
     Wishes,
@@ -32,7 +32,7 @@ from snakemake_executor_plugin_vgrads.promise import (
 )
 from snakemake_executor_plugin_vgrads.rounds import HandedOver, Round
 from snakemake_executor_plugin_vgrads.service import Served
-from workflows.snakemake_jobs import task_id
+from workflows.snakemake_jobs import task_id, tasks_of
 
 _MOST_ROUNDS = 5
 _PATIENCE_S = 120.0
@@ -63,7 +63,7 @@ class Executor(RealExecutor):
             raise
 
     def _open_first(self, settings: Any) -> None:
-        tasks = documents_of(self.dag)
+        tasks = tasks_of(self.dag)
         name = Path(self.workflow.workdir_init).name or "snakemake"
         together = together_of(settings)
         self._wishes = Wishes(
@@ -93,10 +93,8 @@ class Executor(RealExecutor):
             )
         for warning in promised.plan.get("warnings") or ():
             self.logger.warning(f"vgrads: {warning}")
-        if any(job.is_checkpoint for job in self.dag.needrun_jobs()):
-            self.logger.info(
-                "vgrads: this covers what is known before checkpoints; what follows from them is planned when it is known"
-            )
+        for note in promised.plan.get("notes") or ():
+            self.logger.info(f"vgrads: {note}")
 
     def _open(self, promised: Promised, tasks: Iterable[Mapping[str, Any]]) -> None:
         found = Round(promised, begin(self._served, promised), {task["id"] for task in tasks})
@@ -193,7 +191,7 @@ class Executor(RealExecutor):
         """Tasks of the graph as it is now that a round does not know."""
         where = newest.promised.workflow
         return [
-            {"workflow": where, "task": task["id"], "document": task}
+            {"workflow": where, "task": task["id"], "document": document_of(task)}
             for task in self._unfinished()
             if task["id"] not in newest.tasks
         ]
@@ -203,7 +201,7 @@ class Executor(RealExecutor):
         left = {
             task_id(job) for job in self.dag.needrun_jobs() if not self.dag.finished(job)
         } | set(self._jobs)
-        tasks = [dict(task) for task in documents_of(self.dag) if task["id"] in left]
+        tasks = [dict(task) for task in tasks_of(self.dag) if task["id"] in left]
         ids = {task["id"] for task in tasks}
         for task in tasks:
             task["parents"] = [parent for parent in task.get("parents", ()) if parent in ids]

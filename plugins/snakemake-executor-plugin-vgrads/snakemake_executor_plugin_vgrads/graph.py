@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
-from workflows.snakemake_jobs import ABOUT, tasks_of
+from workflows.runtimes import timed
+from workflows.snakemake_jobs import ABOUT
 
 OWN_MIB = 250.0
 """What a Snakemake takes that begins one job (120 MiB for a small workflow), beside what its rule asks for."""
 
 
-def documents_of(dag: Any) -> list[dict[str, Any]]:
-    """Tasks of all jobs that are still to be run.
-
-    Where nobody states how long a job takes, its limit (``runtime``) stands there until its rule was learned.
-    """
-    found = []
-    for task in tasks_of(dag):
-        about = task.pop(ABOUT)
-        if "runtime_s" not in task and about["limit_s"]:
-            task["runtime_s"] = about["limit_s"]
-        if about["gpus"]:
-            task["resources"] = {"gpu": about["gpus"]}
-        found.append(task)
-    return found
+def document_of(told: Mapping[str, Any]) -> dict[str, Any]:
+    """A task as a set has it. Where nobody states how long it takes, its limit tells until its rule was learned."""
+    about = told[ABOUT]
+    task = {name: value for name, value in told.items() if name not in (ABOUT, "runtime_s")}
+    times = timed({}, (), told.get("runtime_s"), about["limit_s"])
+    if times["runtime_s"] == times["runtime_s"]:
+        task["runtime_s"] = times["runtime_s"]
+    if "spread" in times:
+        task["spread"] = asdict(times["spread"])
+    if about["gpus"]:
+        task["resources"] = {"gpu": about["gpus"]}
+    return task
 
 
 def memory_mib(job: Any, own_mib: float) -> float:

@@ -12,7 +12,9 @@ from typing import Any
 from snakemake_interface_common.exceptions import WorkflowError
 
 from portal.client import RunHandle
+from snakemake_executor_plugin_vgrads.graph import document_of
 from snakemake_executor_plugin_vgrads.service import Served, asked
+from workflows.snakemake_jobs import notes_of
 
 Task = Mapping[str, Any]
 _LADDER = ("15m", "1h", "4h", "12h", "1d", "2d", "4d", "7d", "14d", "30d")
@@ -91,7 +93,7 @@ def _soonest(served: Served, tasks: Sequence[Task], wishes: Wishes) -> Promised:
 def _planned(served: Served, tasks: Sequence[Task], wishes: Wishes, deadline: str) -> Promised:
     document = {
         "name": wishes.name, "deadline": deadline, "probability": wishes.probability, "released": True,
-        "workflows": [{"name": wishes.name, "tasks": list(tasks)}],
+        "workflows": [_workflow(wishes, tasks)],
     }  # fmt: skip
     set_id = str(asked(served.client.submit, document))
     plan: Any = asked(served.client.plan, set_id)
@@ -110,7 +112,7 @@ def join(
         )
     document = {
         "ticket": secrets.token_hex(8), "of": with_others.of, "fraction": with_others.fraction or "1", "deadline": wishes.deadline,
-        "probability": wishes.probability, "wait": with_others.wait, "workflow": {"name": wishes.name, "tasks": list(tasks)},
+        "probability": wishes.probability, "wait": with_others.wait, "workflow": _workflow(wishes, tasks),
     }  # fmt: skip
 
     def tell(answer: Mapping[str, Any]) -> None:
@@ -131,6 +133,14 @@ def join(
         set_id=answer["set"], workflow=answer["workflow"], plan=plan, deadline=wishes.deadline,
         run=RunHandle(answer["set"], answer["run"]),
     )  # fmt: skip
+
+
+def _workflow(wishes: Wishes, tasks: Sequence[Task]) -> dict[str, Any]:
+    return {
+        "name": wishes.name,
+        "tasks": [document_of(task) for task in tasks],
+        "notes": notes_of(tasks),
+    }
 
 
 def begin(served: Served, promised: Promised) -> RunHandle:
