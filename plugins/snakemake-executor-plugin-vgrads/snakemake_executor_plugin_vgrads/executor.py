@@ -1,7 +1,6 @@
 """The executor: Snakemake says which jobs are ready, vgrads when and where each runs, and how it ended.
 
-Three kinds of threads meet here: Snakemake's scheduler, which hands jobs over and hears of their ends; one thread a
-run that listens to vgrads; and none of them waits for another. ``_lock`` guards what they share.
+Snakemake's scheduler hands jobs over in its thread; one thread a run listens to vgrads. ``_lock`` guards what they share.
 """
 
 from __future__ import annotations
@@ -237,7 +236,7 @@ class Executor(RealExecutor):
         """Its outputs are there and checked."""
 
     def handle_job_error(self, job: Any) -> None:
-        """Nothing: what failed was told already."""
+        """It was told already."""
 
     def cancel(self) -> None:
         """Ctrl-C: stop what runs, give all slots back."""
