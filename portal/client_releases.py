@@ -26,21 +26,24 @@ class ReleaseCalls:
     def release(
         self: _Calls, run_id: str, release: Sequence[Mapping[str, Any]] = _NOBODY, *,
         add: Sequence[Mapping[str, Any]] = _NOBODY, give_up: Sequence[Mapping[str, Any]] = _NOBODY,
-    ) -> None:  # fmt: skip
+    ) -> int:  # fmt: skip
         """Tell a run what is added, what may begin (``workflow``, ``task``, ``command``, ``memory_mib``), what is given up.
 
         Nothing at all is a sign of life, which a run wants to hear within ten minutes. InputError where the run is over.
+        Answers to this have a ``release`` above the number that is returned.
         """
         path = f"/v1/runs/{run_id}/releases"
         left = {"add": list(add), "release": list(release), "give_up": list(give_up)}
+        after = None
         while True:
             body, room = {}, _TOGETHER
             for name, rows in left.items():
                 body[name], left[name] = rows[:room], rows[room:]
                 room -= len(body[name])
-            self._ask("POST", path, body)
+            told = self._ask("POST", path, body)
+            after = told["after"] if after is None else after
             if not any(left.values()):
-                return
+                return int(after)
 
     def gather(
         self: _Calls, name: str, document: Mapping[str, Any], told: Callable[[Json], object], pause_s: float = 1.0

@@ -143,6 +143,14 @@ rule broken:
     assert "Traceback" not in out
 
 
+def test_a_job_that_ended_well_and_made_nothing_is_tried_again(project):
+    mine = project(
+        'rule all:\n    input: "x"\nrule x:\n    output: "x"\n    retries: 1\n    shell: "test -e tried && echo 1 > {output}; touch tried"\n'
+    )
+    code, out = mine.run("--latency-wait", "0")
+    assert (code, (mine.folder / "x").exists()) == (0, True), out
+
+
 def test_keep_going_and_what_had_not_begun_is_left_without_it(project):
     text = """
 rule all:

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 from sqlalchemy import Engine as SqlEngine
-from sqlalchemy import insert, select
+from sqlalchemy import func, insert, select
 from sqlmodel import Session, col
 
 from execmgr.mailbox import Answer, Mail
@@ -68,9 +68,12 @@ class MessageBox:
 
     # the other end
 
-    def tell(self, messages: Iterable[Mapping[str, Any]]) -> None:
-        """Leave messages for the run, all or none."""
+    def tell(self, messages: Iterable[Mapping[str, Any]]) -> int:
+        """Leave messages for the run, all or none; the number of the last one before them."""
+        with Session(self._engine) as session:
+            last = session.execute(select(func.max(col(MessageRow.id)))).scalar()
         self._write(True, messages)
+        return last or 0
 
     def answers(self, after: int) -> list[tuple[int, Json]]:
         """What the run has answered behind this number."""

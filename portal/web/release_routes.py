@@ -99,8 +99,7 @@ def add_release_routes(app: FastAPI, service: Service) -> None:
             raise HTTPException(409, f"run '{run_id}' is over: {run.state}")
         told = [one.model_dump(mode="json") for one in chain(mail.add, mail.release, mail.give_up)]
         told = told or [{"kind": "sign"}]
-        MessageBox(service.store.engine, run_id).tell(told)
-        return {"run": run_id}
+        return {"run": run_id, "after": MessageBox(service.store.engine, run_id).tell(told)}
 
     gatherings = Gatherings(service)
 

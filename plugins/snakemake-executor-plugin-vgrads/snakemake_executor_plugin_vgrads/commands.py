@@ -7,6 +7,7 @@ shadow folders, …) is begun by a Snakemake of its own, which takes about a sec
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,20 +17,11 @@ from snakemake.shell import shell
 from snakemake_interface_executor_plugins.settings import DeploymentMethod, SharedFSUsage
 
 _THREADS = ("OMP", "GOTO", "OPENBLAS", "MKL", "VECLIB_MAXIMUM", "NUMEXPR")
-_NOT_PASSED_ON = (
-    "SLURM_",
-    "PBS_",
-    "SGE_",
-    "VGRADS_",
-    "TMP",
-    "TEMP",
-    "BASH_FUNC_",
-    "SSH_",
-    "DBUS_",
-    "XDG_",
+_NOT_PASSED_ON = re.compile(
+    r"(SLURM_(?!CONF$)|PBS_|SGE_|VGRADS_|SSH_|DBUS_|XDG_).*|TMP|TMPDIR|TEMP|TEMPDIR|_|PWD|OLDPWD|SHLVL|HOST|HOSTNAME|DISPLAY"
 )
 """Of the environment: what belongs to the place where Snakemake runs, not to the user."""
-_NOT_VARIABLES = ("_", "PWD", "OLDPWD", "SHLVL", "HOSTNAME", "HOST", "DISPLAY", "STY", "PPID")
+_TAIL = 2000  # of what a job printed, shown where it fails
 _LONGEST = 60_000  # of a command that is sent as it is; a longer one lies in a file
 
 
@@ -49,9 +41,7 @@ class Commands:
         kept = {
             name: value
             for name, value in os.environ.items()
-            if name.isidentifier()
-            and name not in _NOT_VARIABLES
-            and not name.startswith(_NOT_PASSED_ON)
+            if name.isidentifier() and not _NOT_PASSED_ON.fullmatch(name)
         }
         lines = [
             f"export {name}={shlex.quote(value)}\n" for name, value in {**kept, **more}.items()
@@ -68,6 +58,12 @@ class Commands:
     def log_of(self, task: str) -> Path:
         """Where a task's output goes."""
         return self.logs / f"{task.replace('/', '_')[:200]}.log"
+
+    def with_output(self, reason: str, task: str) -> str:
+        """Why a task failed, with the end of what it printed."""
+        log = self.log_of(task)
+        said = log.read_text(errors="replace")[-_TAIL:].rstrip() if log.is_file() else ""
+        return f"{reason}; its output ends with:\n{said}\n" if said else reason
 
     def around(self, inner: str, task: str) -> str:
         """A command in the project's folder, with the user's environment, its output in a file."""

@@ -20,7 +20,7 @@ from snakemake_interface_executor_plugins.settings import ExecMode
 
 from kernel.errors import InputError, VgradsError
 from snakemake_executor_plugin_vgrads.commands import Commands, plain_command
-from snakemake_executor_plugin_vgrads.graph import OWN_MIB, document_of, memory_mib
+from snakemake_executor_plugin_vgrads.graph import OWN_MIB, document_of, memory_mib, unfinished
 from snakemake_executor_plugin_vgrads.promise import (
     Promised,
     Wishes,
@@ -38,7 +38,6 @@ _PATIENCE_S = 120.0
 """For which a service that does not answer is asked again."""
 _ALIVE_S = 60.0
 """Between signs of life to a run that nobody is releasing tasks of just now."""
-_TAIL = 2000
 
 
 class Executor(RealExecutor):
@@ -169,42 +168,42 @@ class Executor(RealExecutor):
             return
         newest = self._rounds[-1]
         for job in handed:
+            times = newest.done[job.task]
             job.round, job.state = newest, "released"
+            job.name = f"{job.task}~{times}" if times else job.task
         more = []
-        if any(job.task not in newest.tasks for job in handed):
-            more = self._unknown(newest)
+        if any(job.name not in newest.tasks for job in handed):
+            more = self._unknown(newest, handed)
             newest.tasks.update(row["task"] for row in more)
         where = newest.promised.workflow
         rows = [
-            {
-                "workflow": where,
-                "task": job.task,
-                "command": job.command,
-                "memory_mib": job.memory_mib,
-            }
+            {"workflow": where, "task": job.name, "command": job.command, "memory_mib": job.memory_mib}
             for job in handed
-        ]
-        self._ask(newest, rows, more)
+        ]  # fmt: skip
+        after = self._ask(newest, rows, more)
+        for job in handed:
+            job.after = after
 
-    def _unknown(self, newest: Round) -> list[dict[str, Any]]:
-        """Tasks of the graph as it is now that a round does not know."""
-        where = newest.promised.workflow
+    def _unknown(self, newest: Round, handed: Sequence[HandedOver]) -> list[dict[str, Any]]:
+        """Tasks of the graph as it is now that a round does not know, those of jobs that are done again among them."""
+        left = {task["id"]: task for task in self._unfinished()}
+        again = [
+            {**left[job.task], "id": job.name, "parents": []}
+            for job in handed
+            if job.name != job.task
+        ]
         return [
-            {"workflow": where, "task": task["id"], "document": document_of(task)}
-            for task in self._unfinished()
+            {
+                "workflow": newest.promised.workflow,
+                "task": task["id"],
+                "document": document_of(task),
+            }
+            for task in (*left.values(), *again)
             if task["id"] not in newest.tasks
         ]
 
     def _unfinished(self) -> list[dict[str, Any]]:
-        """Tasks of jobs that are not finished; their parents are left out where those are."""
-        left = {
-            task_id(job) for job in self.dag.needrun_jobs() if not self.dag.finished(job)
-        } | set(self._jobs)
-        tasks = [dict(task) for task in tasks_of(self.dag) if task["id"] in left]
-        ids = {task["id"] for task in tasks}
-        for task in tasks:
-            task["parents"] = [parent for parent in task.get("parents", ()) if parent in ids]
-        return tasks
+        return unfinished(self.dag, self._jobs)
 
     def _ask(
         self,
@@ -212,23 +211,24 @@ class Executor(RealExecutor):
         release: Sequence[Any] = (),
         add: Sequence[Any] = (),
         give_up: Sequence[Any] = (),
-    ) -> None:
-        """Tell a run; one that is over by now is followed by another."""
+    ) -> int:
+        """Tell a run; one that is over by now is followed by another. The number that answers to it lie behind."""
         try:
-            self._served.client.release(newest.run.run_id, release, add=add, give_up=give_up)
+            return self._served.client.release(newest.run.run_id, release, add=add, give_up=give_up)
         except InputError as error:
             if "is over" in str(error):
                 newest.over = True
                 if release or add:
                     self._go_on(str(error))
-                return
-            self._fail(release, str(error))
+            else:
+                self._fail(release, str(error))
         except VgradsError as error:
             self._fail(release, str(error))
+        return 0
 
     def _fail(self, rows: Iterable[Mapping[str, Any]], reason: str) -> None:
         for row in rows:
-            job = self._jobs.pop(row["task"], None)
+            job = self._jobs.pop(_base(row["task"]), None)
             if job is not None:
                 self.report_job_error(job.info, msg=f"vgrads: {reason}")
 
@@ -244,7 +244,7 @@ class Executor(RealExecutor):
         self._end()
 
     def shutdown(self) -> None:
-        """All is done, or nothing more will be."""
+        """No more will be done."""
         self._end()
 
     def _end(self) -> None:
@@ -300,14 +300,17 @@ class Executor(RealExecutor):
                 self._fail(lost, f"the service is gone: {error}")
 
     def _hear(self, round_: Round, row: Mapping[str, Any]) -> None:
-        job = self._jobs.get(row["task"])
+        job = self._jobs.get(_base(row["task"]))
         if job is None or job.round is not round_ or row["workflow"] != round_.promised.workflow:
             return
+        if job.name != row["task"] or 0 < row["release"] <= job.after:
+            return  # of an earlier release
         job.state = row["state"]
         if job.state == "running":
             self.logger.debug(f"vgrads: {job.task} runs in {row['slot']} at {row['site']}")
         elif job.state == "done":
             del self._jobs[job.task]
+            round_.done[job.task] += 1
             self.report_job_success(job.info)
         elif job.state == "failed":
             self._failed(round_, job, row)
@@ -322,19 +325,13 @@ class Executor(RealExecutor):
     def _failed(self, round_: Round, job: HandedOver, row: Mapping[str, Any]) -> None:
         """Snakemake tries again, with its own rules, or the task is given up."""
         del self._jobs[job.task]
-        log = self._commands.log_of(job.task)
-        said = log.read_text(errors="replace")[-_TAIL:].rstrip() if log.is_file() else ""
-        told = f"{row['reason']}; its output ends with:\n{said}\n" if said else row["reason"]
+        told = self._commands.with_output(row["reason"], job.task)
         again = job.info.job.restart_times > job.info.job.attempt - 1
         if not again:
-            self._give_up(round_, [job.task], row["reason"])
+            self._give_up(round_, [job.name], row["reason"])
             if not self.workflow.execution_settings.keep_going:
                 self._drop_waiting()
-        self.report_job_error(
-            job.info,
-            msg=told,
-            aux_logs=[str(log)],
-        )
+        self.report_job_error(job.info, msg=told, aux_logs=[str(self._commands.log_of(job.task))])
 
     def _drop_waiting(self) -> None:
         """After a failure what has not begun is left, as Snakemake leaves it."""
@@ -347,7 +344,7 @@ class Executor(RealExecutor):
             self.logger.info(f"vgrads: {len(waiting)} jobs that have not begun are left")
             for one in self._rounds:
                 self._give_up(
-                    one, [j.task for j in waiting if j.round is one], "another job failed"
+                    one, [j.name for j in waiting if j.round is one], "another job failed"
                 )
 
     def _give_up(self, round_: Round, tasks: Iterable[str], reason: str) -> None:
@@ -399,3 +396,8 @@ class Executor(RealExecutor):
     def _wishes_now(self) -> Wishes:
         """The same without the deadline that cannot be kept."""
         return replace(self._wishes, deadline=None, together=None)
+
+
+def _base(name: str) -> str:
+    """The task behind one that is done again in its round."""
+    return name.partition("~")[0]

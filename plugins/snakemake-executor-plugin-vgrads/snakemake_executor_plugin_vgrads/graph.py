@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
 from workflows.runtimes import timed
-from workflows.snakemake_jobs import ABOUT
+from workflows.snakemake_jobs import ABOUT, task_id, tasks_of
 
 OWN_MIB = 250.0
 """What a Snakemake takes that begins one job (120 MiB for a small workflow), beside what its rule asks for."""
@@ -25,6 +25,16 @@ def document_of(told: Mapping[str, Any]) -> dict[str, Any]:
     if about["gpus"]:
         task["resources"] = {"gpu": about["gpus"]}
     return task
+
+
+def unfinished(dag: Any, open_: Iterable[str]) -> list[dict[str, Any]]:
+    """Tasks of jobs that are not finished, those that are ``open_`` among them; their parents without those that are."""
+    left = {task_id(job) for job in dag.needrun_jobs() if not dag.finished(job)} | set(open_)
+    tasks = [dict(task) for task in tasks_of(dag) if task["id"] in left]
+    ids = {task["id"] for task in tasks}
+    for task in tasks:
+        task["parents"] = [parent for parent in task["parents"] if parent in ids]
+    return tasks
 
 
 def memory_mib(job: Any, own_mib: float) -> float:
