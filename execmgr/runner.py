@@ -223,6 +223,8 @@ class Runner:
         if not fresh:
             return []
         try:
+            if self.state.cancelled:
+                raise InputError(f"the run is stopped: {self.state.cancelled}")
             book, reason = self.around.grow(self.book, self.state, fresh)
         except InputError as error:
             book, reason = None, str(error)

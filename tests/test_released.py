@@ -1,5 +1,6 @@
 """Sets whose tasks are released one by one: seen through the client, over a real service and real processes."""
 
+import json
 import threading
 from dataclasses import replace
 from functools import partial
@@ -15,6 +16,7 @@ from kernel.errors import InputError
 from portal.records.access import Access
 from portal.records.store import Store
 from tests import waiting
+from tests.conftest import DATA
 from tests.test_execmgr import book_for
 from tests.test_live import DIAMOND, served
 from tests.test_planner import chain, slot
@@ -204,3 +206,15 @@ class Letters:
 
     def answer(self, answers):
         self.told += answers
+
+
+def test_where_no_command_runs_nothing_is_released(store, vgrads, tmp_path):
+    with served(store, DATA / "sites.toml") as client:
+        set_id = client.submit(RELEASED)
+        with pytest.raises(InputError, match="simulated"):
+            client.run(set_id)
+    path = tmp_path / "set.json"
+    path.write_text(json.dumps(RELEASED))
+    told = vgrads("run", path)
+    assert told.code == 2
+    assert "service" in told.err

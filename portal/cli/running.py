@@ -58,6 +58,9 @@ def run_here(planned: Planned, how: HowToRun) -> Outcome:
     """Execute a plan in this process, keep it in the database, say how it ended."""
     out = console(stderr=how.as_json)
     _webhook_secret(how)
+    if planned.wanted.released:
+        why = "its tasks are released one by one, which nobody can do here"
+        raise InputError(why, where="released", fix="hand it over to a service: vgrads serve")
     print_plan(out, planned.plan)
     with Store() as store:
         set_id = store.add_set(

@@ -161,6 +161,9 @@ class Service:
         if not head.summary["feasible"]:
             raise HTTPException(409, str(head.summary["lacking"]))
         self._refuse_closed_sites(head, how["engine"] == "outside")
+        if not head.real and self.sets.is_released(head.id):
+            told = "all sites here are simulated, where no command runs: give real ones (docs/sites.md)"
+            raise HTTPException(409, told)
         answer = self.sets.add_run(head.id, how, key)
         self.supervisor.poke()
         return str(answer["run"])

@@ -186,7 +186,7 @@ class Executor(RealExecutor):
 
     def _unknown(self, newest: Round, handed: Sequence[HandedOver]) -> list[dict[str, Any]]:
         """Tasks of the graph as it is now that a round does not know, those of jobs that are done again among them."""
-        left = {task["id"]: task for task in self._unfinished()}
+        left = {task["id"]: task for task in unfinished(self.dag, self._jobs)}
         again = [
             {**left[job.task], "id": job.name, "parents": []}
             for job in handed
@@ -201,9 +201,6 @@ class Executor(RealExecutor):
             for task in (*left.values(), *again)
             if task["id"] not in newest.tasks
         ]
-
-    def _unfinished(self) -> list[dict[str, Any]]:
-        return unfinished(self.dag, self._jobs)
 
     def _ask(
         self,
@@ -256,7 +253,7 @@ class Executor(RealExecutor):
             if one.promised.run is not None:  # the others go on
                 self._give_up(one, one.tasks, "its Snakemake has ended")
                 one.over = True
-            elif not one.over and self._unfinished():
+            elif not one.over and unfinished(self.dag, self._jobs):
                 self._cancel(one)
         self._await_ends()
         self._close()
@@ -376,7 +373,7 @@ class Executor(RealExecutor):
         try:
             if len(self._rounds) >= _MOST_ROUNDS:
                 raise WorkflowError(f"vgrads: given up after {_MOST_ROUNDS} plans: {reason}")
-            tasks = [task for task in self._unfinished() if task["id"] not in running]
+            tasks = [task for task in unfinished(self.dag, self._jobs) if task["id"] not in running]
             ids = {task["id"] for task in tasks}
             for task in tasks:
                 task["parents"] = [parent for parent in task["parents"] if parent in ids]
