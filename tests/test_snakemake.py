@@ -212,6 +212,7 @@ rule second:
     process.kill()
     process.wait(30)
     until(lambda: not_served(mine))
+    assert states(mine) == ["cancelled"]
     (mine.folder / "go").touch()
     assert mine.run()[0] != 0  # locked, as Snakemake has it
     subprocess.run(

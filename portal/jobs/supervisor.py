@@ -21,12 +21,14 @@ from kernel.errors import SiteError
 from portal.jobs import beside, worker
 from portal.jobs.bag_service import Dispatchers
 from portal.records.lease import RENEW_S, new_owner
+from portal.records.run_record import RunRecord
 from portal.records.sets import Sets
 from portal.records.store import Store
 from portal.records.work import MOST_TRIES, PLAN, RUN, Work, Works
 from vgrid.catalog import Catalog
 
 _LOOK_S = 0.5  # between looks for work that another service left behind
+_END_S = 60.0  # for which runs that are stopped are waited for
 _log = logging.getLogger("vgrads.work")
 
 
@@ -143,6 +145,17 @@ class Supervisor:
             raise SiteError(
                 "a process of the service died", site="service", transient=True, fix="ask again"
             ) from error
+
+    def end_runs(self, reason: str) -> None:
+        """Have all runs stopped that are looked after here, and wait for that, but not for long."""
+        end_s = time.monotonic() + _END_S
+        while time.monotonic() < end_s:
+            runs = [work.run_id for work, _ in list(self._busy.values()) if work.kind == RUN]
+            if not runs:
+                return
+            for run_id in runs:
+                RunRecord(self._store.engine, run_id).ask_to_stop(reason)
+            self._stopped.wait(0.2)
 
     @property
     def alive(self) -> bool:

@@ -117,9 +117,10 @@ class Server(uvicorn.Server):
             threading.Thread(target=self._end_with_its_user, daemon=True).start()
 
     def _end_with_its_user(self) -> None:
-        """Standard input ends when whoever began the service does, however."""
+        """Standard input ends when whoever began the service does, however; its runs give back what they hold."""
         while sys.stdin.buffer.read(1):
             pass
+        self._service.supervisor.end_runs("whoever began it has ended")
         self._service.stopping.set()
         self.should_exit = True
 

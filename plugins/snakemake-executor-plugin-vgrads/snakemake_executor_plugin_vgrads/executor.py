@@ -229,11 +229,9 @@ class Executor(RealExecutor):
             if job is not None:
                 self.report_job_error(job.info, msg=f"vgrads: {reason}")
 
-    def handle_job_success(self, job: Any) -> None:
-        """Its outputs are there and checked."""
+    def handle_job_success(self, job: Any) -> None: ...
 
-    def handle_job_error(self, job: Any) -> None:
-        """It was told already."""
+    def handle_job_error(self, job: Any) -> None: ...
 
     def cancel(self) -> None:
         """Ctrl-C: stop what runs, give all slots back."""
@@ -255,6 +253,8 @@ class Executor(RealExecutor):
                 one.over = True
             elif not one.over and unfinished(self.dag, self._jobs):
                 self._cancel(one)
+            else:  # of what Snakemake did not need after all nothing is waited for
+                self._give_up(one, one.tasks - set(one.done), "not needed")
         self._await_ends()
         self._close()
 
