@@ -104,15 +104,7 @@ class Client(BagCalls, PoolCalls, ReleaseCalls):
 
         Each event carries its ``id``; ``after`` goes on behind one.
         """
-        while True:
-            try:
-                for event in self._events(f"/v1/workflow-sets/{run.set_id}/events", after):
-                    yield event
-                    if event["event"] == "end":
-                        return
-                    after = event["id"]
-            except OSError:
-                time.sleep(1.0)
+        return self._follow(f"/v1/workflow-sets/{run.set_id}/events", after)
 
     def wait(self, run: RunHandle) -> str:
         """The state in which a run ended."""
@@ -133,6 +125,23 @@ class Client(BagCalls, PoolCalls, ReleaseCalls):
         """Tell how a copy ended; False where it was not needed any more."""
         body = {"workflow": workflow, "task": task, "copy": copy, "ok": ok, "reason": reason}
         return bool(self._ask("POST", f"/v1/runs/{run.run_id}/ends", body)["counted"])
+
+    def _follow(
+        self, path: str, after: str, patience_s: float = float("inf")
+    ) -> Iterator[dict[str, Any]]:
+        heard_s = time.monotonic()
+        while True:
+            try:
+                for event in self._events(path, after):
+                    yield event
+                    if event["event"] == "end":
+                        return
+                    after, heard_s = event["id"], time.monotonic()
+            except OSError as error:
+                if time.monotonic() - heard_s > patience_s:
+                    told = f"no answer: {error}"
+                    raise SiteError(told, site=self._url, transient=True) from error
+                time.sleep(1.0)
 
     def _events(self, path: str, after: str) -> Iterator[dict[str, Any]]:
         headers = self._headers | ({"Last-Event-ID": after} if after else {})

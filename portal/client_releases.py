@@ -6,18 +6,17 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from kernel.errors import InputError, SiteError
+from kernel.errors import InputError
 
 Json = dict[str, Any]
 _TOGETHER = 500
-_AGAIN_S = 1.0
 _NOBODY: Sequence[Mapping[str, Any]] = ()
 
 
 class _Calls(Protocol):
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Json: ...
 
-    def _events(self, path: str, after: str) -> Iterator[Json]: ...
+    def _follow(self, path: str, after: str, patience_s: float) -> Iterator[Json]: ...
 
 
 class ReleaseCalls:
@@ -67,16 +66,4 @@ class ReleaseCalls:
     ) -> Iterator[Json]:
         """How the tasks of a run stand, as it changes, until the run is over (``event``: end). A broken connection is
         taken up again; SiteError where that does not succeed for ``patience_s``."""
-        heard_s = time.monotonic()
-        while True:
-            try:
-                for event in self._events(f"/v1/runs/{run_id}/answers", after):
-                    yield event
-                    if event["event"] == "end":
-                        return
-                    after, heard_s = event["id"], time.monotonic()
-            except OSError as error:
-                if time.monotonic() - heard_s > patience_s:
-                    told = f"no answer: {error}"
-                    raise SiteError(told, site=run_id, transient=True) from error
-                time.sleep(_AGAIN_S)
+        return self._follow(f"/v1/runs/{run_id}/answers", after, patience_s)
