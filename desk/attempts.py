@@ -73,11 +73,20 @@ def _attempt(book: Book, key: CopyKey, record: CopyRecord) -> Attempt:
 
 def printed(folder: Path, one: Attempt, most: int) -> tuple[str, str, Path | None]:
     """The ends of what an attempt printed (stdout, stderr), and where the whole is; None where nothing was kept."""
-    for kind in (HERE, AWAY):
-        place = TaskFolder(folder, folder, kind).place_of(one.key, one.number)
-        if place.is_dir():
-            return tail(place / STDOUT, most), tail(place / STDERR, most), place
-    return "", "", None
+    place = place_of(folder, one)
+    return (
+        ("", "", None)
+        if place is None
+        else (tail(place / STDOUT, most), tail(place / STDERR, most), place)
+    )
+
+
+def place_of(folder: Path, one: Attempt) -> Path | None:
+    """The scratch folder of an attempt in its run's folder; None where there is none, or none any more."""
+    places = (
+        TaskFolder(folder, folder, kind).place_of(one.key, one.number) for kind in (HERE, AWAY)
+    )
+    return next((place for place in places if place.is_dir()), None)
 
 
 def attempts_json(attempts: Iterable[Attempt], folder: Path, most: int) -> Iterator[Json]:

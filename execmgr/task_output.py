@@ -29,6 +29,23 @@ def tail(file: Path, most: int = 4096) -> str:
     return text.partition("\n")[2] if size > most and "\n" in text else text
 
 
+def since(file: Path, position: int, whole_lines: bool, most: int = MOST_KEPT) -> tuple[str, int]:
+    """What a file has had since a position, and the position behind it; nothing where there is none, or something else in
+    its place. ``whole_lines``: a line that is still being written waits for its end."""
+    try:
+        handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with os.fdopen(handle, "rb") as printed:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                return "", position
+            printed.seek(position)
+            found = printed.read(most)
+    except OSError:
+        return "", position
+    if whole_lines and len(found) < most:
+        found = found[: found.rfind(b"\n") + 1]
+    return found.decode(errors="replace"), position + len(found)
+
+
 def shorten(scratch: Path) -> dict[str, Path]:
     """Cut what a task that has ended printed down to its end; name → file of what there is."""
     found = {}

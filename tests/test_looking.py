@@ -5,6 +5,8 @@ import html
 import json
 import os
 import re
+import subprocess
+import sys
 from datetime import datetime
 from xml.etree import ElementTree
 
@@ -371,3 +373,60 @@ def test_nothing_is_told_as_certain():
     assert [share(p).replace("\u202f", " ") for p in (1.0, 0.999, 0.967, 0.001, 0.0)] == [
         "over 99 %", "over 99 %", "97 %", "under 1 %", "under 1 %"
     ]  # fmt: skip
+
+
+# as it happens
+
+
+def test_what_tasks_print_is_followed_from_another_process(home, vgrads, tmp_path):
+    asked = {
+        "name": "talk", "deadline": "120s",
+        "workflows": [{"name": "w", "tasks": [
+            {"id": "first", "runtime_s": 1, "command": "echo one; while test ! -e ../../../go; do sleep 0.05; done; echo two >&2; printf three"},
+            {"id": "second", "runtime_s": 1, "parents": ["first"], "command": "echo four; exit 3"},
+        ]}],
+    }  # fmt: skip
+    path = tmp_path / "talk.json"
+    path.write_text(json.dumps(asked))
+    sites = tmp_path / "sites.toml"
+    sites.write_text('[[site]]\nname = "here"\nkind = "local"\nprocs = 2\ndriver = "local"\n')
+    folder = tmp_path / "out"
+    command = [sys.executable, "-m", "portal"]
+    with subprocess.Popen(
+        [*command, "run", path, "--sites", sites, "--out", folder], stdout=subprocess.DEVNULL
+    ) as run:
+        with Store() as store:
+            until(lambda: store.list_runs() and store.list_runs()[0].state == "running")
+            run_id = store.list_runs()[0].id
+        with subprocess.Popen(
+            [*command, "logs", run_id, "-f"], stdout=subprocess.PIPE, text=True
+        ) as told:
+            lines = iter(told.stdout.readline, "")
+            assert "running at here" in next(lines)
+            assert next(lines) == "w-1/first | one\n"
+            (folder / "go").touch()
+            rest = "".join(lines)
+        assert run.wait(60) == 1
+    assert "w-1/first | two\n" in rest
+    assert "w-1/first | three\n" in rest
+    assert "w-1/second | four\n" in rest
+    assert rest.endswith(f"{run_id}: broken\n")
+    assert rest.count("w-1/second (attempt 1): failed") == 1
+    only = vgrads("logs", run_id, "second", "-f")
+    assert (only.code, "one" in only.out, "four" in only.out) == (0, False, True)
+    assert vgrads("logs", run_id, "nobody", "-f").code == 2
+    assert vgrads("logs", run_id, "-f", "--json").code == 2
+
+
+def test_tasks_are_found_by_any_of_their_words(looking):
+    client, _ = looking
+    set_id = submit(client, LEAD)
+    whole = client.get(f"/sets/{set_id}/tasks").text
+    some = client.get(f"/sets/{set_id}/tasks", params={"find": "LEAD-1/ wrf"}).text
+    assert 0 < some.count("<tr>") < whole.count("<tr>")
+    assert "lead-1/wrf" in some
+    assert "lead-2/" not in some
+    none = client.get(f"/sets/{set_id}", params={"find": NAUGHTY}, headers=PAGE).text
+    assert "None has" in none
+    assert "<script>c" not in none
+    assert NAUGHTY not in none

@@ -272,7 +272,9 @@ def status(
     answer_with(as_json, {"runs": rows}, show)
 
 
-@app.command(epilog="Example: `vgrads logs run-0123456789 wrf`")
+@app.command(
+    epilog="Example: `vgrads logs run-0123456789 wrf`; as it happens: `vgrads logs RUN -f`"
+)
 def logs(
     run_id: RunId,
     task: Annotated[
@@ -281,11 +283,24 @@ def logs(
             metavar="[TASK]", help="WORKFLOW/TASK, or TASK in every workflow.", show_default=False
         ),
     ] = None,
+    follow: Annotated[
+        bool,
+        typer.Option(
+            "--follow", "-f", help="What is printed, as it happens, until the run is over."
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Every attempt at the tasks of a run: state, exit code, seconds, slot; of a task also what it printed."""
+    from portal.cli import log_follow
     from portal.cli.run_text import logs_of, logs_text
 
+    if follow:
+        if as_json:
+            raise InputError("is how it stands once; --follow goes on", where="--json")
+        for line in log_follow.follow(run_id, task):
+            typer.echo(line)
+        return
     answer = logs_of(run_id, task)
     answer_with(as_json, answer, lambda: logs_text(answer, task is not None))
 

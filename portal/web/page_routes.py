@@ -27,7 +27,7 @@ from portal.records.access import EVERYBODY_HERE, SESSION_S, Principal
 from portal.records.sets import Head
 from portal.records.store import GOES_ON
 from portal.web.guard import COOKIE, READ, Reader
-from portal.web.run_routes import standing_parts, task_parts
+from portal.web.run_routes import Found, standing_parts, task_parts
 from portal.web.service import Service
 from portal.web.set_routes import SetId, gantt, summary, whole_document
 from portal.web.showing import page_of, reader_of, shown
@@ -108,9 +108,9 @@ def _add_set_pages(app: FastAPI, service: Service) -> None:
         return page_of(request, "/", "sets.html", sets=rows, next=following)
 
     @app.get("/sets/{set_id}", response_class=HTMLResponse, include_in_schema=False)
-    async def page(set_id: SetId, request: Request) -> HTMLResponse:
+    async def page(set_id: SetId, request: Request, find: Found = "") -> HTMLResponse:
         head = await run_in_threadpool(service.visible, set_id, reader_of(request))
-        parts = await standing_parts(service, head) | await task_parts(service, head)
+        parts = await standing_parts(service, head) | await task_parts(service, head, find)
         return await run_in_threadpool(_set_page, service, head, request, parts)
 
     @app.get("/sets/{set_id}/what-if", response_class=HTMLResponse, include_in_schema=False)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Annotated, Any
 
-from fastapi import FastAPI, Form, Request
+from fastapi import FastAPI, Form, Query, Request
 from fastapi import Path as PathParameter
 from fastapi.responses import HTMLResponse, RedirectResponse
 from starlette.concurrency import run_in_threadpool
@@ -28,6 +28,7 @@ from portal.web.showing import page_of, reader_of, shown
 Json = dict[str, Any]
 Name = Annotated[str, PathParameter(max_length=200)]
 _MOST_ROWS = 300
+Found = Annotated[str, Query(max_length=200)]
 _ORDER = ("failed", "running", "waiting", "planned", "cancelled", "skipped", "done")
 
 
@@ -107,9 +108,9 @@ def _add_parts(app: FastAPI, service: Service) -> None:
         return page_of(request, "", "standing.html", **await standing_parts(service, head))
 
     @app.get("/sets/{set_id}/tasks", response_class=HTMLResponse, include_in_schema=False)
-    async def task_part(set_id: SetId, request: Request) -> HTMLResponse:
+    async def task_part(set_id: SetId, request: Request, find: Found = "") -> HTMLResponse:
         head = await run_in_threadpool(service.visible, set_id, reader_of(request))
-        return page_of(request, "", "tasks.html", **await task_parts(service, head))
+        return page_of(request, "", "tasks.html", **await task_parts(service, head, find))
 
     @app.get(
         "/sets/{set_id}/tasks/{workflow}/{task}", response_class=HTMLResponse, include_in_schema=False
@@ -127,18 +128,28 @@ async def standing_parts(service: Service, head: Head) -> Json:
     return {"s": shown(summary(service, head)), "now": now}
 
 
-async def task_parts(service: Service, head: Head) -> Json:
-    """The tasks of a set, those that ask for attention first; not all of a very large one."""
+async def task_parts(service: Service, head: Head, find: str = "") -> Json:
+    """The tasks of a set, those that ask for attention first; not all of a very large one. ``find``: a part of what tells
+    of them."""
     run = await run_in_threadpool(service.newest_run, head.id)
     if not head.revision:
-        return {"set_id": head.id, "tasks": [], "more": 0}
+        return {"set_id": head.id, "tasks": [], "more": 0, "find": find}
     chart = await run_in_threadpool(gantt, service, head, run)
     attempts: list[Json] = []
     if run is not None:
         with suppress(TimeoutError, SiteError):  # busy: without them for now
             attempts = await asyncio.wait_for(_attempts(service, run), PATIENCE_S)
-    rows = task_rows(chart["placements"], attempts)
-    return {"set_id": head.id, "tasks": rows[:_MOST_ROWS], "more": max(0, len(rows) - _MOST_ROWS)}
+    rows = [row for row in task_rows(chart["placements"], attempts) if _has(row, find)]
+    more = max(0, len(rows) - _MOST_ROWS)
+    return {"set_id": head.id, "tasks": rows[:_MOST_ROWS], "more": more, "find": find}
+
+
+def _has(row: Json, find: str) -> bool:
+    """Whether all words stand in what is told of a task."""
+    told = (
+        f"{row['workflow']}/{row['task']} {row['state']} {row['slot']} {row['reason']}".casefold()
+    )
+    return all(word in told for word in find.casefold().split())
 
 
 def task_rows(placements: Iterable[Json], attempts: Iterable[Json]) -> list[Json]:

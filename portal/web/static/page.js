@@ -122,7 +122,12 @@
       document.getElementById("decided").hidden = !data.decisions.length;
     };
     const soon = () => { timer ??= setTimeout(refresh, 600); };
-    const parts = () => Promise.all(["standing", "tasks"].map(id => renew(id, `/sets/${main.dataset.set}/${id}`).catch(() => {})));
+    const search = document.getElementById("find"), found = () => "?" + new URLSearchParams({find: search.find.value});
+    const tasks = () => renew("tasks", `/sets/${main.dataset.set}/tasks${found()}`).catch(() => {});
+    const parts = () => Promise.all([renew("standing", `/sets/${main.dataset.set}/standing`).catch(() => {}), tasks()]);
+    let typed = null;
+    search.addEventListener("input", () => { clearTimeout(typed); typed = setTimeout(tasks, 250); });
+    search.addEventListener("submit", e => { e.preventDefault(); tasks(); });
     const promise = async () => {
       const found = await ask(`${base}/promise`).catch(() => ({points: []}));
       if (!found.points.length) return;
