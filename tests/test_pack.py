@@ -191,7 +191,7 @@ def test_tasks_of_several_workflows_are_placed_parents_first(shapes, speed):
         assert sorted(owners[turns[p]] for p in read) == sorted((owner, p) for p in task.parents)
         assert all(p < turn for p in read)
         assert rows.tasks[turn].length_s == task.runtime_s
-        assert rows.kinds[rows.tasks[turn].kind] == (task.procs, task.memory_mib)
+        assert rows.kinds[rows.tasks[turn].kind] == task.needs
 
 
 uses = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 10), st.integers(1, 4)), max_size=15)
