@@ -20,7 +20,13 @@ from snakemake_interface_executor_plugins.settings import ExecMode
 
 from kernel.errors import InputError, VgradsError
 from snakemake_executor_plugin_vgrads.commands import Commands, plain_command
-from snakemake_executor_plugin_vgrads.graph import OWN_MIB, document_of, memory_mib, unfinished
+from snakemake_executor_plugin_vgrads.graph import (
+    OWN_MIB,
+    SHELLS_MIB,
+    document_of,
+    memory_mib,
+    unfinished,
+)
 from snakemake_executor_plugin_vgrads.promise import (
     Promised,
     Wishes,
@@ -146,7 +152,7 @@ class Executor(RealExecutor):
         try:
             if self._commands.runs_directly(job):
                 self.workflow.async_run(job.prepare())
-                inner, own_mib = plain_command(job), 0.0
+                inner, own_mib = plain_command(job), SHELLS_MIB
             else:
                 inner, own_mib = self.format_job_exec(job), OWN_MIB
             found = HandedOver(

@@ -9,6 +9,8 @@ from typing import Any
 from workflows.runtimes import timed
 from workflows.snakemake_jobs import ABOUT, task_id, tasks_of
 
+SHELLS_MIB = 32.0
+"""What the shells around a job take, beside what its rule asks for: there are rules that ask for 5 MB."""
 OWN_MIB = 250.0
 """What a Snakemake takes that begins one job (120 MiB for a small workflow), beside what its rule asks for."""
 
