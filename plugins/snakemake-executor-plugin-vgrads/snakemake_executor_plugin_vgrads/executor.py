@@ -19,14 +19,8 @@ from snakemake_interface_executor_plugins.executors.real import RealExecutor
 from snakemake_interface_executor_plugins.settings import ExecMode
 
 from kernel.errors import InputError, VgradsError
+from snakemake_executor_plugin_vgrads import graph
 from snakemake_executor_plugin_vgrads.commands import Commands, plain_command
-from snakemake_executor_plugin_vgrads.graph import (
-    OWN_MIB,
-    SHELLS_MIB,
-    document_of,
-    memory_mib,
-    unfinished,
-)
 from snakemake_executor_plugin_vgrads.promise import (
     Promised,
     Wishes,
@@ -152,11 +146,11 @@ class Executor(RealExecutor):
         try:
             if self._commands.runs_directly(job):
                 self.workflow.async_run(job.prepare())
-                inner, own_mib = plain_command(job), SHELLS_MIB
+                inner, own_mib = plain_command(job), graph.SHELLS_MIB
             else:
-                inner, own_mib = self.format_job_exec(job), OWN_MIB
+                inner, own_mib = self.format_job_exec(job), graph.OWN_MIB
             found = HandedOver(
-                info, task, self._commands.around(inner, task), memory_mib(job, own_mib)
+                info, task, self._commands.around(inner, task), graph.memory_mib(job, own_mib)
             )
         except Exception as error:  # whatever is wrong with a job is an error of the job
             self.report_job_error(info, msg=f"vgrads: {error}")
@@ -192,7 +186,7 @@ class Executor(RealExecutor):
 
     def _unknown(self, newest: Round, handed: Sequence[HandedOver]) -> list[dict[str, Any]]:
         """Tasks of the graph as it is now that a round does not know, those of jobs that are done again among them."""
-        left = {task["id"]: task for task in unfinished(self.dag, self._jobs)}
+        left = {task["id"]: task for task in graph.unfinished(self.dag, self._jobs)}
         again = [
             {**left[job.task], "id": job.name, "parents": []}
             for job in handed
@@ -202,7 +196,7 @@ class Executor(RealExecutor):
             {
                 "workflow": newest.promised.workflow,
                 "task": task["id"],
-                "document": document_of(task),
+                "document": graph.document_of(task),
             }
             for task in (*left.values(), *again)
             if task["id"] not in newest.tasks
@@ -257,7 +251,7 @@ class Executor(RealExecutor):
             if one.promised.run is not None:  # the others go on
                 self._give_up(one, one.tasks, "its Snakemake has ended")
                 one.over = True
-            elif not one.over and unfinished(self.dag, self._jobs):
+            elif not one.over and graph.unfinished(self.dag, self._jobs):
                 self._cancel(one)
             else:  # of what Snakemake did not need after all nothing is waited for
                 self._give_up(one, one.tasks - set(one.done), "not needed")
@@ -379,7 +373,9 @@ class Executor(RealExecutor):
         try:
             if len(self._rounds) >= _MOST_ROUNDS:
                 raise WorkflowError(f"vgrads: given up after {_MOST_ROUNDS} plans: {reason}")
-            tasks = [task for task in unfinished(self.dag, self._jobs) if task["id"] not in running]
+            tasks = [
+                task for task in graph.unfinished(self.dag, self._jobs) if task["id"] not in running
+            ]
             ids = {task["id"] for task in tasks}
             for task in tasks:
                 task["parents"] = [parent for parent in task["parents"] if parent in ids]
