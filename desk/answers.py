@@ -53,6 +53,7 @@ def plan_json(plan: Plan) -> Json:
         "policy": plan.policy,
         "run_times": [dict(entry) for entry in plan.run_times],
         "notes": list(plan.notes),
+        "done": done_json(plan),
         "relaxations": [asdict(r) for r in plan.relaxations],
         "slots": [_use_json(use) for use in plan.uses],
         "placements": [_placement_json(p) for p in plan.placements],
@@ -61,6 +62,11 @@ def plan_json(plan: Plan) -> Json:
         ],
         "seconds": dict(plan.seconds),
     }  # fmt: skip
+
+
+def done_json(plan: Plan) -> list[Json]:
+    """The tasks that an earlier run did."""
+    return [{"workflow": one.workflow, "task": one.task, "run": one.run} for one in plan.done]
 
 
 def _use_json(use: SlotUse) -> Json:
@@ -106,6 +112,7 @@ def gantt_json(plan: Plan, snapshot: Snapshot, state: RunState | None = None) ->
         "cost_usd": plan.cost_usd,
         "decisions": [{"at_s": at_s, "text": text} for at_s, text in state.notes] if state else [],
         "workflows": [w.name for w in snapshot.wanted.workflows],
+        "done": done_json(plan),
         "slots": [
             _use_json(use) | _start_range(use.slot, use) | _slot_actual(use, state)
             for use in plan.uses

@@ -11,6 +11,7 @@ from typing import Protocol
 from desk.histories import Instant
 from desk.planning import Grid, Planned, as_it_stands, as_planned, open_grid, take_slots
 from desk.runtimes import NOTHING, RunTimes
+from desk.up_to_date import carry_over
 from desk.wiring import (
     Surrounding,
     all_simulated,
@@ -25,6 +26,7 @@ from desk.wiring import (
 from drivers.api import SlotState
 from execmgr.acquisitions import acquisitions
 from execmgr.book import Book, make_book, spec_id
+from execmgr.core import begin
 from execmgr.endings import workflows_done
 from execmgr.engine import Engine, Reach
 from execmgr.journal import Journal, advance
@@ -146,8 +148,11 @@ def run_plan(
     if not simulated and outside is None and not book.released:
         _refuse_without_commands(book)
         _refuse_without_s3(book)
+    carry_over(planned.plan.done, planned.snapshot.wanted, options.folder)
     record.keep_setup(setup)
     record.keep_book(0, book)
+    if not planned.plan.placements:  # all was done before
+        return Outcome(book=book, state=begin(book), done={})
     around = _surroundings(book, setup, planned.grid, record, 0.0, outside)
     return _outcome(Runner(options.run_id, book, around, watch), lambda runner: runner.run())
 

@@ -11,9 +11,10 @@ from desk.first_words import BASIS, SiteWord, first_words, refusals
 from desk.histories import Instant, cached_forecast, open_history
 from desk.live_queue import jobs_now, known_now
 from desk.runtimes import NOTHING, RunTimes, sped, with_run_times
+from desk.up_to_date import without
 from desk.wiring import is_real
 from planner.make import STANDARD, Options, make_plan
-from planner.plan import Plan
+from planner.plan import Done, Plan
 from planner.relax import relaxations
 from planner.snapshot import Snapshot
 from planner.widths import widened
@@ -53,7 +54,7 @@ class Grid:
 
 @dataclass(frozen=True, kw_only=True)
 class Planned:
-    """A plan with everything that it was made from."""
+    """A plan with everything that it was made from; ``wanted``: all that was asked for, also what is done already."""
 
     wanted: WorkflowSet
     grid: Grid
@@ -105,12 +106,15 @@ def as_it_stands(grid: Grid, after_s: float = 0.0) -> Grid:
 
 
 def plan_set(
-    wanted: WorkflowSet, grid: Grid, seed: int = 0, options: Options = STANDARD
-) -> Planned:
-    """Ask all sites for slots, then plan; where the minimum cannot be placed, find what would do."""
+    wanted: WorkflowSet, grid: Grid, seed: int = 0, options: Options = STANDARD, done: tuple[Done, ...] = ()
+) -> Planned:  # fmt: skip
+    """Ask all sites for slots, then plan; where the minimum cannot be placed, find what would do.
+
+    ``done``: tasks that need not run (:mod:`desk.up_to_date`).
+    """
     begin = time.perf_counter()
-    wanted, basis = with_run_times(wanted, grid.run_times, grid.catalog)
-    snapshot = take_snapshot(wanted, grid, seed)
+    left, basis = with_run_times(without(wanted, done), grid.run_times, grid.catalog)
+    snapshot = take_snapshot(left, grid, seed)
     procure_s = time.perf_counter() - begin
     plan = make_plan(snapshot, options)
     if not plan.feasible:
@@ -118,7 +122,7 @@ def plan_set(
         said = "; ".join((plan.lacking, *refusals(grid.words)))
         plan = replace(plan, relaxations=found, lacking=said)
     plan = replace(
-        plan, seconds={"procure": procure_s, **plan.seconds}, run_times=tuple(basis.values()), notes=_notes(wanted)
+        plan, seconds={"procure": procure_s, **plan.seconds}, run_times=tuple(basis.values()), notes=_notes(left), done=done,
     )  # fmt: skip
     return Planned(wanted=wanted, grid=grid, snapshot=snapshot, plan=plan)
 
@@ -132,7 +136,7 @@ def _notes(wanted: WorkflowSet) -> tuple[str, ...]:
 def take_snapshot(wanted: WorkflowSet, grid: Grid, seed: int) -> Snapshot:
     """What the sites offer for a set, frozen; its tasks as wide as their resources make them."""
     wanted = widened(wanted, grid.catalog)
-    slots = take_slots(wanted, grid)
+    slots = take_slots(wanted, grid) if wanted.workflows else ()
     return Snapshot(wanted=wanted, slots=slots, links=grid.catalog.links, seed=seed)
 
 

@@ -181,6 +181,7 @@ class DaskEngine(FolderEngine):
             future.add_done_callback(self._told(order))
 
     def _parcel(self, order: TaskOrder) -> Parcel:
+        self._folder.note_reads(order)
         return pack(self._folder.sources(order))
 
     def _told(self, order: TaskOrder) -> Callable[[Future], None]:
@@ -239,7 +240,7 @@ class DaskEngine(FolderEngine):
     def close(self) -> None:
         for key in list(self._futures):
             self.cancel(key)
-        self._committer.close()
+        self._finish()
         self.abandon()
 
     def abandon(self) -> None:

@@ -1,4 +1,5 @@
-"""What engines share whose tasks work in folders: ends told in two steps, outputs committed in between."""
+"""What engines share whose tasks work in folders: ends told in two steps, outputs committed in between; how they were
+made is kept."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from execmgr.states import CopyEnded
 from execmgr.task_folder import TaskFolder
 from execmgr.task_process import Verdict
 from execmgr.times import Times
+from execmgr.witness import Witness
 from kernel.clock import Clock
 from planner.snapshot import CopyKey
 
@@ -23,11 +25,17 @@ class FolderEngine(NewsDesk):
         super().__init__(news)
         self._clock, self._folder = clock, folder
         self._committer = Committer(folder, self._tell_committed)
+        self._witness = Witness(folder)
         self._asked_s: dict[CopyKey, float] = {}  # since when a copy waits to be committed
 
     def commit(self, orders: Sequence[TaskOrder]) -> None:
         self._asked_s.update(dict.fromkeys((order.key for order in orders), time.monotonic()))
         self._committer.put(orders)
+
+    def _finish(self) -> None:
+        """Commit what was asked for, and keep how it was made."""
+        self._committer.close()
+        self._witness.close()
 
     def _done_before(self, order: TaskOrder) -> bool:
         """Tell the end of a copy whose task is committed already: its journal was cut off behind that."""
@@ -41,6 +49,8 @@ class FolderEngine(NewsDesk):
         self._put(order, verdict, committed=bool(verdict.reason) or not order.outputs)
 
     def _tell_committed(self, order: TaskOrder, reason: str) -> None:
+        if not reason:
+            self._witness.put(order)
         now_s = time.monotonic()
         commit_s = now_s - self._asked_s.pop(order.key, now_s)
         self._put(order, Verdict(reason, times=Times(commit_s=commit_s)), committed=True)

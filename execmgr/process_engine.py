@@ -272,7 +272,7 @@ class ProcessEngine(FolderEngine):
         self._join(self._undertaker)
         if not any(thread.is_alive() for thread in self._threads):
             self._spawner.close()
-        self._committer.close()
+        self._finish()
 
     def _signal(self, number: signal.Signals) -> None:
         with self._changed:

@@ -16,7 +16,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -26,6 +26,7 @@ from execmgr.command_line import Place, command_text
 from execmgr.containers import container_name, end_container, ending
 from execmgr.engine import TaskOrder
 from execmgr.processes import MARK, kill_marked, run_token
+from execmgr.provenance import can_stand, files_beside, note_reads
 from execmgr.staging import LIST
 from execmgr.task_environment import environment_for, passed_on
 from execmgr.task_output import keep_output
@@ -34,7 +35,6 @@ from execmgr.workdirs import fetch_from_workdir, note_workdir
 from planner.snapshot import CopyKey
 from workflows.dag import Workflow
 
-_MOST_LINKS = 1000  # files beside the set that are linked into each scratch folder
 _MOST_COPIED = 16 * 2**20
 """Bytes up to which an input is copied where the file system cannot share blocks: some milliseconds."""
 _MOST_BESIDE = 256 * 2**20
@@ -64,6 +64,11 @@ def file_name(text: str) -> str:
     return f"{found[:100]}~{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
+def results_in(run_folder: Path, workflow: str) -> Path:
+    """The folder in a run's that a workflow's outputs are committed to."""
+    return run_folder / workflow / "results"
+
+
 @dataclass(frozen=True)
 class TaskFolder:
     """The run's folder, and the folder of the set with the files that tasks read.
@@ -85,13 +90,11 @@ class TaskFolder:
     @cached_property
     def _beside(self) -> dict[str, Path]:
         """Files beside the set by name, looked for once; small ones in a copy that is the run's."""
-        files = [p for p in sorted(self.set_folder.iterdir()) if p.is_file()][:_MOST_LINKS]
         kept, left = self.run_folder / BESIDE, _MOST_BESIDE
         found = {}
-        for file in files:
-            size = file.stat().st_size
-            left -= size
-            found[file.name] = _kept_copy(file, kept) if left >= 0 else file
+        for name, file in files_beside(self.set_folder).items():
+            left -= file.stat().st_size
+            found[name] = _kept_copy(file, kept) if left >= 0 else file
         return found
 
     @cached_property
@@ -121,7 +124,7 @@ class TaskFolder:
 
     def results(self, workflow: str) -> Path:
         """The folder that a workflow's outputs are committed to."""
-        return self.run_folder / workflow / "results"
+        return results_in(self.run_folder, workflow)
 
     def prepare(self, order: TaskOrder) -> TaskProcess:
         """An attempt in an empty folder, to be begun; OSError where an input is not there or the disk is full.
@@ -133,6 +136,7 @@ class TaskFolder:
             raise OSError("its last attempt cannot be killed")
         scratch = self._stage_all(order)
         note_workdir(order, scratch)
+        self.note_reads(order)
         self._note_moves(order, scratch)
         mark = self.mark(order)
         environment = environment_for(order, self._around, (MARK, mark), scratch)
@@ -145,6 +149,16 @@ class TaskFolder:
             command_text(order, place), scratch, environment,
             careful=boxed is not None or bool(order.manner.workdir), ending=_ending(order, mark),
         )  # fmt: skip
+
+    def note_reads(self, order: TaskOrder) -> None:
+        """Note what the outputs of an attempt will have been made of; where that cannot be told, they are made again."""
+        if not can_stand(order):
+            return
+        scratch = self.place(order)
+        with suppress(OSError):
+            inputs = {name: self._input(order, name) for name in order.inputs}
+            scratch.mkdir(parents=True, exist_ok=True)
+            note_reads(scratch, order, order.manner, inputs, self._beside)
 
     def _note_moves(self, order: TaskOrder, scratch: Path) -> None:
         """What is to be fetched and sent, for the program that does it (:mod:`execmgr.staging`)."""
@@ -229,13 +243,16 @@ def _ending(order: TaskOrder, mark: str) -> tuple[str, ...]:
 
 
 def _kept_copy(file: Path, folder: Path) -> Path:
-    """A run's copy of a file beside the set, that may only be read."""
+    """A run's copy of a file beside the set, that may only be read; as old as the file, so that it can be told whether
+    that was changed."""
     kept = folder / file.name
     if not kept.exists():
         folder.mkdir(parents=True, exist_ok=True)
         draft = folder / f"{file.name}.{os.getpid()}.draft"
+        was = file.stat()
         _copy(file, draft)
-        draft.chmod(file.stat().st_mode & 0o555)
+        os.utime(draft, ns=(was.st_atime_ns, was.st_mtime_ns))
+        draft.chmod(was.st_mode & 0o555)
         draft.replace(kept)
     return kept
 
@@ -282,6 +299,22 @@ def _clone(source: Path, target: Path) -> bool:
             if error.errno == errno.ENOSPC:
                 raise
             return False
+
+
+def make_room(run_folder: Path, left: Iterable[Workflow]) -> None:
+    """In a folder that an earlier run used, remove what would be taken for that of the tasks that are left to do."""
+    for name in (BESIDE, FETCHED):
+        shutil.rmtree(run_folder / name, ignore_errors=True)
+    (run_folder / CONTACT).unlink(missing_ok=True)
+    for workflow in left:
+        for kind in (CLAIMS, HERE, AWAY):
+            shutil.rmtree(run_folder / workflow.name / kind, ignore_errors=True)
+        results = results_in(run_folder, workflow.name)
+        for name in {name for task in workflow.tasks.values() for name in task.outputs}:
+            if (results / name).is_dir() and not (results / name).is_symlink():
+                shutil.rmtree(results / name)
+            else:
+                (results / name).unlink(missing_ok=True)
 
 
 def clean_up(folder: TaskFolder, workflow: Workflow, final_only: bool) -> None:

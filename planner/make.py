@@ -18,6 +18,7 @@ from planner.rollout import Played, rollout
 from planner.snapshot import PLACES, Snapshot
 from vgrid.slot import Slot
 from workflows.dag import Task, Workflow
+from workflows.sets import WorkflowSet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,12 +54,23 @@ def make_plan(snapshot: Snapshot, options: Options = STANDARD) -> Plan:
     standard policy, where it falls short, also tries the others that cost no more planning, and the cloud first where
     these fall short too; what reaches what was asked is made cheaper (:mod:`planner.improve`).
     """
+    if not snapshot.wanted.workflows:
+        return _nothing(snapshot.wanted)
     if snapshot.wanted.released and options.standard:
         return _narrower(snapshot, plan_alone(snapshot, SINGLE))
     plan = plan_alone(snapshot, options)
     if options.standard:
         plan = _cheaper(snapshot, _narrower(snapshot, _best(snapshot, plan)), options.effort_s)
     return plan
+
+
+def _nothing(wanted: WorkflowSet) -> Plan:
+    """The plan of a set of which nothing is left to do."""
+    return Plan(
+        set_name=wanted.name, deadline_s=wanted.deadline_s, needed=0, asked_probability=wanted.probability, feasible=True,
+        lacking="", promise=Promise(probability=1.0, standard_error=0.0, by_workflow={}, cautious=1.0),
+        placements=(), uses=(), phases=(),
+    )  # fmt: skip
 
 
 def _narrower(snapshot: Snapshot, plan: Plan) -> Plan:

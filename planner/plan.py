@@ -92,12 +92,23 @@ class Relaxation:
     cost_usd: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """A task that need not run: ``run`` made what it would make, and ``folder`` holds it."""
+
+    workflow: str
+    task: str
+    run: str
+    folder: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """The decision for a whole set. ``lacking`` says why a plan that is not feasible is not; ``spare``: how many
     workflows beyond the needed must stand whole in slots that are there before the rest is withdrawn; ``places``: for which
     quantile of run times it was made (:class:`planner.snapshot.Snapshot`); ``run_times``: what those of each kind of task
-    rest on; ``notes``: what it does not cover, as its workflows' files say; ``expected_usd``,
+    rest on; ``notes``: what it does not cover, as its workflows' files say; ``done``: tasks that an earlier run did, and that
+    it does not hold; ``expected_usd``,
     ``expected_hours``: money and processor-hours of the slots on average, given back when nothing is left for them."""
 
     set_name: str
@@ -117,6 +128,7 @@ class Plan:
     places: float = PLACES[0]
     run_times: tuple[Mapping[str, Any], ...] = ()
     notes: tuple[str, ...] = ()
+    done: tuple[Done, ...] = ()
     expected_usd: float = 0.0
     expected_hours: float = 0.0
     seconds: Mapping[str, float] = field(default_factory=dict)

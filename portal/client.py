@@ -88,10 +88,13 @@ class Client(BagCalls, PoolCalls, ReleaseCalls):
         return self._ask("POST", f"/v1/workflow-sets/{set_id}/what-if", wishes)
 
     def run(
-        self, set_id: str, engine: str = "vgrads", speed: float | None = None, key: str = ""
-    ) -> RunHandle:
-        """Run a set; ``engine="outside"``: the caller runs the tasks (:meth:`turn`, :meth:`end`)."""
-        query = urllib.parse.urlencode({"engine": engine} | ({"speed": speed} if speed else {}))
+        self, set_id: str, engine: str = "vgrads", speed: float | None = None, key: str = "",
+        rerun: bool = False,
+    ) -> RunHandle:  # fmt: skip
+        """Run a set; ``engine="outside"``: the caller runs the tasks (:meth:`turn`, :meth:`end`). ``rerun``: also what an
+        earlier run of it did."""
+        how = {"engine": engine, "speed": speed, "rerun": "true" if rerun else None}
+        query = urllib.parse.urlencode({name: value for name, value in how.items() if value})
         answer = self._ask("POST", f"/v1/workflow-sets/{set_id}/run?{query}", None, _with_key(key))
         return RunHandle(set_id, str(answer["run"]))
 

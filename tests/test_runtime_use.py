@@ -68,9 +68,9 @@ def test_a_trace_is_enough_for_a_plan_and_runs_teach_the_next_one(vgrads, write,
     assert vgrads("run", set_file).code == 0
     kinds = {k["kind"]: k for k in vgrads("runtimes", "list", "--json").json["kinds"]}
     assert min(kinds["ALIGN"]["records"], kinds["COUNT"]["records"]) >= 5
-    later = vgrads("plan", set_file, "--json").json
+    later = vgrads("plan", set_file, "--rerun", "--json").json
     assert min(count for _, count in sources(later).values()) >= 5
-    assert vgrads("plan", set_file, "--as-stated", "--json").json["run_times"][0]["source"] == "guess"  # fmt: skip
+    assert vgrads("plan", set_file, "--rerun", "--as-stated", "--json").json["run_times"][0]["source"] == "guess"  # fmt: skip
 
 
 def test_what_is_known_is_shown_drawn_and_forgotten(vgrads, write, set_file, tmp_path):

@@ -22,6 +22,7 @@ _LONGEST_NAME = 255
 _RESERVED = (
     ".task",
     ".workdir",
+    ".reads",
     ".staging",
     ".staged",
     ".out",

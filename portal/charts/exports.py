@@ -13,6 +13,7 @@ from planner.explain import why
 from portal.charts.gantt import (
     DEADLINE,
     STATE_COLOURS,
+    before_text,
     render_html,
     render_svg,
     standalone_svg,
@@ -154,7 +155,9 @@ def _picture(gantt: Json, form: str) -> bytes:
     axes.tick_params(axis="y", labelsize=7)
     axes.xaxis.set_major_formatter(lambda t, _: format_duration(max(0.0, t)))
     axes.spines[["top", "right"]].set_visible(False)
-    axes.set_title(_plain(gantt["name"]), loc="left", fontsize=10)
+    done = gantt.get("done", ())
+    more = f" ({before_text(done)})" if done else ""
+    axes.set_title(_plain(gantt["name"] + more), loc="left", fontsize=10)
     buffer = io.BytesIO()
     figure.savefig(buffer, format=form, dpi=200, bbox_inches="tight")
     return buffer.getvalue()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -71,6 +71,7 @@ def render_svg(gantt: Json, actual: bool | None = None) -> str:
         ),
         _deadline(gantt["deadline_s"], scale, height),
         *_legend(height + 34),
+        *_before(height + 34, gantt.get("done", ())),
     ]
     total = _LEFT + _WIDTH + 20
     return (
@@ -259,6 +260,21 @@ def _legend(y: float) -> list[str]:
     return parts
 
 
+def _before(y: float, done: Sequence[Json]) -> list[str]:
+    """Beside the legend, how many tasks have no bars here since an earlier run did them."""
+    if not done:
+        return []
+    told = f"<title>{escape(before_text(done))}</title>{len(done)} done before"
+    return [f'<text class="soft" x="{_LEFT - 10}" y="{y:.0f}" text-anchor="end" fill="#888">{told}</text>']  # fmt: skip
+
+
+def before_text(done: Sequence[Json]) -> str:
+    """How many tasks an earlier run did."""
+    runs = {one["run"] for one in done}
+    where = next(iter(runs)) if len(runs) == 1 else f"{len(runs)} runs"
+    return f"{len(done)} done before, in {where}"
+
+
 def standalone_svg(svg: str) -> str:
     """The chart on white paper: seen without a page, it must not depend on the viewer's colours."""
     return svg.replace(">", '><rect width="100%" height="100%" fill="#fff" />', 1)
@@ -272,6 +288,8 @@ def render_html(gantt: Json, sentence: str = "", why: Mapping[str, str] | None =
         f"promised with probability {promise['probability']:.3f} ± {promise['standard_error']:.3f}, "
         f"cost {format_usd(gantt['cost_usd'])}"
     )
+    if before := gantt.get("done"):
+        facts += f"; {before_text(before)}"
     ran = gantt.get("now_s") is not None
     title = "What happened" if ran else "The plan" if gantt["placements"] else "On offer"
     data = json.dumps({**gantt, "why": why or {}}).replace("<", "\\u003c")

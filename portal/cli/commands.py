@@ -20,6 +20,7 @@ from portal.cli.options import (
     Inputs,
     Keep,
     Policy,
+    Rerun,
     Rule,
     RunId,
     Seed,
@@ -48,6 +49,7 @@ def plan(
     probability: HowSure = None,
     reckon: Rule = "joint",
     effort: Effort = 0.5,
+    rerun: Rerun = False,
     optimise: Annotated[
         bool, typer.Option("--optimise", help="Small sets: the best plan, by an integer programme.")
     ] = False,
@@ -64,13 +66,16 @@ def plan(
     """Plan a workflow set: which slots, which tasks where, and how sure it is."""
     from desk.answers import plan_json
     from desk.run_time_answers import pilots
+    from planner.make import Options
     from portal.cli import planning
     from portal.cli.plan_text import print_pilots, print_plan
     from workflows.sets import Beside
 
-    how = planning.how_to_plan(
-        seed, as_stated, "optimal" if optimise else policy, reckon, probability, effort
-    )
+    chosen = "optimal" if optimise else policy
+    how = planning.HowToPlan(
+        seed=seed, learned=not as_stated, rerun=rerun, asked=planning.level_of(probability),
+        options=Options(policy=chosen, probability=reckon, effort_s=effort),
+    )  # fmt: skip
     beside = Beside(deadline=deadline, inputs=inputs)
     planned = planning.plan_file(set_file, sites, instant_of(at), how, beside)
     if gantt:
@@ -99,6 +104,7 @@ def run(
     probability: HowSure = None,
     reckon: Rule = "joint",
     effort: Effort = 0.5,
+    rerun: Rerun = False,
     gantt: Gantt = None,
     speed: Annotated[
         str, typer.Option("--speed", help="Virtual seconds a second at simulated sites, or 'max'.")
@@ -117,6 +123,7 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Plan a set, then execute it to the end."""
+    from planner.make import Options
     from portal.cli import planning, running
     from workflows.sets import Beside
 
@@ -127,9 +134,12 @@ def run(
         set_file,
         sites,
         instant_of(at),
-        planning.how_to_plan(seed, as_stated, policy, reckon, probability, effort),
+        planning.HowToPlan(
+            seed=seed, learned=not as_stated, rerun=rerun, asked=planning.level_of(probability),
+            options=Options(policy=policy, probability=reckon, effort_s=effort),
+        ),
         Beside(deadline=deadline, inputs=inputs),
-    )
+    )  # fmt: skip
     if not planned.plan.feasible:
         planning.refuse(planned, set_file)
     how = running.HowToRun(
@@ -155,7 +165,7 @@ def demo(
     pace = planning.parse_speed(speed)
     for name in ("lead.yaml", "lead-storm.yaml"):
         make_console().rule(name)
-        how = planning.how_to_plan(seed, as_stated=True)
+        how = planning.HowToPlan(seed=seed, learned=False)
         planned = planning.plan_file(
             embedded_data() / name, embedded_data() / "sites.toml", None, how
         )

@@ -198,6 +198,13 @@ Effort = Annotated[
         help="How long, about, to look for a cheaper plan that is as sure as asked; 0: not at all.",
     ),
 ]
+Rerun = Annotated[
+    bool,
+    typer.Option(
+        "--rerun",
+        help="Do everything again. Default: no task whose command, inputs and environment are as they were, and whose outputs stand.",
+    ),
+]
 HowSure = Annotated[
     str | None,
     typer.Option(

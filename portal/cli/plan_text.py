@@ -15,6 +15,8 @@ from kernel.units import format_duration, format_usd
 from planner.plan import Plan, Relaxation
 from workflows.spread import RuntimeSpread
 
+_MOST_NAMED = 3
+
 
 def print_plan(out: Console, plan: Plan) -> None:
     """The slots that a plan uses, what each phase gained, the promise."""
@@ -35,6 +37,8 @@ def print_plan(out: Console, plan: Plan) -> None:
                 format_usd(use.cost_usd) if use.slot.paid else "–", str(tasks),
             )  # fmt: skip
         out.print(table)
+    if plan.done:
+        out.print(done_sentence(plan))
     _print_run_times(out, plan)
     for phase in plan.phases:
         out.print(
@@ -42,6 +46,14 @@ def print_plan(out: Console, plan: Plan) -> None:
             f"{phase.probability_before:.3f} → {phase.probability_after:.3f}  ({phase.seconds * 1000:.0f} ms)"
         )
     out.print(promise_sentence(plan), style="bold" if plan.feasible else "bold red")
+
+
+def done_sentence(plan: Plan) -> str:
+    """What need not be done, since when."""
+    runs = list(dict.fromkeys(one.run for one in plan.done))
+    since = ", ".join(runs[:_MOST_NAMED]) + (" and others" if len(runs) > _MOST_NAMED else "")
+    tasks = "1 task is" if len(plan.done) == 1 else f"{len(plan.done)} tasks are"
+    return f"{tasks} up to date (done in {since}) and not run again; --rerun runs everything."
 
 
 def _print_run_times(out: Console, plan: Plan) -> None:
@@ -86,6 +98,8 @@ def relaxation_text(found: Relaxation) -> str:
 def promise_sentence(plan: Plan) -> str:
     """What is promised, or why nothing can be."""
     goal = f"{plan.needed} or more of the workflows by {format_duration(plan.deadline_s)}"
+    if plan.done and not plan.placements:
+        return "Nothing is left to be done."
     if not plan.feasible:
         return f"Cannot promise {goal}: {plan.lacking}."
     promise = plan.promise
@@ -109,15 +123,20 @@ def _expected(plan: Plan) -> str:
 def outcome_sentence(outcome: Outcome) -> str:
     """What was promised, with which probability, and what happened: one sentence."""
     plan = outcome.book.plan
-    total = len(outcome.book.snapshot.wanted.workflows)
+    if plan.done and not plan.placements:
+        return "Nothing was left to be done."
+    wanted = outcome.book.snapshot.wanted
+    total = len(wanted.workflows)
     last = sorted(t for t in outcome.done.values() if t <= plan.deadline_s)
     when = f", the last of them after {format_duration(last[-1])}" if last else ""
     cancelled = (
         f"it was cancelled ({outcome.state.cancelled})" if outcome.verdict == "cancelled" else ""
     )
     held = cancelled or f"the promise was {'KEPT' if outcome.kept else 'BROKEN'}"
+    whole = len({one.workflow for one in plan.done} - {w.name for w in wanted.workflows})
+    before = f" ({whole} more were done before)" if whole else ""
     return (
-        f"Promised {plan.needed} of {total} workflows within {format_duration(plan.deadline_s)} with probability "
+        f"Promised {plan.needed} of {total} workflows{before} within {format_duration(plan.deadline_s)} with probability "
         f"{plan.promise.probability:.3f}; {outcome.in_time} were done in time{when}: "
         f"{held}."
     )

@@ -15,6 +15,7 @@ from desk.histories import Instant
 from desk.planning import Planned, open_grid, plan_set
 from desk.runtimes import NOTHING
 from desk.runtimes import told as guesses
+from desk.up_to_date import up_to_date
 from kernel.documents import load_mapping
 from kernel.errors import InfeasibleError, InputError
 from kernel.files import write_bytes
@@ -25,6 +26,7 @@ from planner.policies import check_rule, make_pipeline
 from portal.charts.exports import export, format_of, reasons_of
 from portal.cli.plan_text import relaxation_text
 from portal.cli.terminal import busy, console, print_warnings
+from portal.records.earlier import runs_of_name
 from portal.records.sites import choose_catalog, past_acquisitions, past_run_times
 from portal.records.store import Store
 from workflows.sets import NOTHING_BESIDE, Beside, load_set
@@ -33,29 +35,19 @@ from workflows.sets import NOTHING_BESIDE, Beside, load_set
 @dataclass(frozen=True, kw_only=True)
 class HowToPlan:
     """Options of a plan. ``learned``: let what earlier runs saw of the sites correct what their file states;
-    ``asked``: how sure the promise must be, instead of what the set says."""
+    ``asked``: how sure the promise must be, instead of what the set says; ``rerun``: plan also what is done already."""
 
     seed: int = 0
     learned: bool = True
     options: Options = STANDARD
     asked: float | None = None
+    rerun: bool = False
 
 
-def how_to_plan(
-    seed: int,
-    as_stated: bool,
-    policy: str = "vgrads",
-    reckon: str = "joint",
-    probability: str | None = None,
-    effort_s: float = STANDARD.effort_s,
-) -> HowToPlan:
-    """The options of the command line as a value; InputError for a probability that is none."""
-    options = Options(policy=policy, probability=reckon, effort_s=effort_s)
-    asked = None if probability is None else _level(probability)
-    return HowToPlan(seed=seed, learned=not as_stated, options=options, asked=asked)
-
-
-def _level(text: str) -> float:
+def level_of(text: str | None) -> float | None:
+    """How sure a promise must be, as it was said; InputError for a probability that is none."""
+    if text is None:
+        return None
     if text in ("joint", "paper"):
         raise InputError(
             "is a number", where="--probability", fix=f"--reckon {text} chooses the rule"
@@ -84,8 +76,10 @@ def plan_file(
         seen = past_acquisitions() if how.learned else ()
         run_times = past_run_times() if how.learned else NOTHING
         grid = open_grid(catalog, at, notify=doing, seen=seen, run_times=run_times)
+        doing("looking for what is done already")
+        done = () if how.rerun else up_to_date(wanted, catalog, runs_of_name(wanted.name))
         doing("planning")
-        planned = plan_set(wanted, grid, how.seed, how.options)
+        planned = plan_set(wanted, grid, how.seed, how.options, done)
     print_warnings(out, [w for log in grid.logs.values() for w in log.warnings])
     print_warnings(out, told(grid.words, file))
     print_warnings(out, guesses(planned.plan.run_times))

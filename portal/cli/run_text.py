@@ -116,7 +116,11 @@ def details_of(store: Store, row: Json) -> Json:
     attempts, state = attempts_of(books, record.events())
     book = books[state.version]
     more: Json = {
-        "tasks": {"done": len(state.done), "of": len({p.task_key for p in book.plan.placements})},
+        "tasks": {
+            "done": len(state.done),
+            "of": len({p.task_key for p in book.plan.placements}),
+            "before": len(book.plan.done),
+        },
         "workflows_done": len(workflows_done(book, state)),
         "held": held_slots(record) if row["state"] in GOES_ON else [],
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import sys
@@ -23,6 +24,7 @@ from desk.wiring import any_real
 from execmgr.book import Book, make_book
 from execmgr.runner import Watcher
 from execmgr.states import Event, RunState
+from execmgr.task_folder import make_room
 from kernel.errors import InputError
 from portal.charts.exports import reasons_of
 from portal.cli.live import LiveLine, RunReporter, later
@@ -36,6 +38,7 @@ from portal.records.run_record import RunRecord
 from portal.records.store import Store
 from workflows.written import document_of
 
+_IN_USE = ".in-use"
 _SECOND_S = 5.0  # in which a second Ctrl-C is waited for
 
 
@@ -62,15 +65,18 @@ def run_here(planned: Planned, how: HowToRun) -> Outcome:
         why = "its tasks are released one by one, which nobody can do here"
         raise InputError(why, where="released", fix="hand it over to a service: vgrads serve")
     print_plan(out, planned.plan)
-    with Store() as store:
+    chosen = how.folder.resolve() if how.folder else None
+    with Store() as store, _alone_in(chosen):
+        if chosen is not None:
+            make_room(chosen, planned.snapshot.wanted.workflows)
         set_id = store.add_set(
             planned.wanted.name,
             document_of(planned.wanted),
             plan_json(planned.plan),
             planned_gantt(planned),
         )
-        run_id = store.add_run(set_id)
-        folder = (how.folder or run_folder(run_id)).resolve()
+        run_id = store.add_run(set_id, chosen)
+        folder = chosen or run_folder(run_id).resolve()
         options = RunOptions(
             run_id=run_id,
             folder=folder,
@@ -138,6 +144,21 @@ def following(
     shown = LiveLine(out, book, datetime.now().astimezone() - timedelta(seconds=passed_s), pace)
     with shown.shown():
         yield [shown, reporter]
+
+
+@contextmanager
+def _alone_in(folder: Path | None) -> Iterator[None]:
+    """InputError where another run works in a folder that its user chose."""
+    if folder is None:
+        yield
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / _IN_USE).open("w") as held:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise InputError("another run works there", where=str(folder), fix="choose another folder") from error  # fmt: skip
+        yield
 
 
 @contextmanager

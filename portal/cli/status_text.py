@@ -41,6 +41,8 @@ def print_run(out: Console, row: Json) -> None:
         return
     tasks = row["tasks"]
     told = f"{tasks['done']} of {tasks['of']} tasks and {row['workflows_done']} workflows are done"
+    if tasks["before"]:
+        told += f"; {tasks['before']} more were done by an earlier run"
     if "promise_now" in row:
         told += f"; the promise stands at {row['promise_now']:.3f} now"
         if row["expected_end"]:

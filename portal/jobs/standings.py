@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, timedelta
@@ -95,7 +95,7 @@ def standing_json(run: RunRow, book: Book, state: RunState, outlook: Outlook | N
     return {
         "tasks": {
             "done": len(state.done), "of": len({p.task_key for p in book.plan.placements}),
-            "running": copies.count(CopyState.RUNNING),
+            "running": copies.count(CopyState.RUNNING), "before": len(book.plan.done),
         },
         "workflows": {"done": len(workflows_done(book, state)), "needed": book.plan.needed, "of": len(book.snapshot.wanted.workflows)},
         "spent_usd": sum(book.uses[slot].cost_usd for slot, one in state.slots.items() if one.ready_s is not None),
@@ -117,12 +117,21 @@ def attempts_at(
     found = attempts if task is None else about(attempts, task)
     if task is not None and not found:
         begun = sorted({"/".join(one.key[:2]) for one in attempts})
+        _refer_to_earlier(books, task)
         raise InputError(
             f"no attempt at a task '{task}' in {run_id}", where="TASK",
             fix=f"begun were: {', '.join(begun[:8])}{' …' if len(begun) > 8 else ''}" if begun else "nothing has begun",
         )  # fmt: skip
     folder = record.setup().options.folder if books else Path()
     return list(attempts_json(found, folder, most))
+
+
+def _refer_to_earlier(books: Sequence[Book], task: str) -> None:
+    """InputError that tells where a task was done, where that was before a run."""
+    workflow, _, name = task.rpartition("/")
+    for one in books[0].plan.done if books else ():
+        if one.task == name and workflow in ("", one.workflow):
+            raise InputError(f"was done before, in {one.run}", where=f"task '{task}'", fix=f"vgrads logs {one.run} {task}")  # fmt: skip
 
 
 def attempts_beside(url: str, run_id: str) -> list[Json]:

@@ -23,12 +23,15 @@ from desk.answers import plan_json
 from desk.config import embedded_data, run_folder, set_folder
 from desk.execution import Outcome, RunOptions, run_plan
 from desk.planning import Grid, Planned, open_grid, plan_set, take_snapshot
+from desk.up_to_date import up_to_date
 from execmgr.journal import LeaseLost
 from execmgr.outside_engine import OutsideEngine
 from kernel.documents import parse_mapping, validate, validate_field
 from kernel.errors import InputError, VgradsError
 from planner.make import make_plan
+from planner.plan import Done
 from portal.jobs.runs import carry_out, go_on, take_over
+from portal.records.earlier import runs_of_set
 from portal.records.run_record import RunRecord
 from portal.records.runtimes import RunTimeRecords
 from portal.records.sets import Head, Sets
@@ -140,16 +143,29 @@ def _grid(store: Store, catalog: Catalog) -> Grid:
         ) from error
 
 
-def plan_one(store: Store, catalog: Catalog, set_id: str) -> None:
-    """Plan a set and keep the plan; what is wrong with the set is kept with it."""
+def plan_one(store: Store, catalog: Catalog, set_id: str, everything: bool = False) -> None:
+    """Plan what is left of a set, or ``everything``, and keep the plan; what is wrong with the set is kept with it."""
     sets = Sets(store.engine)
     try:
-        document = SetDocument.model_validate(json.loads(sets.text(set_id, "document")))
-        planned = plan_set(wanted_of(document, set_folder(set_id)), _grid(store, catalog))
+        done = _done_already(store, catalog, set_id, everything)
+        planned = plan_set(_asked(sets, set_id), _grid(store, catalog), done=done)
     except VgradsError as error:
         sets.fail(set_id, str(error))
         return
     sets.put_plan(set_id, planned.plan, planned.snapshot)
+
+
+def _asked(sets: Sets, set_id: str) -> WorkflowSet:
+    document = SetDocument.model_validate(json.loads(sets.text(set_id, "document")))
+    return wanted_of(document, set_folder(set_id))
+
+
+def _done_already(
+    store: Store, catalog: Catalog, set_id: str, everything: bool
+) -> tuple[Done, ...]:  # fmt: skip
+    """The tasks of a set that need not run again; with ``everything`` none."""
+    runs = [] if everything else runs_of_set(store, set_id)
+    return up_to_date(_asked(Sets(store.engine), set_id), catalog, runs) if runs else ()
 
 
 def run_one(
@@ -178,7 +194,8 @@ def _begin(
     row = store.get_run(record.run_id)
     how = json.loads(row.how)
     sets = Sets(store.engine)
-    planned = _planned(store, sets, catalog, row.set_id)
+    everything = bool(how.get("rerun")) or outside is not None
+    planned = _planned(store, catalog, row.set_id, everything)
     if not planned.plan.feasible:
         raise InputError(f"cannot be promised any more: {planned.plan.lacking}", where=row.set_id)
     set_folder(row.set_id).mkdir(parents=True, exist_ok=True)
@@ -192,14 +209,15 @@ def _begin(
     carry_out(store, record, json.loads(sets.text(row.set_id, "gantt")), work)
 
 
-def _planned(store: Store, sets: Sets, catalog: Catalog, set_id: str) -> Planned:
-    """The plan as it was shown; made anew where real sites have moved on since, or it cannot be read."""
-    found = None
+def _planned(store: Store, catalog: Catalog, set_id: str, everything: bool) -> Planned:
+    """The plan as it was shown; made anew where real sites have moved on since, where other tasks are done by now, or where
+    it cannot be read."""
+    sets, found = Sets(store.engine), None
     if _fresh(sets.head(set_id)):
         with suppress(InputError):  # another version of vgrads wrote it
             found = sets.archived(set_id)
-    if found is None:
-        plan_one(store, catalog, set_id)
+    if found is None or found[0].done != _done_already(store, catalog, set_id, everything):
+        plan_one(store, catalog, set_id, everything)
         found = sets.archived(set_id)
     if found is None:
         raise InputError("could not be planned", where=set_id)

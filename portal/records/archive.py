@@ -24,7 +24,7 @@ from desk.execution import RunOptions, Setup
 from drivers.api import Access
 from execmgr.book import Book
 from kernel.errors import InputError
-from planner.plan import PhaseReport, Placement, Plan, Promise, Relaxation, SlotUse
+from planner.plan import Done, PhaseReport, Placement, Plan, Promise, Relaxation, SlotUse
 from planner.snapshot import Snapshot
 from vgrid.catalog import Catalog, Link, NodeType, Queue, Site
 from vgrid.slot import Slot, StartCurve
@@ -42,7 +42,7 @@ KINDS: Mapping[str, type] = {
     "relaxation": Relaxation, "snapshot": Snapshot, "workflow-set": WorkflowSet, "workflow": Workflow, "task": Task,
     "slot": Slot, "start-curve": StartCurve, "catalog": Catalog, "site": Site, "queue": Queue, "node-type": NodeType,
     "link": Link, "access": Access, "runtime-spread": RuntimeSpread,
-    "manner": Manner, "container": Container, "error-rule": ErrorRule, "remote-file": RemoteFile,
+    "manner": Manner, "container": Container, "error-rule": ErrorRule, "remote-file": RemoteFile, "done": Done,
 }  # fmt: skip
 """Lasting name → the class that bears it today."""
 _PART, _ARRAY, _SET, _PATH, _INSTANT = range(1, 6)

@@ -124,9 +124,10 @@ class Store:
         with Session(self._engine) as session:
             return session.get(SetRow, set_id)
 
-    def add_run(self, set_id: str) -> str:
-        """A run begins; returns its id."""
+    def add_run(self, set_id: str, folder: Path | None = None) -> str:
+        """A run begins; returns its id. ``folder``: where its files go, where its user chose that."""
         row = new_run(set_id)
+        row.how = json.dumps({"folder": str(folder)} if folder else {})
         run_id = row.id
         self._save(row)
         return run_id

@@ -139,7 +139,8 @@ async def task_parts(service: Service, head: Head, find: str = "") -> Json:
     if run is not None:
         with suppress(TimeoutError, SiteError):  # busy: without them for now
             attempts = await asyncio.wait_for(_attempts(service, run), PATIENCE_S)
-    rows = [row for row in task_rows(chart["placements"], attempts) if _has(row, find)]
+    whole = task_rows(chart["placements"], attempts) + _rows_before(chart.get("done", ()))
+    rows = [row for row in whole if _has(row, find)]
     more = max(0, len(rows) - _MOST_ROWS)
     return {"set_id": head.id, "tasks": rows[:_MOST_ROWS], "more": more, "find": find}
 
@@ -168,6 +169,20 @@ def task_rows(placements: Iterable[Json], attempts: Iterable[Json]) -> list[Json
             row |= {key: one[key] for key in ("exit", "seconds", "times", "site", "slot")}
             row["reason"] = one["reason"] or ""
     return sorted(found.values(), key=lambda r: (_rank(r["state"]), r["workflow"], r["task"]))
+
+
+def _rows_before(done: Iterable[Json]) -> list[Json]:
+    """A row for each task that an earlier run did."""
+    nothing = {
+        "slot": "",
+        "attempts": 0,
+        "exit": None,
+        "seconds": None,
+        "times": None,
+        "site": "",
+        "state": "done",
+    }
+    return [{**nothing, **one, "reason": f"done before, in {one['run']}"} for one in done]
 
 
 def _better(one: str, other: str) -> bool:
@@ -200,9 +215,10 @@ def _add_forms(app: FastAPI, service: Service) -> None:
     @app.post("/sets/{set_id}/run", include_in_schema=False)
     async def run(
         set_id: SetId, who: Submitter, key: Annotated[str, Form(max_length=200)], plan: Annotated[str, Form(max_length=200)],
-        speed: Annotated[str, Form(pattern=r"^\d{0,6}$")] = "",
+        speed: Annotated[str, Form(pattern=r"^\d{0,6}$")] = "", rerun: Annotated[bool, Form()] = False,
     ) -> RedirectResponse:  # fmt: skip
         how: Json = {"engine": "vgrads", "speed": float(speed) if speed else None}
+        how |= {"rerun": True} if rerun else {}
         await begin_run(service, set_id, who, how, key, plan)
         return RedirectResponse(f"/sets/{set_id}", 303)
 

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from fastapi import FastAPI, Header, Query, Request, Response
 from fastapi import Path as PathParameter
 from fastapi.responses import JSONResponse
-from pydantic import ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
@@ -55,6 +55,14 @@ class WhatIf(Document):
     fraction: str | float | None = None
     probability: Annotated[float | None, Field(gt=0, lt=1)] = None
     budget_usd: Annotated[float | None, Field(ge=0, allow_inf_nan=False)] = None
+
+
+class HowToRun(BaseModel):
+    """How a set is to be run."""
+
+    engine: Literal["vgrads", "outside"] = "vgrads"
+    speed: Annotated[float | None, Field(ge=0.01, le=1e6)] = None
+    rerun: bool = False
 
 
 def add_set_routes(app: FastAPI, service: Service) -> None:
@@ -224,19 +232,18 @@ def _add_plans(app: FastAPI, service: Service) -> None:
 def _add_runs(app: FastAPI, service: Service) -> None:
     @app.post("/v1/workflow-sets/{set_id}/run", status_code=202)
     async def run_set(
-        set_id: SetId, who: Submitter, engine: Literal["vgrads", "outside"] = "vgrads",
-        speed: Annotated[float | None, Query(ge=0.01, le=1e6)] = None, key: IdempotencyKey = None, if_match: IfMatch = None,
+        set_id: SetId, who: Submitter, how: Annotated[HowToRun, Query()],
+        key: IdempotencyKey = None, if_match: IfMatch = None,
     ) -> Json:  # fmt: skip
         """Run the set in the background.
 
         ``engine=outside``: the caller runs the tasks (turns, ends). ``speed``: virtual seconds a second at
-        simulated sites; default: as fast as can be. ``If-Match``: only the plan with this ETag.
+        simulated sites; default: as fast as can be. ``rerun``: also tasks that an earlier run did, whose command, inputs and
+        environment are unchanged and whose outputs stand; without it those are left out, and the rest is planned anew.
+        ``If-Match``: only the plan with this ETag.
         """
-        return {
-            "run": await begin_run(
-                service, set_id, who, {"engine": engine, "speed": speed}, key, if_match
-            )
-        }
+        asked = how.model_dump(exclude=set() if how.rerun else {"rerun"})
+        return {"run": await begin_run(service, set_id, who, asked, key, if_match)}
 
 
 async def begin_run(

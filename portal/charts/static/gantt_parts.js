@@ -77,8 +77,10 @@
     const paint = () => {
       const used = new Set(gantt.data.placements.map(p => p.workflow));
       const names = gantt.data.workflows.filter(n => used.has(n)).slice(0, 60);
-      if (host.dataset.names === names.join()) return;
-      host.dataset.names = names.join();
+      const before = gantt.data.done || [], runs = [...new Set(before.map(d => d.run))];
+      const shown = [...names, before.length].join();
+      if (host.dataset.names === shown) return;
+      host.dataset.names = shown;
       host.replaceChildren();
       const chip = (tag, text, colour) => {
         const one = document.createElement(tag), dot = document.createElement("i");
@@ -100,6 +102,7 @@
       for (const state of ["planned", "running", "done", "failed", "cancelled", "skipped"]) chip("span", state, STATES[state]);
       for (const [kind, text] of [["slot", "slot, as high as its processors"], ["wait", "when its queue may start it: 5–95 %, tick at the median"],
         ["copy", "a copy of a task"], ["deadline", "deadline"], ["now", "now"]]) chip("span", text, "").firstChild.className = kind;
+      if (before.length) chip("span", `${before.length} done before, in ${runs.length === 1 ? runs[0] : runs.length + " runs"}`, STATES.done);
     };
     paint();
     return paint;

@@ -1,0 +1,259 @@
+"""What the outputs of tasks were made of, kept in their run's folder: a later run of the same set asks it what need not
+be done again.
+
+A task's record holds its recipe (command, environment, names), a trace of each file that counts for it, and a trace of
+each of its outputs. Files count that it declares, and those beside the set that its command names, or that a file names
+which counts; of absolute names those of files. What a program finds in another way is not seen: it must be declared.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from pathlib import Path
+from typing import Protocol
+
+from planner.snapshot import TaskKey
+from workflows.manner import Manner
+from workflows.remote import RemoteFile
+
+RECORDS = ".provenance"
+"""In a run's folder: how its tasks were done, a line each."""
+READS = ".reads"
+"""In a scratch folder: the files that count for the task, as they were when it began."""
+MOST_BESIDE = 1000
+"""Files beside a set that its tasks find in their folders."""
+_MOST_READ = 2**30
+"""Bytes of a file beyond which its content is not read: its size and the time of its last change must do."""
+_MOST_SEARCHED = 2**20  # bytes of a file in which names of others are looked for
+_MOST_KNOWN = 2**16  # files whose content is remembered
+_MODULES = (".py", ".pm", ".so")  # which programs name without the ending
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")  # where the shell matches no patterns
+_INTO = re.compile(r">{1,2}[|&]?\s*[^\s;|&<>()]+")  # what the shell writes to
+_WORD = re.compile(r"[^\s'\"`;|&<>()${}=,:]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """A file or folder as it was: bytes, last change (ns since 1970), digest of the content; empty where it is too large."""
+
+    size: int
+    changed_ns: int
+    digest: str = ""
+
+    def same(self, other: Trace) -> bool:
+        """Whether the content was the same."""
+        if self.size != other.size:
+            return False
+        if self.digest and other.digest:
+            return self.digest == other.digest
+        return self.changed_ns == other.changed_ns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """How a task was done: ``run`` whose manager saw it, empty: of the folder that the record lies in."""
+
+    key: TaskKey
+    beside: str
+    recipe: str
+    reads: Mapping[str, Trace]
+    outputs: Mapping[str, Trace]
+    run: str = ""
+
+
+class Doing(Protocol):
+    """What a task is, as far as it matters here: an order, or a task of a set."""
+
+    @property
+    def command(self) -> str: ...
+    @property
+    def inputs(self) -> tuple[str, ...]: ...
+    @property
+    def outputs(self) -> tuple[str, ...]: ...
+    @property
+    def fetches(self) -> tuple[RemoteFile, ...]: ...
+    @property
+    def sends(self) -> tuple[RemoteFile, ...]: ...
+
+
+def can_stand(task: Doing) -> bool:
+    """Whether it can be told at all that a task need not run again: it makes files here, of what can be compared."""
+    known = all(file.digest for file in task.fetches)
+    return bool(task.command and task.outputs) and not task.sends and known
+
+
+def recipe_of(task: Doing, manner: Manner, key: TaskKey) -> str:
+    """A digest of what a task does, but for the content of files; resources do not belong to it."""
+    box = manner.boxed
+    told = [
+        task.command, sorted(manner.env), manner.setup, manner.conda or "", manner.venv or "", manner.workdir or "",
+        [box.image, box.options] if box else [], task.inputs, task.outputs,
+        [(file.name, file.of(*key).url, file.digest) for file in task.fetches],
+    ]  # fmt: skip
+    return hashlib.sha256(json.dumps(told).encode()).hexdigest()
+
+
+def files_beside(folder: Path) -> dict[str, Path]:
+    """The files beside a set by name, the first ones of very many."""
+    files = [path for path in sorted(folder.iterdir()) if path.is_file()]
+    return {path.name: path for path in files[:MOST_BESIDE]}
+
+
+def reads_of(
+    task: Doing, manner: Manner, inputs: Iterable[str], beside: Mapping[str, Path]
+) -> dict[str, Path]:
+    """Files that count for a task beside its declared ``inputs``, by name; ``beside``: those that lie beside its set."""
+    texts = _texts(task.command, manner)
+    words = {word for text in texts for word in _words(text)}
+    found = {word: Path(word) for word in words if word.startswith("/") and _is_file(Path(word))}
+    if manner.workdir:
+        places = {name: Path(manner.workdir, name) for name in (*words, *inputs)}
+        found |= {f"{manner.workdir}/{name}": place for name, place in places.items()
+                  if not name.startswith("/") and name not in task.outputs and _is_file(place)}  # fmt: skip
+    left = {name: path for name, path in beside.items() if name not in task.outputs}
+    return found | _named(words | _matching(texts, left), left)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # too long for a name
+        return False
+
+
+def _texts(command: str, manner: Manner) -> tuple[str, ...]:
+    """All that may name a file that is read."""
+    image = manner.boxed.image if manner.boxed else ""
+    return _INTO.sub(" ", command), *manner.setup, image, manner.conda or "", manner.venv or ""
+
+
+def _words(text: str) -> set[str]:
+    return {word.removeprefix("./") for word in _WORD.findall(text)}
+
+
+def _named(words: Collection[str], beside: Mapping[str, Path]) -> dict[str, Path]:
+    """Files beside the set that are named by these words, and by files that are."""
+    called = {name: name for name in beside}
+    called |= {Path(name).stem: name for name in beside if Path(name).suffix in _MODULES}
+    found: dict[str, Path] = {}
+    new = {called[word] for word in words if word in called}
+    while new:
+        found |= {name: beside[name] for name in new}
+        mentioned = {w for name in new for w in _mentions(beside[name], _seen(beside[name]))}
+        new = {called[word] for word in mentioned if word in called} - found.keys()
+    return found
+
+
+def _matching(texts: Iterable[str], names: Iterable[str]) -> set[str]:
+    bare = {word for text in texts for word in _words(_QUOTED.sub("", text))}
+    patterns = [word for word in bare if set(word) & set("*?[")]
+    return {name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns)}
+
+
+@lru_cache(maxsize=_MOST_KNOWN)
+def _mentions(file: Path, seen: tuple[int, int]) -> frozenset[str]:
+    """The words of a text; of one that is large or no text, none."""
+    if seen[0] > _MOST_SEARCHED:
+        return frozenset()
+    try:
+        text = file.read_text()
+    except (OSError, UnicodeDecodeError):
+        return frozenset()
+    words = _words(text)
+    return frozenset(words | {part for word in words for part in word.split(".")})
+
+
+def _seen(path: Path) -> tuple[int, int]:
+    """Size and last change of a file or of all that a folder holds; OSError where nothing is there."""
+    found = path.stat()
+    if not path.is_dir():
+        return found.st_size, found.st_mtime_ns
+    inside = [one.lstat() for one in path.rglob("*")]
+    changed_ns = max((one.st_mtime_ns for one in inside), default=found.st_mtime_ns)
+    return sum(one.st_size for one in inside), changed_ns
+
+
+def look(path: Path) -> Trace:
+    """A file or folder without a look at its content; OSError where nothing is there."""
+    return Trace(*_seen(path))
+
+
+def trace(path: Path) -> Trace:
+    """A file or folder with its digest; OSError where nothing is there."""
+    return _trace(path, *_seen(path))
+
+
+@lru_cache(maxsize=_MOST_KNOWN)
+def _trace(path: Path, size: int, changed_ns: int) -> Trace:
+    return Trace(size, changed_ns, _digest(path) if size <= _MOST_READ else "")
+
+
+def _digest(path: Path) -> str:
+    if not path.is_dir():
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    whole = hashlib.sha256()
+    for one in sorted(path.rglob("*")):
+        content = one.readlink() if one.is_symlink() else "" if one.is_dir() else _digest(one)
+        whole.update(f"{one.relative_to(path)}\0{content}\0".encode("utf-8", "surrogateescape"))
+    return whole.hexdigest()
+
+
+def note_reads(
+    scratch: Path, order: Doing, manner: Manner, inputs: Mapping[str, Path], beside: Mapping[str, Path]
+) -> None:  # fmt: skip
+    """Note in a scratch folder which files count for a task, and how they are as it begins."""
+    found = reads_of(order, manner, inputs, beside) | dict(inputs)
+    seen = {name: (str(path), *_seen(path)) for name, path in found.items()}
+    (scratch / READS).write_text(json.dumps(seen))
+
+
+def noted_reads(scratch: Path) -> dict[str, Trace]:
+    """What was noted, with the digests; OSError where a file was changed since, or nothing was noted."""
+    noted = json.loads((scratch / READS).read_text())
+    return {name: _as_it_was(Path(path), tuple(seen)) for name, (path, *seen) in noted.items()}
+
+
+def _as_it_was(path: Path, seen: tuple[int, ...]) -> Trace:
+    found = trace(path)
+    if not seen == (found.size, found.changed_ns) == _seen(path):
+        raise OSError(f"'{path}' was changed meanwhile")
+    return found
+
+
+def line_of(made: Made) -> str:
+    """A record as a line of :data:`RECORDS`, with its line break before it: what a full disk cut off harms no other."""
+    kept = {
+        "key": made.key, "beside": made.beside, "recipe": made.recipe, "run": made.run,
+        "reads": _as_lists(made.reads), "outputs": _as_lists(made.outputs),
+    }  # fmt: skip
+    return f"\n{json.dumps(kept)}"
+
+
+def _as_lists(traces: Mapping[str, Trace]) -> dict[str, list[object]]:
+    return {name: [one.size, one.changed_ns, one.digest] for name, one in traces.items()}
+
+
+def records_in(folder: Path) -> dict[TaskKey, Made]:
+    """The newest record of each task in a run's folder; what cannot be read is left out."""
+    found: dict[TaskKey, Made] = {}
+    try:
+        lines = (folder / RECORDS).read_text(errors="replace").split("\n")
+    except OSError:
+        return found
+    for line in lines:
+        try:
+            kept = json.loads(line)
+            traces = {what: {name: Trace(*one) for name, one in kept[what].items()} for what in ("reads", "outputs")}  # fmt: skip
+            workflow, task = kept["key"]
+            made = Made(key=(workflow, task), beside=kept["beside"], recipe=kept["recipe"], run=kept["run"], **traces)  # fmt: skip
+        except (ValueError, KeyError, TypeError, AttributeError):
+            continue
+        found[made.key] = made
+    return found

@@ -1,0 +1,45 @@
+"""The earlier runs of a set, newest first, and where their files lie."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from sqlmodel import Session, col, select
+
+from desk.config import run_folder
+from desk.up_to_date import Earlier
+from execmgr.provenance import RECORDS
+from kernel.errors import SiteError
+from portal.records.store import Store
+from portal.records.tables import RunRow, SetRow
+
+_MOST = 50  # of which many may have been simulated, or are gone
+_MOST_SEARCHED = 10
+
+
+def runs_of_set(store: Store, set_id: str) -> list[Earlier]:
+    """The runs of one set of a service that kept how their tasks were done."""
+    return _found(store.list_runs(set_id, limit=_MOST))
+
+
+def runs_of_name(name: str) -> list[Earlier]:
+    """The same of all runs from the command line of sets of this name; none where there is no database to ask."""
+    query = select(RunRow).join(SetRow, col(RunRow.set_id) == col(SetRow.id))
+    query = query.where(SetRow.name == name, SetRow.owner == "local")
+    try:
+        with Store() as store, Session(store.engine) as session:
+            return _found(session.exec(query.order_by(col(RunRow.started).desc()).limit(_MOST)))
+    except (SiteError, OSError):
+        return []
+
+
+def _found(rows: Iterable[RunRow]) -> list[Earlier]:
+    found = [Earlier(row.id, _folder_of(row)) for row in rows]
+    return [one for one in found if (one.folder / RECORDS).is_file()][:_MOST_SEARCHED]
+
+
+def _folder_of(row: RunRow) -> Path:
+    chosen = json.loads(row.how).get("folder")
+    return Path(chosen) if chosen else run_folder(row.id).resolve()
