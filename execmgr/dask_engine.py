@@ -161,6 +161,7 @@ class DaskEngine(FolderEngine):
             if self._done_before(order):
                 continue
             self._ordered_s[order.key] = time.monotonic()
+            self._witness.look(order)
             try:
                 work = (
                     (run_apart, order, self._parcel(order))
@@ -181,7 +182,6 @@ class DaskEngine(FolderEngine):
             future.add_done_callback(self._told(order))
 
     def _parcel(self, order: TaskOrder) -> Parcel:
-        self._folder.note_reads(order)
         return pack(self._folder.sources(order))
 
     def _told(self, order: TaskOrder) -> Callable[[Future], None]:

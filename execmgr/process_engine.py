@@ -131,6 +131,7 @@ class ProcessEngine(FolderEngine):
             self._end(copy, Verdict("has no command to run"))
             return
         copy.begun_s = time.monotonic()
+        self._witness.look(order)
         process = self._folder.prepare(order)
         copy.inputs = self._folder.input_mib(order)
         with self._changed:

@@ -24,8 +24,6 @@ from workflows.remote import RemoteFile
 
 RECORDS = ".provenance"
 """In a run's folder: how its tasks were done, a line each."""
-READS = ".reads"
-"""In a scratch folder: the files that count for the task, as they were when it began."""
 MOST_BESIDE = 1000
 """Files beside a set that its tasks find in their folders."""
 _MOST_READ = 2**30
@@ -36,6 +34,10 @@ _MODULES = (".py", ".pm", ".so")  # which programs name without the ending
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")  # where the shell matches no patterns
 _INTO = re.compile(r">{1,2}[|&]?\s*[^\s;|&<>()]+")  # what the shell writes to
 _WORD = re.compile(r"[^\s'\"`;|&<>()${}=,:]+")
+
+
+Seen = tuple[Path, int, int]
+"""A file or folder, its bytes, when it was last changed (ns since 1970)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,22 +207,17 @@ def _digest(path: Path) -> str:
     return whole.hexdigest()
 
 
-def note_reads(
-    scratch: Path, order: Doing, manner: Manner, inputs: Mapping[str, Path], beside: Mapping[str, Path]
-) -> None:  # fmt: skip
-    """Note in a scratch folder which files count for a task, and how they are as it begins."""
-    found = reads_of(order, manner, inputs, beside) | dict(inputs)
-    seen = {name: (str(path), *_seen(path)) for name, path in found.items()}
-    (scratch / READS).write_text(json.dumps(seen))
+def seen_of(paths: Mapping[str, Path]) -> dict[str, Seen]:
+    """Files that count for a task, as they are; OSError where one is not there."""
+    return {name: (path, *_seen(path)) for name, path in paths.items()}
 
 
-def noted_reads(scratch: Path) -> dict[str, Trace]:
-    """What was noted, with the digests; OSError where a file was changed since, or nothing was noted."""
-    noted = json.loads((scratch / READS).read_text())
-    return {name: _as_it_was(Path(path), tuple(seen)) for name, (path, *seen) in noted.items()}
+def as_seen(was: Mapping[str, Seen]) -> dict[str, Trace]:
+    """The same with their digests; OSError where one was changed since."""
+    return {name: _as_it_was(*one) for name, one in was.items()}
 
 
-def _as_it_was(path: Path, seen: tuple[int, ...]) -> Trace:
+def _as_it_was(path: Path, *seen: int) -> Trace:
     found = trace(path)
     if not seen == (found.size, found.changed_ns) == _seen(path):
         raise OSError(f"'{path}' was changed meanwhile")

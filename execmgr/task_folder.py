@@ -26,7 +26,7 @@ from execmgr.command_line import Place, command_text
 from execmgr.containers import container_name, end_container, ending
 from execmgr.engine import TaskOrder
 from execmgr.processes import MARK, kill_marked, run_token
-from execmgr.provenance import can_stand, files_beside, note_reads
+from execmgr.provenance import files_beside, reads_of
 from execmgr.staging import LIST
 from execmgr.task_environment import environment_for, passed_on
 from execmgr.task_output import keep_output
@@ -136,7 +136,6 @@ class TaskFolder:
             raise OSError("its last attempt cannot be killed")
         scratch = self._stage_all(order)
         note_workdir(order, scratch)
-        self.note_reads(order)
         self._note_moves(order, scratch)
         mark = self.mark(order)
         environment = environment_for(order, self._around, (MARK, mark), scratch)
@@ -150,15 +149,10 @@ class TaskFolder:
             careful=boxed is not None or bool(order.manner.workdir), ending=_ending(order, mark),
         )  # fmt: skip
 
-    def note_reads(self, order: TaskOrder) -> None:
-        """Note what the outputs of an attempt will have been made of; where that cannot be told, they are made again."""
-        if not can_stand(order):
-            return
-        scratch = self.place(order)
-        with suppress(OSError):
-            inputs = {name: self._input(order, name) for name in order.inputs}
-            scratch.mkdir(parents=True, exist_ok=True)
-            note_reads(scratch, order, order.manner, inputs, self._beside)
+    def reads(self, order: TaskOrder) -> dict[str, Path]:
+        """The files that count for a task, by name; OSError where an input is not there."""
+        inputs = {name: self._input(order, name) for name in order.inputs}
+        return reads_of(order, order.manner, order.inputs, self._beside) | inputs
 
     def _note_moves(self, order: TaskOrder, scratch: Path) -> None:
         """What is to be fetched and sent, for the program that does it (:mod:`execmgr.staging`)."""

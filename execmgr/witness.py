@@ -7,26 +7,46 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Mapping
+from contextlib import suppress
 from queue import SimpleQueue
 
 from execmgr.engine import TaskOrder
-from execmgr.provenance import RECORDS, Made, can_stand, line_of, noted_reads, recipe_of, trace
+from execmgr.provenance import (
+    RECORDS,
+    Made,
+    Seen,
+    as_seen,
+    can_stand,
+    line_of,
+    recipe_of,
+    seen_of,
+    trace,
+)
 from execmgr.task_folder import TaskFolder
+from planner.snapshot import CopyKey
 
 _log = logging.getLogger("vgrads.provenance")
 
 
 class Witness:
-    """Writes the records of the tasks whose outputs count."""
+    """Sees what tasks begin with, and writes the records of those whose outputs count."""
 
     def __init__(self, folder: TaskFolder) -> None:
         self._folder = folder
+        self._seen: dict[tuple[CopyKey, int], Mapping[str, Seen]] = {}
         self._waiting: SimpleQueue[TaskOrder | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
+    def look(self, order: TaskOrder) -> None:
+        """An attempt is about to begin: see the files that count for it as they are."""
+        if can_stand(order):
+            with suppress(OSError):
+                self._seen[order.key, order.attempt] = seen_of(self._folder.reads(order))
+
     def put(self, order: TaskOrder) -> None:
-        """The outputs of this copy are where they belong."""
-        if not can_stand(order):
+        """The outputs of this attempt are where they belong."""
+        if (order.key, order.attempt) not in self._seen:
             return
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, daemon=True, name="witness")
@@ -43,16 +63,17 @@ class Witness:
     def _work(self) -> None:
         while (order := self._waiting.get()) is not None:
             try:
-                self._keep(order)
-            except (OSError, ValueError) as error:
+                line = line_of(self._made(order))
+                with (self._folder.run_folder / RECORDS).open("a") as records:
+                    records.write(line)
+            except OSError as error:
                 _log.info("task %s/%s will be done again: %s", *order.key[:2], error)
 
-    def _keep(self, order: TaskOrder) -> None:
-        reads = noted_reads(self._folder.place(order))
+    def _made(self, order: TaskOrder) -> Made:
+        """How it was done; OSError where that cannot be told."""
         results, key = self._folder.results(order.key[0]), order.key[:2]
-        made = Made(
-            key=key, beside=str(self._folder.set_folder), recipe=recipe_of(order, order.manner, key), reads=reads,
+        return Made(
+            key=key, beside=str(self._folder.set_folder), recipe=recipe_of(order, order.manner, key),
+            reads=as_seen(self._seen.pop((order.key, order.attempt))),
             outputs={name: trace(results / name) for name in order.outputs},
         )  # fmt: skip
-        with (self._folder.run_folder / RECORDS).open("a") as records:
-            records.write(line_of(made))

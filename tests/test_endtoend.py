@@ -87,7 +87,7 @@ def world(tmp_path, slurm_site, gridengine_site, cloud, monkeypatch):
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    access = f'[site.access]\npoll = "1s"\nfolder = "{tmp_path}/marks"\ncontact = "127.0.0.1"\npython = "{sys.executable}"'
+    access = f'[site.access]\npoll = "0.3s"\nfolder = "{tmp_path}/marks"\ncontact = "127.0.0.1"\npython = "{sys.executable}"'
     (tmp_path / "sites.toml").write_text(SITES.format(access=access, endpoint=cloud.endpoint))
 
     def put(count, deadline=120, sleep=2):

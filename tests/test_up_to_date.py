@@ -1,5 +1,6 @@
 """What is done is not done again: through the command line, over real processes, and at a service."""
 
+import fcntl
 import io
 import json
 import os
@@ -177,8 +178,6 @@ def test_a_folder_that_is_used_again_holds_nothing_old(bench, tmp_path):
 
 
 def test_two_runs_do_not_share_a_folder_at_once(bench, tmp_path):
-    import fcntl
-
     with (tmp_path / ".in-use").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         answer = bench.vgrads("run", bench.file, "--out", tmp_path)

@@ -22,7 +22,6 @@ _LONGEST_NAME = 255
 _RESERVED = (
     ".task",
     ".workdir",
-    ".reads",
     ".staging",
     ".staged",
     ".out",

@@ -1,0 +1,116 @@
+"""What it costs to keep how tasks were done, and to find that nothing is left to do: against GNU make, and against
+Snakemake where its environment is there (``make snakemake``).
+
+    PYTHONPATH=. python benchmarks/bench_up_to_date.py [--tasks 2000]
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from unittest.mock import patch
+
+from benchmarks.bench_execution import WORKERS
+from desk.execution import RunOptions, run_plan
+from desk.planning import open_grid, plan_set
+from desk.up_to_date import Earlier, up_to_date
+from execmgr import witness
+from portal.records.run_record import RunRecord
+from portal.records.store import Store
+from vgrid.catalog import Catalog, NodeType, Site
+from workflows.dag import Task, make_workflow
+from workflows.sets import WorkflowSet
+
+_SNAKEMAKE = Path(".venv/snakemake/bin/snakemake")
+_PAIRS = 3
+
+
+def _wanted(folder: Path, count: int) -> WorkflowSet:
+    tasks = [
+        Task(id=f"t{n}", runtime_s=0.01, command=f"cat in.txt > o{n}.txt", inputs=("in.txt",), outputs=(f"o{n}.txt",))
+        for n in range(count)
+    ]  # fmt: skip
+    (folder / "in.txt").write_text("something\n")
+    return WorkflowSet(
+        name="bench", workflows=(make_workflow("w", tasks),), deadline_s=3600.0 + count, needed=1, directory=str(folder)
+    )  # fmt: skip
+
+
+def _catalog() -> Catalog:
+    here = Site(name="here", kind="local", procs=WORKERS, driver="local", nodes=(NodeType(cores=WORKERS),))  # fmt: skip
+    return Catalog(sites=(here,), links={})
+
+
+def _run(base: Path, count: int) -> float:
+    """Tasks a second of a whole run, with a durable journal."""
+    (base / "set").mkdir(parents=True)
+    planned = plan_set(_wanted(base / "set", count), open_grid(_catalog()))
+    with Store(f"sqlite:///{base}/bench.db") as store:
+        run_id = store.add_run(store.add_set("bench", {}, {"slots": []}, {}))
+        record = RunRecord(store.engine, run_id)
+        record.take()
+        begin = time.perf_counter()
+        outcome = run_plan(planned, RunOptions(run_id=run_id, folder=base / "run"), record)
+        assert outcome.kept
+        return count / (time.perf_counter() - begin)
+
+
+def _run_without(base: Path, count: int) -> float:
+    never = lambda _: False  # noqa: E731
+    with patch.object(witness, "can_stand", never):
+        return _run(base, count)
+
+
+def _seconds(command: list[str], folder: Path) -> float:
+    begin = time.perf_counter()
+    subprocess.run(command, cwd=folder, check=False, capture_output=True)
+    return time.perf_counter() - begin
+
+
+def _make_rules(folder: Path, count: int) -> None:
+    rules = "".join(f"o{n}.txt: in.txt\n\tcat in.txt > o{n}.txt\n" for n in range(count))
+    names = " ".join(f"o{n}.txt" for n in range(count))
+    (folder / "Makefile").write_text(f"all: {names}\n{rules}")
+    (folder / "Snakefile").write_text(
+        f'rule all:\n    input: [f"o{{n}}.txt" for n in range({count})]\n'
+        'rule one:\n    input: "in.txt"\n    output: "o{n}.txt"\n    shell: "cat {input} > {output}"\n'
+    )
+    (folder / "in.txt").write_text("something\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tasks", type=int, default=2000)
+    count = parser.parse_args().tasks
+    with tempfile.TemporaryDirectory() as name:
+        base = Path(name)
+        with_s, without = [], []
+        for turn in range(_PAIRS):
+            without.append(_run_without(base / f"without{turn}", count))
+            with_s.append(_run(base / f"with{turn}", count))
+        ratio = sorted(with_s)[1] / sorted(without)[1]
+        print(f"a run of {count} tasks that each make a file: {sorted(with_s)[1]:.0f}/s with records, {sorted(without)[1]:.0f}/s without: {ratio:.2f}")  # fmt: skip
+        wanted = _wanted(base / "with0" / "set", count)
+        begin = time.perf_counter()
+        done = up_to_date(wanted, _catalog(), [Earlier("run", base / "with0" / "run")])
+        look_s = time.perf_counter() - begin
+        assert len(done) == count
+        print(f"to find that nothing is left: {look_s:.2f} s, {1e3 * look_s / count:.2f} ms a task")
+        other = base / "other"
+        other.mkdir()
+        _make_rules(other, count)
+        subprocess.run(["make", "-s", "-j2"], cwd=other, check=True)
+        make_s = _seconds(["make", "-q"], other)
+        print(f"GNU make, which compares times: {make_s:.2f} s; ratio {make_s / look_s:.2f}")
+        if _SNAKEMAKE.exists():
+            snake = str(_SNAKEMAKE.resolve())
+            subprocess.run([snake, "--cores", "2", "--touch"], cwd=other, capture_output=True, check=False)  # fmt: skip
+            snake_s = _seconds([snake, "-n", "-q"], other)
+            print(f"snakemake -n: {snake_s:.2f} s; ratio {snake_s / look_s:.2f}")
+
+
+if __name__ == "__main__":
+    main()
