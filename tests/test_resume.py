@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from execmgr.provenance import RECORDS
 from portal.records.store import Store
 from tests.conftest import DATA, ROOT
 from tests.waiting import runs
@@ -68,7 +69,7 @@ def test_files_that_are_needed_no_more_are_removed_on_request(keep, left, vgrads
     out = tmp_path / "out"
     assert vgrads("run", local_set(write, tmp_path, tasks), "--out", out, "--keep", keep).code == 0
     printed = {"stdout.txt", "stderr.txt"}  # of every attempt, for `vgrads logs`
-    assert {path.name for path in out.rglob("*") if path.is_file()} == left | printed
+    assert {path.name for path in out.rglob("*") if path.is_file()} == left | printed | {RECORDS}
     assert vgrads("run", local_set(write, tmp_path, tasks), "--keep", "some").code == 2
 
 

@@ -178,10 +178,15 @@ def test_a_folder_that_is_used_again_holds_nothing_old(bench, tmp_path):
 
 
 def test_two_runs_do_not_share_a_folder_at_once(bench, tmp_path):
-    with (tmp_path / ".in-use").open("w") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        answer = bench.vgrads("run", bench.file, "--out", tmp_path)
+    out = tmp_path / "out"
+    out.mkdir()
+    held = os.open(out, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    answer = bench.vgrads("run", bench.file, "--out", out)
+    os.close(held)
     assert answer.code == 2
+    assert bench.vgrads("run", bench.file, "--out", bench.file).code == 2  # no folder
+    assert bench.vgrads("run", bench.file, "--out", out).code == 0
     assert "another run works there" in answer.err
 
 

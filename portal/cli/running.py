@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -38,7 +38,6 @@ from portal.records.run_record import RunRecord
 from portal.records.store import Store
 from workflows.written import document_of
 
-_IN_USE = ".in-use"
 _SECOND_S = 5.0  # in which a second Ctrl-C is waited for
 
 
@@ -152,13 +151,24 @@ def _alone_in(folder: Path | None) -> Iterator[None]:
     if folder is None:
         yield
         return
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / _IN_USE).open("w") as held:
-        try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise InputError("another run works there", where=str(folder), fix="choose another folder") from error  # fmt: skip
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise InputError(f"cannot be used: {error.strerror}", where=f"--out {folder}") from error
+    try:
+        with suppress(OSError):  # of file systems that have no such locks
+            _lock(held, folder)
         yield
+    finally:
+        os.close(held)
+
+
+def _lock(held: int, folder: Path) -> None:
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise InputError("another run works there", where=f"--out {folder}", fix="choose another folder") from error  # fmt: skip
 
 
 @contextmanager
