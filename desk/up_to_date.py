@@ -12,6 +12,7 @@ from pathlib import Path
 
 from execmgr.provenance import (
     RECORDS,
+    Beside,
     Made,
     Trace,
     can_stand,
@@ -68,7 +69,7 @@ class _Asked:
     ) -> None:
         self._wanted, self._known = wanted, known
         self._folder = Path(wanted.directory).resolve()
-        self._beside = files_beside(self._folder) if self._folder.is_dir() else {}
+        self._beside = Beside(files_beside(self._folder) if self._folder.is_dir() else {})
 
     def of(self, workflow: Workflow) -> list[Done]:
         """The tasks of a workflow that need not run again."""
@@ -102,7 +103,7 @@ class _Asked:
         if not alike:
             return None
         try:
-            reads: dict[str, Path | Trace] = {**reads_of(task, manner, task.inputs, self._beside)}
+            reads: dict[str, Path | Trace] = {**reads_of(task, manner, self._beside)}
             for name in task.inputs:
                 reads[name] = self._input(task, name, makers.get(name, ()), found)
             fitting = [(one, made) for one, made in alike if _reads_the_same(made.reads, reads)]
@@ -121,7 +122,7 @@ class _Asked:
             if others or maker not in found:
                 raise LookupError(name)
             return found[maker][1].outputs[name]
-        return self._beside.get(name) or self._folder / name
+        return self._beside.files.get(name) or self._folder / name
 
 
 def _reads_the_same(were: Mapping[str, Trace], there: Mapping[str, Path | Trace]) -> bool:
@@ -133,7 +134,8 @@ def _reads_the_same(were: Mapping[str, Trace], there: Mapping[str, Path | Trace]
 def _same(was: Trace, now: Path | Trace) -> bool:
     if isinstance(now, Trace):
         return was.same(now)
-    return look(now) == replace(was, digest="") or was.same(trace(now))
+    unread = not now.is_dir() and look(now) == replace(was, digest="")
+    return unread or was.same(trace(now))
 
 
 def _gone(workflow: str, one: Earlier, made: Made) -> list[str]:
@@ -209,23 +211,29 @@ def _others(tasks: Mapping[str, Task], gone: frozenset[str]) -> Mapping[str, Tas
 
 
 def carry_over(done: Collection[Done], left: WorkflowSet, folder: Path) -> None:
-    """Bring what was made before into the folder of a run, with its records; InputError where something that is needed
-    has gone since it was looked for."""
+    """Bring what was made before into the folder of a run, with its records; InputError where that cannot be, or something
+    that is needed has gone since it was looked for."""
     if not done:
         return
-    folder.mkdir(parents=True, exist_ok=True)
     by_folder: dict[Path, list[Done]] = defaultdict(list)
     for one in done:
         by_folder[Path(one.folder)].append(one)
-    for place, mine in by_folder.items():
-        if place == folder:
-            continue
-        records = records_in(place)
-        for one in mine:
-            made = records.get((one.workflow, one.task))
-            if made is not None:
-                _bring(made, Earlier(one.run, place), folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for place, mine in by_folder.items():
+            if place != folder:
+                _bring_all(place, mine, folder)
+    except OSError as error:
+        raise InputError(f"what was done before cannot be brought there: {error}", where=str(folder), fix="--rerun does it again") from error  # fmt: skip
     _refuse_gaps(left, folder)
+
+
+def _bring_all(place: Path, mine: Iterable[Done], folder: Path) -> None:
+    records = records_in(place)
+    for one in mine:
+        made = records.get((one.workflow, one.task))
+        if made is not None:
+            _bring(made, Earlier(one.run, place), folder)
 
 
 def _bring(made: Made, earlier: Earlier, folder: Path) -> None:

@@ -107,19 +107,24 @@ def files_beside(folder: Path) -> dict[str, Path]:
     return {path.name: path for path in files[:MOST_BESIDE]}
 
 
-def reads_of(
-    task: Doing, manner: Manner, inputs: Iterable[str], beside: Mapping[str, Path]
-) -> dict[str, Path]:
-    """Files that count for a task beside its declared ``inputs``, by name; ``beside``: those that lie beside its set."""
-    texts = _texts(task.command, manner)
-    words = {word for text in texts for word in _words(text)}
+def reads_of(task: Doing, manner: Manner, beside: Beside) -> dict[str, Path]:
+    """Files that count for a task and that it does not declare, by name."""
+    text = _text_of(task.command, manner)
+    words = _words(text)
     found = {word: Path(word) for word in words if word.startswith("/") and _is_file(Path(word))}
     if manner.workdir:
-        places = {name: Path(manner.workdir, name) for name in (*words, *inputs)}
+        places = {name: Path(manner.workdir, name) for name in (*words, *task.inputs)}
         found |= {f"{manner.workdir}/{name}": place for name, place in places.items()
                   if not name.startswith("/") and name not in task.outputs and _is_file(place)}  # fmt: skip
-    left = {name: path for name, path in beside.items() if name not in task.outputs}
-    return found | _named(words | _matching(texts, left), left)
+    named = beside.named(text) | beside.matched(_words(_QUOTED.sub("", text)))
+    return found | beside.reached_from(named, task.outputs)
+
+
+def _text_of(command: str, manner: Manner) -> str:
+    """All that may name a file that is read."""
+    image = manner.boxed.image if manner.boxed else ""
+    whole = (_INTO.sub(" ", command), *manner.setup, image, manner.conda or "", manner.venv or "")
+    return "\n".join(whole)
 
 
 def _is_file(path: Path) -> bool:
@@ -129,46 +134,58 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def _texts(command: str, manner: Manner) -> tuple[str, ...]:
-    """All that may name a file that is read."""
-    image = manner.boxed.image if manner.boxed else ""
-    return _INTO.sub(" ", command), *manner.setup, image, manner.conda or "", manner.venv or ""
-
-
 def _words(text: str) -> set[str]:
     return {word.removeprefix("./") for word in _WORD.findall(text)}
 
 
-def _named(words: Collection[str], beside: Mapping[str, Path]) -> dict[str, Path]:
-    """Files beside the set that are named by these words, and by files that are."""
-    called = {name: name for name in beside}
-    called |= {Path(name).stem: name for name in beside if Path(name).suffix in _MODULES}
-    found: dict[str, Path] = {}
-    new = {called[word] for word in words if word in called}
-    while new:
-        found |= {name: beside[name] for name in new}
-        mentioned = {w for name in new for w in _mentions(beside[name], _seen(beside[name]))}
-        new = {called[word] for word in mentioned if word in called} - found.keys()
-    return found
+class Beside:
+    """The files beside a set by name, to be found by how commands, and they themselves, call them."""
+
+    def __init__(self, files: Mapping[str, Path]) -> None:
+        self.files = files
+        self._called = {name: name for name in files}
+        self._called |= {Path(name).stem: name for name in files if Path(name).suffix in _MODULES}
+        self._odd = [name for name in files if _words(name) != {name}]
+        self._known: dict[str, tuple[tuple[int, int], set[str]]] = {}
+
+    def named(self, text: str) -> set[str]:
+        """Those that are named in a text; of one with blanks or signs in its name, as it stands or behind backslashes."""
+        plain = text.replace("\\", "") if self._odd else ""
+        found = {self._called[word] for word in _words(text) if word in self._called}
+        return found | {name for name in self._odd if name in text or name in plain}
+
+    def matched(self, words: Iterable[str]) -> set[str]:
+        """Those that one of these words matches as a pattern."""
+        patterns = [word for word in words if set(word) & set("*?[")]
+        return {name for name in self.files if any(fnmatchcase(name, one) for one in patterns)}
+
+    def reached_from(self, names: set[str], but: Collection[str]) -> dict[str, Path]:
+        """These, and what they name in turn, ``but`` some; OSError where one is gone."""
+        found: dict[str, Path] = {}
+        names = names.difference(but)
+        while names:
+            found |= {name: self.files[name] for name in names}
+            names = {n for name in names for n in self._mentioned(name)} - found.keys() - {*but}
+        return found
+
+    def _mentioned(self, name: str) -> set[str]:
+        seen = _seen(self.files[name])
+        if name not in self._known or self._known[name][0] != seen:
+            text = _content(self.files[name], seen[0])
+            says = (word for word in _words(text) if sum(map(str.isalnum, word)) > 1)
+            found = self.named(text) | self.named(text.replace(".", " ")) | self.matched(says)
+            self._known[name] = seen, found
+        return self._known[name][1]
 
 
-def _matching(texts: Iterable[str], names: Iterable[str]) -> set[str]:
-    bare = {word for text in texts for word in _words(_QUOTED.sub("", text))}
-    patterns = [word for word in bare if set(word) & set("*?[")]
-    return {name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns)}
-
-
-@lru_cache(maxsize=_MOST_KNOWN)
-def _mentions(file: Path, seen: tuple[int, int]) -> frozenset[str]:
-    """The words of a text; of one that is large or no text, none."""
-    if seen[0] > _MOST_SEARCHED:
-        return frozenset()
+def _content(file: Path, size: int) -> str:
+    """A text; of one that is large or no text, nothing."""
+    if size > _MOST_SEARCHED:
+        return ""
     try:
-        text = file.read_text()
+        return file.read_text()
     except (OSError, UnicodeDecodeError):
-        return frozenset()
-    words = _words(text)
-    return frozenset(words | {part for word in words for part in word.split(".")})
+        return ""
 
 
 def _seen(path: Path) -> tuple[int, int]:
@@ -188,12 +205,17 @@ def look(path: Path) -> Trace:
 
 def trace(path: Path) -> Trace:
     """A file or folder with its digest; OSError where nothing is there."""
-    return _trace(path, *_seen(path))
+    size, changed_ns = _seen(path)
+    if size > _MOST_READ:
+        return Trace(size, changed_ns)
+    if path.is_dir():  # where much may change unseen
+        return Trace(size, changed_ns, _digest(path))
+    return Trace(size, changed_ns, _known_digest(path, size, changed_ns))
 
 
 @lru_cache(maxsize=_MOST_KNOWN)
-def _trace(path: Path, size: int, changed_ns: int) -> Trace:
-    return Trace(size, changed_ns, _digest(path) if size <= _MOST_READ else "")
+def _known_digest(path: Path, size: int, changed_ns: int) -> str:  # noqa: ARG001 the key
+    return _digest(path)
 
 
 def _digest(path: Path) -> str:

@@ -26,7 +26,7 @@ from execmgr.command_line import Place, command_text
 from execmgr.containers import container_name, end_container, ending
 from execmgr.engine import TaskOrder
 from execmgr.processes import MARK, kill_marked, run_token
-from execmgr.provenance import files_beside, reads_of
+from execmgr.provenance import Beside, files_beside, reads_of
 from execmgr.staging import LIST
 from execmgr.task_environment import environment_for, passed_on
 from execmgr.task_output import keep_output
@@ -98,6 +98,11 @@ class TaskFolder:
         return found
 
     @cached_property
+    def _named(self) -> Beside:
+        """The same, to be found by how commands name them."""
+        return Beside(self._beside)
+
+    @cached_property
     def _around(self) -> dict[str, str]:
         """What tasks are passed on of this process's environment."""
         return passed_on(os.environ, self.own)
@@ -152,7 +157,7 @@ class TaskFolder:
     def reads(self, order: TaskOrder) -> dict[str, Path]:
         """The files that count for a task, by name; OSError where an input is not there."""
         inputs = {name: self._input(order, name) for name in order.inputs}
-        return reads_of(order, order.manner, order.inputs, self._beside) | inputs
+        return reads_of(order, order.manner, self._named) | inputs
 
     def _note_moves(self, order: TaskOrder, scratch: Path) -> None:
         """What is to be fetched and sent, for the program that does it (:mod:`execmgr.staging`)."""

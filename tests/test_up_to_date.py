@@ -17,7 +17,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from execmgr.provenance import RECORDS, reads_of
+from execmgr.provenance import RECORDS, Beside, files_beside, reads_of
+from kernel.errors import InputError
+from portal.cli import planning, running
 from portal.main import main
 from portal.records.access import Access
 from portal.records.store import Store
@@ -321,29 +323,32 @@ def test_results_are_always_those_of_running_everything(rounds):
     ("command", "read"),
     [
         ("python prep.py > o", {"prep.py", "helper.py", "data.csv"}),
-        ("cat *.csv > o", {"data.csv"}),
+        ("cat *.csv > o", {"data.csv", 'my "data.csv'}),
         ("awk '{print $1 * $2}' < /dev/null > o", set()),
         ("./prep.py --of=data.csv", {"prep.py", "helper.py", "data.csv"}),
         ("cat 'data.csv'|tr a b", {"data.csv"}),
+        ("cat 'my \"data.csv'", {'my "data.csv', "data.csv"}),
+        ('cat my\\ \\"data.csv | sort', {'my "data.csv', "data.csv"}),
+        ("sh all.sh", {"all.sh", "data.csv", 'my "data.csv'}),
         ("echo helper", {"helper.py"}),
         ("true " + "/" + "x" * 300, set()),
         ("true 2>/dev/null >data.csv", set()),
     ],
 )
 def test_files_count_that_the_command_names_or_that_those_name(tmp_path, command, read):
-    for name, text in (("prep.py", "import helper\nopen('data.csv')"), ("helper.py", ""), ("data.csv", ""), ("o", "")):  # fmt: skip
+    for name, text in (("prep.py", "import helper\nopen('data.csv')"), ("helper.py", ""), ("data.csv", ""), ('my "data.csv', ""), ("all.sh", "for i in *.csv; do expr 2 * 3; done"), ("o", "")):  # fmt: skip
         (tmp_path / name).write_text(text)
 
     class Task:
         inputs, outputs, fetches, sends = (), ("o",), (), ()
 
     Task.command = command
-    beside = {path.name: path for path in tmp_path.iterdir()}
-    assert set(reads_of(Task(), PLAIN, (), beside)) == read
+    beside = Beside(files_beside(tmp_path))
+    assert set(reads_of(Task(), PLAIN, beside)) == read
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "x").write_text("")
     Task.command = "cat x"
-    there = reads_of(Task(), Manner(workdir=str(tmp_path / "in")), (), beside)
+    there = reads_of(Task(), Manner(workdir=str(tmp_path / "in")), beside)
     assert list(there.values()) == [tmp_path / "in" / "x"]
 
 
@@ -385,3 +390,41 @@ def test_a_file_by_an_absolute_name_counts_unless_the_task_wrote_it(bench, tmp_p
     assert bench.run()[0] == []
     settings_file.write_text("2")
     assert bench.run()[0] == ["both", "up"]
+
+
+def test_what_vanishes_between_plan_and_run_is_said(bench):
+    _, told = bench.run()
+    bench.tasks["both"]["command"] += "; true"
+    bench.write()
+    planned = planning.plan_file(bench.file, None, None, planning.HowToPlan())
+    assert len(planned.plan.done) == 3
+    shutil.rmtree(Path(os.environ["VGRADS_HOME"]) / "runs" / told["run"])
+    how = running.HowToRun(speed=None, seed=0, gantt=None, folder=None, as_json=True)
+    with pytest.raises(InputError, match=r"up.txt' of an earlier run is not there any more"):
+        running.run_here(planned, how)
+    assert bench.run()[0] == ALL
+
+
+def test_folders_as_inputs_and_outputs(tmp_path, vgrads):
+    tasks = [
+        {"id": "make", "command": "mkdir -p tree/deep; cp data/x tree/deep/x; ln -s deep/x tree/link; echo make >> $LOG", "inputs": ["data"], "outputs": ["tree"]},
+        {"id": "use", "parents": ["make"], "command": "cat tree/link > out; echo use >> $LOG", "inputs": ["tree"], "outputs": ["out"]},
+    ]  # fmt: skip
+    bench = Bench(tmp_path / "set", vgrads, tasks)
+    (bench.folder / "data").mkdir()
+    (bench.folder / "data" / "x").write_text("one\n")
+    os.utime(bench.folder / "data" / "x", ns=(1, 1))
+    bench.run()
+    assert bench.run()[0] == []
+    (bench.folder / "data" / "x").write_text("two\n")
+    os.utime(bench.folder / "data" / "x", ns=(1, 1))  # as long, and as old
+    ran, told = bench.run()
+    assert ran == ["make", "use"]
+    assert results_of(told["run"]) == "two\n"
+    assert bench.run()[0] == []
+
+
+def results_of(run):
+    folder = Path(os.environ["VGRADS_HOME"]) / "runs" / run / "w-1" / "results"
+    assert (folder / "tree" / "link").is_symlink()
+    return (folder / "out").read_text()

@@ -36,8 +36,11 @@ def runs_of_name(name: str) -> list[Earlier]:
 
 
 def _found(rows: Iterable[RunRow]) -> list[Earlier]:
-    found = [Earlier(row.id, _folder_of(row)) for row in rows]
-    return [one for one in found if (one.folder / RECORDS).is_file()][:_MOST_SEARCHED]
+    newest: dict[Path, str] = {}  # several may have used one folder
+    for row in rows:
+        newest.setdefault(_folder_of(row), row.id)
+    found = [Earlier(run, folder) for folder, run in newest.items() if (folder / RECORDS).is_file()]
+    return found[:_MOST_SEARCHED]
 
 
 def _folder_of(row: RunRow) -> Path:

@@ -283,8 +283,9 @@ class Store:
         ended = query.where(col(RunRow.state).in_(("kept", "broken")))
         with Session(self._engine) as session:
             rows = session.exec(ended.order_by(col(RunRow.started).desc()).limit(limit)).all()
-        found = [(json.loads(summary).get("promise"), state) for summary, state in rows]
-        return [(p["probability"], state == "kept") for p, state in found if p]
+        found = [(json.loads(summary), state) for summary, state in rows]
+        promised = [(plan, state) for plan, state in found if plan.get("promise") and plan.get("needed") != 0]  # fmt: skip
+        return [(plan["promise"]["probability"], state == "kept") for plan, state in promised]
 
     def add(self, row: SQLModel) -> None:
         """Keep a row."""
