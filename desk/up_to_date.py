@@ -271,8 +271,12 @@ def _refuse_gaps(left: WorkflowSet, folder: Path) -> None:
         results = results_in(folder, workflow.name)
         made = {name for task in workflow.tasks.values() for name in task.outputs}
         for task in workflow.tasks.values():
-            for name in set(task.inputs) - made:
-                if not (results / name).exists() and not Path(left.directory, name).exists():
+            for name in task.inputs:
+                if (
+                    name not in made
+                    and not (results / name).exists()
+                    and not Path(left.directory, name).exists()
+                ):
                     raise InputError(
                         f"'{name}' of an earlier run is not there any more", where=f"{workflow.name}/{task.id}",
                         fix="plan again, or run all of it: --rerun",
