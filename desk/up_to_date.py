@@ -30,7 +30,7 @@ from planner.plan import Done
 from planner.snapshot import TaskKey
 from vgrid.catalog import Catalog
 from workflows.dag import Task, Workflow
-from workflows.manner import with_env
+from workflows.manner import Manner, with_env
 from workflows.sets import WorkflowSet
 
 
@@ -93,13 +93,11 @@ class _Asked:
         found: Mapping[str, tuple[Earlier, Made]],
     ) -> tuple[Earlier, Made] | None:  # fmt: skip
         """How a task was done as it would be done now; rather where its outputs still lie. None where it never was."""
-        key = (workflow.name, task.id)
         alone = all(makers[name] == [task.id] for name in task.outputs)
-        if key not in self._known or not can_stand(task) or not alone or not found.keys() >= set(task.parents):  # fmt: skip
+        if not (can_stand(task) and alone and found.keys() >= set(task.parents)):
             return None
         manner = with_env(task.manner, self._wanted.env)
-        recipe = recipe_of(task, manner, key)
-        alike = [(one, made) for one, made in self._known[key] if made.recipe == recipe and made.beside == str(self._folder)]  # fmt: skip
+        alike = self._alike((workflow.name, task.id), task, manner)
         if not alike:
             return None
         try:
@@ -111,6 +109,12 @@ class _Asked:
             return None
         whole = [one for one in fitting if not _gone(workflow.name, *one)]
         return next(iter((*whole, *fitting)), None)
+
+    def _alike(self, key: TaskKey, task: Task, manner: Manner) -> list[tuple[Earlier, Made]]:
+        """What is known of a task when it did the same, but for the content of files."""
+        known = self._known.get(key, ())
+        recipe, here = recipe_of(task, manner, key) if known else "", str(self._folder)
+        return [one for one in known if (one[1].recipe, one[1].beside) == (recipe, here)]
 
     def _input(
         self, task: Task, name: str, makers: Sequence[str],

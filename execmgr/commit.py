@@ -12,13 +12,13 @@ import ctypes
 import json
 import os
 import shutil
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
 from execmgr.engine import TaskOrder
+from execmgr.helper_thread import HelperThread
 from execmgr.task_folder import CLAIMS, TaskFolder, file_name
 from kernel.clock import boot_id
 
@@ -36,29 +36,22 @@ class Committer:
 
     def __init__(self, folder: TaskFolder, tell: Tell) -> None:
         self._folder, self._tell = folder, tell
-        self._waiting: SimpleQueue[TaskOrder | None] = SimpleQueue()
-        self._thread: threading.Thread | None = None
+        self._helper = HelperThread("committer", self._work)
 
     def put(self, orders: Sequence[TaskOrder]) -> None:
         """Have the outputs of these copies committed."""
-        if orders and self._thread is None:
-            self._thread = threading.Thread(target=self._work, daemon=True, name="committer")
-            self._thread.start()
         for order in orders:
-            self._waiting.put(order)
+            self._helper.put(order)
 
     def close(self) -> None:
         """Finish what was asked for, and no more."""
-        if self._thread is not None:
-            self._waiting.put(None)
-            self._thread.join()
-            self._thread = None
+        self._helper.close()
 
-    def _work(self) -> None:
-        while (order := self._waiting.get()) is not None:
+    def _work(self, waiting: SimpleQueue[TaskOrder | None]) -> None:
+        while (order := waiting.get()) is not None:
             bundle, last = [order], False
             with suppress(Empty):
-                while (another := self._waiting.get_nowait()) is not None:
+                while (another := waiting.get_nowait()) is not None:
                     bundle.append(another)
                 last = True
             for one, reason in zip(bundle, commit(self._folder, bundle), strict=True):

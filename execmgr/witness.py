@@ -6,12 +6,12 @@ What is not kept, since its manager was killed or the disk is full, is done agai
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from queue import SimpleQueue
 
 from execmgr.engine import TaskOrder
+from execmgr.helper_thread import HelperThread
 from execmgr.provenance import (
     RECORDS,
     Made,
@@ -35,8 +35,7 @@ class Witness:
     def __init__(self, folder: TaskFolder) -> None:
         self._folder = folder
         self._seen: dict[tuple[CopyKey, int], Mapping[str, Seen]] = {}
-        self._waiting: SimpleQueue[TaskOrder | None] = SimpleQueue()
-        self._thread: threading.Thread | None = None
+        self._helper = HelperThread("witness", self._work)
 
     def look(self, order: TaskOrder) -> None:
         """An attempt is about to begin: see the files that count for it as they are."""
@@ -46,22 +45,15 @@ class Witness:
 
     def put(self, order: TaskOrder) -> None:
         """The outputs of this attempt are where they belong."""
-        if (order.key, order.attempt) not in self._seen:
-            return
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._work, daemon=True, name="witness")
-            self._thread.start()
-        self._waiting.put(order)
+        if (order.key, order.attempt) in self._seen:
+            self._helper.put(order)
 
     def close(self) -> None:
         """Finish what it was told of."""
-        if self._thread is not None:
-            self._waiting.put(None)
-            self._thread.join()
-            self._thread = None
+        self._helper.close()
 
-    def _work(self) -> None:
-        while (order := self._waiting.get()) is not None:
+    def _work(self, waiting: SimpleQueue[TaskOrder | None]) -> None:
+        while (order := waiting.get()) is not None:
             try:
                 line = line_of(self._made(order))
                 with (self._folder.run_folder / RECORDS).open("a") as records:
