@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import urllib.request
 from contextlib import redirect_stderr, redirect_stdout
 from functools import partial
 from pathlib import Path
@@ -97,7 +98,7 @@ def test_what_is_done_is_told_and_not_done_again(bench, vgrads):
     assert second["outcome"]["kept"] is True
     assert results(second["run"]) == STORY
     told = vgrads("status", second["run"])
-    assert "4 more were done by an earlier run" in told.out
+    assert "nothing was left to be done: 4 tasks were done by an earlier run" in told.out
     earlier = vgrads("logs", second["run"], "cut")
     assert earlier.code == 2
     assert f"vgrads logs {first['run']} cut" in earlier.err
@@ -383,7 +384,12 @@ def test_a_service_runs_what_is_left_of_a_set_and_says_so(tmp_path, monkeypatch)
             chart = client.gantt(set_id)
             assert {p["task"] for p in chart["placements"]} == {"b"}
             assert [d["task"] for d in chart["done"]] == ["a"]
+            page = urllib.request.urlopen(f"{client._url}/sets/{set_id}/standing").read().decode()
+            assert "1 more were done by an earlier run" in page
             assert ran()[:2] == ("kept", set())
+            page = urllib.request.urlopen(f"{client._url}/sets/{set_id}").read().decode()
+            assert "Nothing was left to be done:</strong> all 2 tasks" in page
+            assert f"done before, in {first}" in page
             assert ran(rerun=True)[:2] == ("kept", {"a", "b"})
 
 

@@ -39,15 +39,7 @@ def print_run(out: Console, row: Json) -> None:
     print_runs(out, [row])
     if "tasks" not in row:
         return
-    tasks = row["tasks"]
-    told = f"{tasks['done']} of {tasks['of']} tasks and {row['workflows_done']} workflows are done"
-    if tasks["before"]:
-        told += f"; {tasks['before']} more were done by an earlier run"
-    if "promise_now" in row:
-        told += f"; the promise stands at {row['promise_now']:.3f} now"
-        if row["expected_end"]:
-            told += f", expected end {clock(row['expected_end'])}"
-    out.print(told + ".", highlight=False)
+    out.print(_progress(row) + ".", highlight=False)
     for line in row["held"]:
         out.print(f"  holds {line}", highlight=False, markup=False)
     for one in row["troubles"]:
@@ -63,6 +55,21 @@ def print_run(out: Console, row: Json) -> None:
             out.print(f"    all it printed: {one['folder']}", highlight=False, markup=False)
     if row["troubles"]:
         out.print(f"every attempt: vgrads logs {row['run']}", highlight=False)
+
+
+def _progress(row: Json) -> str:
+    """What is done, and how sure the promise is now."""
+    tasks = row["tasks"]
+    told = f"{tasks['done']} of {tasks['of']} tasks and {row['workflows_done']} workflows are done"
+    if tasks["before"] and not tasks["of"]:
+        return f"nothing was left to be done: {tasks['before']} tasks were done by an earlier run"
+    if tasks["before"]:
+        told += f"; {tasks['before']} more were done by an earlier run"
+    if "promise_now" in row:
+        told += f"; the promise stands at {row['promise_now']:.3f} now"
+        if row["expected_end"]:
+            told += f", expected end {clock(row['expected_end'])}"
+    return told
 
 
 def state_text(row: Json) -> str:
