@@ -265,13 +265,15 @@ def test_a_file_that_changed_while_its_task_ran_is_not_believed(bench, tmp_path)
 def test_a_killed_manager_leaves_what_was_done(bench, tmp_path):
     bench.tasks["both"]["command"] = "sleep 60"
     bench.write()
-    command = [sys.executable, "-m", "portal", "run", str(bench.file)]
+    out = tmp_path / "out"
+    command = [sys.executable, "-m", "portal", "run", str(bench.file), "--out", str(out)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
-    home = Path(os.environ["VGRADS_HOME"])
-    until(lambda: sum(p.read_text().count('"key"') for p in home.glob(f"runs/*/{RECORDS}")) == 3, "three records")  # fmt: skip
+    until(lambda: sum(p.read_text().count('"key"') for p in tmp_path.glob(f"out/{RECORDS}")) == 3, "three records")  # fmt: skip
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     (row,) = bench.vgrads("status", "--json").json["runs"]
+    refused = bench.vgrads("run", bench.file, "--out", out)
+    assert (refused.code, f"vgrads resume {row['run']}" in refused.err) == (2, True)
     assert bench.vgrads("cancel", row["run"]).code == 0
     bench.tasks["both"]["command"] = TASKS[3]["command"]
     bench.write()

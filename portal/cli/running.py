@@ -34,6 +34,7 @@ from portal.cli.run_text import held_slots, name_troubles
 from portal.cli.terminal import console
 from portal.jobs.runs import carry_out, go_on, take_over, tidy, unended
 from portal.jobs.webhook import Webhook
+from portal.records.earlier import refuse_unfinished
 from portal.records.run_record import RunRecord
 from portal.records.store import Store
 from workflows.written import document_of
@@ -67,6 +68,7 @@ def run_here(planned: Planned, how: HowToRun) -> Outcome:
     chosen = how.folder.resolve() if how.folder else None
     with Store() as store, _alone_in(chosen):
         if chosen is not None:
+            refuse_unfinished(store, chosen)
             make_room(chosen, planned.snapshot.wanted.workflows)
         set_id = store.add_set(
             planned.wanted.name,

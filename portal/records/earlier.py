@@ -11,8 +11,8 @@ from sqlmodel import Session, col, select
 from desk.config import run_folder
 from desk.up_to_date import Earlier
 from execmgr.provenance import RECORDS
-from kernel.errors import SiteError
-from portal.records.store import Store
+from kernel.errors import InputError, SiteError
+from portal.records.store import GOES_ON, Store
 from portal.records.tables import RunRow, SetRow
 
 _MOST = 50  # of which many may have been simulated, or are gone
@@ -33,6 +33,16 @@ def runs_of_name(name: str) -> list[Earlier]:
             return _found(session.exec(query.order_by(col(RunRow.started).desc()).limit(_MOST)))
     except (SiteError, OSError):
         return []
+
+
+def refuse_unfinished(store: Store, folder: Path) -> None:
+    """InputError where a run that can be gone on with has its files in a folder."""
+    for row in store.list_runs(limit=1000):
+        if row.state in GOES_ON and _folder_of(row) == folder:
+            raise InputError(
+                f"{row.id} has its files there and is not over", where=f"--out {folder}",
+                fix=f"vgrads resume {row.id} goes on with it, vgrads cancel {row.id} ends it",
+            )  # fmt: skip
 
 
 def _found(rows: Iterable[RunRow]) -> list[Earlier]:
