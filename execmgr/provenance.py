@@ -116,7 +116,12 @@ def reads_of(task: Doing, manner: Manner, beside: Beside) -> dict[str, Path]:
         places = {name: Path(manner.workdir, name) for name in (*words, *task.inputs)}
         found |= {f"{manner.workdir}/{name}": place for name, place in places.items()
                   if not name.startswith("/") and name not in task.outputs and _is_file(place)}  # fmt: skip
-    named = beside.named(text) | beside.matched(_words(_QUOTED.sub("", text)))
+    by_variables = "\n".join(value for _, value in manner.env)
+    named = (
+        beside.named(text)
+        | beside.named(by_variables)
+        | beside.matched(_words(_QUOTED.sub("", text)))
+    )
     return found | beside.reached_from(named, task.outputs)
 
 

@@ -352,6 +352,9 @@ def test_files_count_that_the_command_names_or_that_those_name(tmp_path, command
     Task.command = command
     beside = Beside(files_beside(tmp_path))
     assert set(reads_of(Task(), PLAIN, beside)) == read
+    Task.command = "python $SCRIPT"
+    by_variable = reads_of(Task(), Manner(env=(("SCRIPT", "prep.py"),)), beside)
+    assert set(by_variable) == {"prep.py", "helper.py", "data.csv"}
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "x").write_text("")
     Task.command = "cat x"
