@@ -1,14 +1,18 @@
 # make demo: the main job. make test: everything that a fresh clone can prove. make check: lint, types, layers, tests.
 # make docs: the documents as a site. make wheel: what is installed elsewhere. make snakemake: a Snakemake with the plugin.
+# make coverage: the tests, with what they reach, which takes longer.
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check lint bench docs wheel audit clean data snakemake
+.PHONY: demo test coverage check lint bench docs wheel audit clean data snakemake
 
 demo: .venv/installed
 	$(BIN)/vgrads demo
 
 test: .venv/developed .venv/snakemake/ready
+	$(BIN)/python -m pytest
+
+coverage: .venv/developed .venv/snakemake/ready
 	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered
 
 check: lint test

@@ -99,7 +99,13 @@ def test_runs_of_an_earlier_version_are_shown(home, vgrads, monkeypatch):
             assert client.promise(rows[run])["points"][-1]["probability"] == pytest.approx(1.0)
         handle = client.newest_run(SERVED_SET)
         assert handle.run_id == SERVED
-        assert client.wait(handle) == "kept"  # the service went on with what it was killed over
+        goes_on = client.events(handle)  # at the pace that was asked for: not waited for to its end
+        assert (
+            len([next(goes_on) for _ in range(3)]) == 3
+        )  # the service went on with what it was killed over
+        goes_on.close()
+        client.cancel(SERVED_SET)
+        assert client.wait(handle) == "cancelled"
     finally:
         service.end()
 
