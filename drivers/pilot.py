@@ -20,6 +20,8 @@ CANNOT_WORK = 69
 """The exit status of a pilot that can never work where it is: no Python there, or none that has vgrads."""
 MARKS = "--vgrads-marks--"
 _KEPT_DAYS = 30
+_NO_WORDS = "^$|^srun: error: .*: Exited with exit code [0-9]+$"
+"""Lines that are nobody's last words: ``srun`` repeats the pilot's exit status, before or after what it said."""
 
 _TEMPLATE = """\
 #!/bin/sh
@@ -33,7 +35,8 @@ find . -name 'vg-*' -mtime +{kept_days} -exec rm -f {{}} + 2>/dev/null
 echo ready >>{name}.state
 {prepare}( cd "$HOME" && exec timeout -k 10 {seconds} {words} ) >{name}.out 2>&1 </dev/null
 code=$?
-{tidy}echo "end $code $(tail -n 1 {name}.out | tr -d '\\000' | cut -c 1-300)" >>{name}.state
+{tidy}said=$(tail -n 40 {name}.out | tr -d '\\000' | grep -Ev {no_words} | tail -n 1 | cut -c 1-300)
+printf 'end %s %s\\n' "$code" "$said" >>{name}.state
 exit $code
 """
 
@@ -75,7 +78,7 @@ def slot_script(spec: SlotSpec, folder: str, launch: Launch | None = None) -> st
     launch = launch or alone(spec.pilot or f"exec sleep {seconds + 60}")
     return _TEMPLATE.format(
         exports=exports, folder=folder_word(folder), name=mark(spec.id), seconds=seconds, kept_days=_KEPT_DAYS,
-        prepare=launch.prepare, words=launch.words, tidy=launch.tidy,
+        no_words=quote(_NO_WORDS), prepare=launch.prepare, words=launch.words, tidy=launch.tidy,
     )  # fmt: skip
 
 

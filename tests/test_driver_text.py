@@ -70,6 +70,31 @@ def test_the_script_of_a_slot_with_a_pilot_on_every_node_reads_like_this(dialect
     subprocess.run(["/bin/sh", "-n"], input=script.encode(), check=True)
 
 
+SRUN_REPEATS = "srun: error: n4: task 3: Exited with exit code 3"
+
+
+@pytest.mark.parametrize(
+    ("printed", "words"),
+    [
+        (["the disk is full", SRUN_REPEATS], "the disk is full"),
+        ([SRUN_REPEATS, "the disk is full"], "the disk is full"),
+        (["the disk is full", "", ""], "the disk is full"),
+        (["srun: error: Unable to create step"], "srun: error: Unable to create step"),
+        ([SRUN_REPEATS], ""),
+        ([], ""),
+    ],
+)
+def test_the_last_words_are_the_pilots_own(tmp_path, printed, words):
+    """Slurm's launcher repeats the exit status, and whichever stream is read last comes last."""
+    (tmp_path / "said").write_text("".join(f"{line}\n" for line in printed))
+    spec = SlotSpec(id="run-1.a", name="a", site="s", queue="q", procs=1, duration_s=60.0, pilot=f"cat {tmp_path}/said >&2; exit 3")  # fmt: skip
+    script = slot_script(spec, str(tmp_path / "m"))
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    subprocess.run(["/bin/sh", "-s"], input=script.encode(), env=environment, check=False)
+    ((_, left),) = parse_marks(f"x.state:{next((tmp_path / 'm').glob('*.state')).read_text().splitlines()[-1]}").items()  # fmt: skip
+    assert (left.code, left.said) == (3, words)
+
+
 def test_pbsdsh_is_given_the_first_processor_of_each_host(tmp_path):
     """A host has as many lines as processors, and its place among them is its number."""
     (tmp_path / "hosts").write_text("a\na\nb\nb\nb\nc\n")
