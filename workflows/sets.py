@@ -17,6 +17,7 @@ from kernel.documents import Document, as_value_error, load_mapping, validate
 from kernel.errors import InputError
 from kernel.files import read_text
 from kernel.units import parse_duration, parse_fraction
+from workflows.by_files import after_makers, refuse_two_makers
 from workflows.dag import UNSTATED, Task, Workflow, make_workflow
 from workflows.load import UNDERSTOOD, format_of, is_workflow, load_workflow
 from workflows.manner import PLAIN, Manner
@@ -268,8 +269,10 @@ def _one(entry: WorkflowDocument, load_file: FileLoader, where: str) -> Workflow
             raise error.within(where) from error
         workflow = replace(workflow, notes=workflow.notes + entry.notes)
         return workflow.renamed(entry.name) if entry.name else workflow
-    tasks = [task_of(task) for task in entry.tasks]
-    return make_workflow(entry.name, linked(tasks), entry.file_mib, where, entry.notes)
+    tasks = linked(after_makers(task_of(task) for task in entry.tasks))
+    workflow = make_workflow(entry.name, tasks, entry.file_mib, where, entry.notes)
+    refuse_two_makers(workflow, where)
+    return workflow
 
 
 def _in_manner(workflow: Workflow, general: Manner) -> Workflow:

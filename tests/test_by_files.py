@@ -1,0 +1,92 @@
+"""Tasks written inline belong together by the files that they read and write."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernel.errors import InputError
+from workflows.by_files import after_makers
+from workflows.dag import Task, make_workflow
+from workflows.sets import SetDocument, build_set
+
+SITES = '[[site]]\nname = "here"\nkind = "local"\nprocs = 2\ndriver = "local"\n'
+
+
+def inline(*tasks):
+    entry = {"name": "w", "tasks": [{"runtime_s": 1.0, **task} for task in tasks]}
+    document = SetDocument.model_validate({"name": "s", "deadline": "1h", "workflows": [entry]})
+    (workflow,) = build_set(document, lambda *_: pytest.fail("a file"), "s.yaml").workflows
+    return workflow
+
+
+def test_whoever_makes_a_file_runs_before_whoever_reads_it(tmp_path, vgrads):
+    """As written by somebody who knows make: no parents at all, and the last task first."""
+    tasks = [
+        {"id": "join", "command": "cat up.txt n.txt > both.txt", "inputs": ["up.txt", "n.txt"], "outputs": ["both.txt"]},
+        {"id": "up", "command": "tr a-z A-Z < raw.txt > up.txt", "inputs": ["raw.txt"], "outputs": ["up.txt"]},
+        {"id": "count", "command": "wc -l < raw.txt > n.txt", "inputs": ["raw.txt"], "outputs": ["n.txt"]},
+        {"id": "raw", "command": "printf 'a\\nb\\n' > raw.txt", "outputs": ["raw.txt"]},
+    ]  # fmt: skip
+    (tmp_path / "sites.toml").write_text(SITES)
+    document = {"name": "s", "deadline": "2m", "sites": "sites.toml", "workflows": [{"name": "w", "tasks": [{"runtime_s": 1, **task} for task in tasks]}]}  # fmt: skip
+    (tmp_path / "set.json").write_text(json.dumps(document))
+    answer = vgrads("run", tmp_path / "set.json", "--out", tmp_path / "out", "--json")
+    assert answer.code == 0, answer.err
+    made = Path(tmp_path / "out/w-1/results/both.txt").read_text().split()
+    assert made == ["A", "B", "2"]
+
+
+def test_what_is_written_elsewhere_is_waited_for_too():
+    workflow = inline(
+        {"id": "a", "outputs": [{"name": "x", "url": "s3://b/x"}]}, {"id": "b", "inputs": ["x"]}
+    )
+    assert workflow.tasks["b"].parents == ("a",)
+
+
+def test_parents_that_are_written_stay_first_and_are_not_named_twice():
+    workflow = inline(
+        {"id": "a", "outputs": ["x"]}, {"id": "c"},
+        {"id": "b", "parents": ["c", "a"], "inputs": ["x", "of-the-user"]},
+    )  # fmt: skip
+    assert workflow.tasks["b"].parents == ("c", "a")
+    with pytest.raises(InputError, match="names a parent twice"):
+        inline({"id": "a", "outputs": ["x"]}, {"id": "b", "parents": ["a", "a"], "inputs": ["x"]})
+
+
+def test_who_updates_a_file_needs_a_parent_and_reads_what_that_says():
+    chain = [{"id": "a", "outputs": ["x"]}, {"id": "b", "parents": ["a"], "inputs": ["x"], "outputs": ["x"]}]  # fmt: skip
+    workflow = inline(*chain, {"id": "c", "parents": ["b"], "inputs": ["x"]})
+    assert [workflow.tasks[i].parents for i in "abc"] == [(), ("a",), ("b",)]
+
+
+@pytest.mark.parametrize("between", [[], [{"id": "m", "outputs": ["x"], "parents": ["a"]}]])
+def test_two_that_write_one_file_are_refused(between):
+    tasks = [{"id": "a", "outputs": ["x"]}, *between, {"id": "b", "outputs": ["x"]}]
+    with pytest.raises(InputError, match=r"both write 'x'.*make one a parent") as refused:
+        inline(*tasks)
+    assert "s.yaml: workflows.0: task '" in str(refused.value)
+
+
+def test_files_that_go_round_are_refused():
+    with pytest.raises(InputError, match="cycle: "):
+        inline(
+            {"id": "a", "inputs": ["y"], "outputs": ["x"]},
+            {"id": "b", "inputs": ["x"], "outputs": ["y"]},
+        )
+
+
+@given(st.permutations(range(6)), st.lists(st.sets(st.integers(0, 5)), min_size=6, max_size=6))
+def test_every_reader_comes_after_the_maker(order, reads):
+    """In whatever order tasks are written, and whichever earlier ones they read."""
+    tasks = [
+        Task(id=str(i), runtime_s=1.0, inputs=tuple(f"f{r}" for r in sorted(reads[i]) if r < i), outputs=(f"f{i}",))
+        for i in order
+    ]  # fmt: skip
+    workflow = make_workflow("w", after_makers(tasks))
+    place = {task_id: at for at, task_id in enumerate(workflow.order)}
+    for i in range(6):
+        assert {int(p) for p in workflow.tasks[str(i)].parents} == {r for r in reads[i] if r < i}
+        assert all(place[str(r)] < place[str(i)] for r in reads[i] if r < i)
