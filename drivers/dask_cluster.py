@@ -17,6 +17,7 @@ import distributed
 
 from drivers import dask_pilot
 from drivers.api import Access, Held, QueueLimits, SlotSpec, SlotState, SlotStatus, Survey, mark
+from drivers.dask_clock import count_steadily
 from drivers.ledger import LedgerDriver
 from drivers.pilot import Mark
 from kernel.clock import Clock
@@ -172,6 +173,7 @@ class DaskCluster(LedgerDriver):
         """An answer of the scheduler; SiteError (transient) where it does not answer."""
         try:
             if self._client is None:
+                count_steadily()
                 self._client = distributed.Client(  # type: ignore[no-untyped-call]
                     self._access.endpoint, timeout=self._access.timeout_s, set_as_default=False, name="vgrads",
                 )  # fmt: skip

@@ -22,6 +22,7 @@ from typing import Any
 import dask
 from distributed import CancelledError, Client, Future, LocalCluster, Security
 
+from drivers.dask_clock import count_steadily
 from execmgr.engine import TaskOrder
 from execmgr.folder_engine import FolderEngine
 from execmgr.news import News
@@ -133,6 +134,7 @@ class DaskEngine(FolderEngine):
             folder.run_folder.mkdir(parents=True, exist_ok=True)
             contact = _open_contact(folder.run_folder)
         dask.config.set({"distributed.scheduler.allowed-failures": 0, **NO_PAGES})
+        count_steadily()
         logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what matters comes as events
         security = contact.security()
         self._cluster = _listen(contact.port, security)

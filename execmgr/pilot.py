@@ -29,9 +29,11 @@ async def _work(pilot: int) -> None:
     import dask  # noqa: PLC0415 the looping parent needs none of it
     from distributed import Status, Worker  # noqa: PLC0415
 
+    from drivers.dask_clock import count_steadily  # noqa: PLC0415
     from execmgr.dask_engine import NO_PAGES, PAGES, read_contact  # noqa: PLC0415
 
     dask.config.set(NO_PAGES)
+    count_steadily()
 
     procs = int(os.environ["VGRADS_PROCS"])
     contact = read_contact(os.environ["VGRADS_KEYS"])

@@ -1,7 +1,12 @@
 """What a calendar that is set to another time may not decide: see also tests/chaos, where it jumps under real runs."""
 
+import random
+import subprocess
+import sys
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from cryptography import x509
@@ -10,6 +15,9 @@ from immutables import Map
 from desk.execution import Begun, RunOptions, begun_now
 from execmgr.run_keys import make_keys
 from execmgr.states import RunState
+from tests.chaos.surroundings import Clock
+from tests.conftest import ROOT
+from tests.services.fixtures import there
 from vgrid.catalog import Catalog
 
 HOUR_S = 3600.0
@@ -46,3 +54,38 @@ def test_the_keys_of_a_run_hold_whatever_the_calendar_of_a_machine_says():
     certificate = x509.load_pem_x509_certificate(make_keys()[0].encode())
     assert certificate.not_valid_before_utc.year < 2001
     assert certificate.not_valid_after_utc.year == 9999
+
+
+DASK = """
+import sys
+from pathlib import Path
+from distributed import Client, LocalCluster
+from execmgr.dask_engine import DaskEngine
+from execmgr.task_folder import TaskFolder
+from kernel.clock import WallClock
+
+if __name__ == "__main__":
+    engine = DaskEngine(WallClock(), TaskFolder(Path(sys.argv[1]), Path(sys.argv[1])))
+    with LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster, Client(cluster) as client:
+        print(sum(client.submit(int, n, pure=False).result(timeout=30) for n in range(30)), flush=True)
+    engine.abandon()
+"""
+
+
+@pytest.mark.services
+def test_messages_of_dask_go_out_while_the_calendar_is_set_back_and_forth(tmp_path):
+    """A stream waited till an instant of the calendar: set back by three days, it was silent for as long."""
+    there(Clock.missing())
+    clock = Clock()
+    clock.enter(SimpleNamespace(draws=random.Random(1), folder=tmp_path))
+    (tmp_path / "program.py").write_text(DASK)
+    command = [sys.executable, tmp_path / "program.py", tmp_path / "run"]
+    with (tmp_path / "said").open("w+") as said:
+        program = subprocess.Popen(command, cwd=ROOT, env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), **clock.environment}, stdout=said, stderr=said)  # fmt: skip
+        while program.poll() is None:
+            clock.jump()
+            with suppress(subprocess.TimeoutExpired):
+                program.wait(0.003)
+        said.seek(0)
+        text = said.read()
+    assert (program.returncode, text.splitlines()[:1]) == (0, [str(sum(range(30)))]), text[-3000:]

@@ -58,7 +58,7 @@ class World:
     def __init__(self, folder, draws, surroundings=()):
         self.folder, self.draws, self.surroundings = folder, draws, surroundings
         self.home = folder / "home"
-        self.environment = {**os.environ, "VGRADS_HOME": str(self.home)}
+        self.environment = {**os.environ, "VGRADS_HOME": str(self.home), "PYTHONFAULTHANDLER": "1"}
         self.managers, self.stopped, self._seen = [], [], None
 
     def start(self):
@@ -162,7 +162,10 @@ class World:
             for manager in self.managers:
                 with suppress(subprocess.TimeoutExpired):
                     manager.wait(60)
-                assert manager.poll() is not None, "a manager does not end"
+                if manager.poll() is None:
+                    manager.send_signal(signal.SIGABRT)  # it says where it hangs
+                    manager.wait()
+                    raise AssertionError("a manager does not end")
             if self.run()[1] not in GOES_ON:
                 return
             self.resume()
