@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from desk.first_words import BASIS, SiteWord, first_words, refusals
 from desk.histories import Instant, cached_forecast, open_history
+from desk.inputs import doubts
 from desk.live_queue import jobs_now, known_now
 from desk.runtimes import NOTHING, RunTimes, sped, with_run_times
 from desk.up_to_date import without
@@ -122,7 +123,7 @@ def plan_set(
         said = "; ".join((plan.lacking, *refusals(grid.words)))
         plan = replace(plan, relaxations=found, lacking=said)
     plan = replace(
-        plan, seconds={"procure": procure_s, **plan.seconds}, run_times=tuple(basis.values()), notes=_notes(left), done=done,
+        plan, seconds={"procure": procure_s, **plan.seconds}, run_times=tuple(basis.values()), notes=(*_notes(left), *doubts(wanted, grid.catalog)), done=done,
     )  # fmt: skip
     return Planned(wanted=wanted, grid=grid, snapshot=snapshot, plan=plan)
 

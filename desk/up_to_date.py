@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from desk.inputs import not_there
 from execmgr.provenance import (
     RECORDS,
     Beside,
@@ -271,17 +272,9 @@ def _link_file(source: Path | str, target: Path | str) -> None:
 
 
 def _refuse_gaps(left: WorkflowSet, folder: Path) -> None:
-    for workflow in left.workflows:
-        results = results_in(folder, workflow.name)
-        made = {name for task in workflow.tasks.values() for name in task.outputs}
-        for task in workflow.tasks.values():
-            for name in task.inputs:
-                if (
-                    name not in made
-                    and not (results / name).exists()
-                    and not Path(left.directory, name).exists()
-                ):
-                    raise InputError(
-                        f"'{name}' of an earlier run is not there any more", where=f"{workflow.name}/{task.id}",
-                        fix="plan again, or run all of it: --rerun",
-                    )  # fmt: skip
+    for workflow, task, name in not_there(left):
+        if not (results_in(folder, workflow) / name).exists():
+            raise InputError(
+                f"'{name}' of an earlier run is not there any more", where=f"{workflow}/{task}",
+                fix="plan again, or run all of it: --rerun",
+            )  # fmt: skip

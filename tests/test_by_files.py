@@ -90,3 +90,41 @@ def test_every_reader_comes_after_the_maker(order, reads):
     for i in range(6):
         assert {int(p) for p in workflow.tasks[str(i)].parents} == {r for r in reads[i] if r < i}
         assert all(place[str(r)] < place[str(i)] for r in reads[i] if r < i)
+
+
+def test_where_no_command_ran_that_is_said_and_how_to_run_them(tmp_path, vgrads, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    task = {"id": "a", "runtime_s": 1, "command": "echo hi > a.txt", "outputs": ["a.txt"]}
+    document = {"name": "s", "deadline": "2m", "workflows": [{"name": "w", "tasks": [task]}]}
+    Path("set.json").write_text(json.dumps(document))
+    said = vgrads("run", "set.json").out
+    assert "no command was run. '--sites here' runs them on this machine" in said
+    ran = vgrads("run", "set.json", "--sites", "here", "--out", "out")
+    assert (ran.code, Path("out/w-1/results/a.txt").read_text()) == (0, "hi\n"), ran.err
+    assert "simulated" not in ran.out
+    Path("here").mkdir()
+    planned = vgrads("plan", "set.json", "--sites", "here", "--rerun", "--json").json
+    assert {slot["site"] for slot in planned["slots"]} == {"here"}
+    assert vgrads("plan", "set.json", "--sites", "there").code == 2
+
+
+def test_an_input_that_nobody_makes_is_told_with_the_plan(tmp_path, vgrads):
+    """Hours before the task that reads it begins."""
+    tasks = [
+        {"id": "a", "runtime_s": 1, "command": "cp raw.txt a.txt", "inputs": ["raw.txt"], "outputs": ["a.txt"]},
+        {"id": "b", "runtime_s": 1, "command": "cat a.tx 'a b\"c'", "inputs": ["a.tx", 'a b"c']},
+    ]  # fmt: skip
+    document = {"name": "s", "deadline": "2m", "workflows": [{"name": "w", "count": 2, "tasks": tasks}]}  # fmt: skip
+    file = tmp_path / "set.json"
+    file.write_text(json.dumps(document))
+    (tmp_path / "raw.txt").touch()
+    answer = vgrads("plan", file, "--sites", "here", "--json")
+    told = "w-1/b reads 'a.tx', which no task makes and which is missing beside the set, as are 1 more inputs: the task will fail"
+    assert answer.json["notes"] == [told]
+    assert told in " ".join(answer.err.split())
+    assert (
+        vgrads("plan", file, "--json").json["notes"] == []
+    )  # where nothing is run, nothing is read
+    (tmp_path / "a.tx").touch()
+    (tmp_path / 'a b"c').touch()
+    assert vgrads("plan", file, "--sites", "here", "--json").json["notes"] == []

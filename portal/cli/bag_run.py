@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -28,10 +27,10 @@ from portal.cli.ledger import service_ledger
 from portal.cli.terminal import console
 from portal.jobs.bags import Crew, bag_standing, cancel, dispatcher_folder, resumable, submit
 from portal.records.bags import ENDED, Bags
-from portal.records.sites import choose_catalog
+from portal.records.sites import choose_catalog, this_machine
 from portal.records.store import Store, new_id
 from portal.records.tables import BagRow
-from vgrid.catalog import Catalog, Site
+from vgrid.catalog import Catalog
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,17 +44,9 @@ class HowToWork:
     as_json: bool = False
 
 
-def here() -> Catalog:
-    """This machine, when no sites are given."""
-    return Catalog(
-        sites=(Site(name="local", kind="batch", procs=os.cpu_count() or 1, driver="local"),),
-        links={},
-    )
-
-
 def run_bags(files: Sequence[Path], how: HowToWork) -> int:
     """Carry bags out in this process; the exit code."""
-    catalog = choose_catalog(how.sites) if how.sites else here()
+    catalog = choose_catalog(how.sites) if how.sites else this_machine()
     read = [(load_bag(file), file) for file in files]
     for (document, _), file in read:
         try:
@@ -87,7 +78,7 @@ def resume_bags(bag_id: str, how: HowToWork) -> int:
     """Go on where a dispatcher left off; the exit code."""
     with Store() as store:
         rows = resumable(store, bag_id)
-        catalog = choose_catalog(how.sites) if how.sites else here()
+        catalog = choose_catalog(how.sites) if how.sites else this_machine()
         return work_on(store, rows[0].dispatcher, catalog, rows, how)
 
 
@@ -98,7 +89,7 @@ def cancel_bag(bag_id: str, how: HowToWork) -> str:
         said = cancel(store, row, "cancelled by command")
         if said:
             return said
-        catalog = choose_catalog(how.sites) if how.sites else here()
+        catalog = choose_catalog(how.sites) if how.sites else this_machine()
         Crew(store, row.dispatcher, catalog, Rules(policy=how.policy)).carry_out()
     return "cancelled; everything was given back"
 

@@ -19,11 +19,11 @@ from dispatch.kept import is_worked_on, read_latest
 from dispatch.matrix_store import MatrixStore
 from dispatch.tasks import DONE
 from kernel.errors import InputError
-from portal.cli.bag_run import HowToWork, here, work_on
+from portal.cli.bag_run import HowToWork, work_on
 from portal.cli.terminal import console
 from portal.jobs.bags import dispatcher_folder, resumable, submit
 from portal.records.bags import Bags
-from portal.records.sites import choose_catalog
+from portal.records.sites import choose_catalog, this_machine
 from portal.records.store import Store, new_id
 from portal.records.tables import BagRow
 from vgrid.catalog import Catalog
@@ -43,7 +43,7 @@ class HowToCompute:
 
 def compute(problem: Problem, how: HowToCompute) -> int:
     """Compute what a matrix file lacks; the exit code."""
-    catalog = choose_catalog(how.work.sites) if how.work.sites else here()
+    catalog = choose_catalog(how.work.sites) if how.work.sites else this_machine()
     digests = Digests.of(problem)
     simulated = all_simulated(catalog.sites)
     fresh = simulated or not how.matrix.exists() or not how.matrix.stat().st_size

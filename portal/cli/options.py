@@ -163,7 +163,7 @@ Sites = Annotated[
     Path | None,
     typer.Option(
         "--sites",
-        help="Sites (TOML). Default: those that the set names, else of the database, else embedded.",
+        help="Sites (TOML); 'here' is this machine. Default: those that the set names, else of the database, else embedded.",
     ),
 ]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything random.")]

@@ -19,18 +19,17 @@ from desk.pool_view import Here, PoolMemory, decide_now, entry_of
 from desk.pool_work import PoolWork
 from dispatch.kept import only_one
 from kernel.errors import InputError
-from portal.cli.bag_run import here
 from portal.cli.ledger import ledger_of
 from portal.cli.pool_text import pool_line, pool_table
 from portal.cli.terminal import console
-from portal.records.sites import choose_catalog
+from portal.records.sites import choose_catalog, this_machine
 from portal.records.store import new_id
 
 
 def run_pool(file: Path, sites: Path | None, service: str | None, as_json: bool) -> int:
     """Lend hosts until somebody ends it; the exit code."""
     document = load_pool(file)
-    catalog = choose_catalog(sites) if sites else here()
+    catalog = choose_catalog(sites) if sites else this_machine()
     folder = home() / "pools" / document.name
     out = console(stderr=as_json)
     with ledger_of(service) as ledger, only_one(folder), _shown(out) as watch:

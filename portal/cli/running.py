@@ -37,6 +37,7 @@ from portal.jobs.webhook import Webhook
 from portal.records.earlier import refuse_unfinished
 from portal.records.run_record import RunRecord
 from portal.records.store import Store
+from workflows.sets import WorkflowSet
 from workflows.written import document_of
 
 _SECOND_S = 5.0  # in which a second Ctrl-C is waited for
@@ -102,7 +103,7 @@ def run_here(planned: Planned, how: HowToRun) -> Outcome:
             )
             for hook in told:
                 hook.outcome = outcome_json(outcome)
-        _conclude(outcome, options, how, out)
+        _conclude(outcome, options, how, out, real)
         name_troubles(outcome, record, options.folder, out)
     return outcome
 
@@ -235,7 +236,7 @@ def resume_here(run_id: str, how: HowToRun, stop: str = "", until: int | None = 
             following(out, book, begun.passed_s, pace) as watchers,
         ):
             outcome = go_on(store, record, taken, _Watch(watchers))
-        _conclude(outcome, options, how, out)
+        _conclude(outcome, options, how, out, not taken.replayed)
         name_troubles(outcome, record, options.folder, out)
     return outcome
 
@@ -251,7 +252,9 @@ def cancel_run(run_id: str, how: HowToRun) -> str:
     return "cancelled; everything was given back"
 
 
-def _conclude(outcome: Outcome, options: RunOptions, how: HowToRun, out: Console) -> None:
+def _conclude(
+    outcome: Outcome, options: RunOptions, how: HowToRun, out: Console, real: bool
+) -> None:
     sentence = outcome_sentence(outcome)
     tidy(outcome, options, how.keep)
     if how.gantt:
@@ -266,7 +269,13 @@ def _conclude(outcome: Outcome, options: RunOptions, how: HowToRun, out: Console
             "outcome": outcome_json(outcome),
         }
         sys.stdout.write(json.dumps(document, allow_nan=False) + "\n")
+    if not real and _has_commands(outcome.book.snapshot.wanted):
+        out.print("All sites are simulated: no command was run. '--sites here' runs them on this machine.", style="yellow", highlight=False)  # fmt: skip
     out.print(sentence, style="bold green" if outcome.kept else "bold red", highlight=False)
+
+
+def _has_commands(wanted: WorkflowSet) -> bool:
+    return any(task.command for workflow in wanted.workflows for task in workflow.tasks.values())
 
 
 def exit_code_of(outcome: Outcome) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -23,16 +24,27 @@ from vgrid.catalog import Catalog, Queue, build_catalog, load_catalog
 from vgrid.documents import SiteDocument, SitesDocument
 
 HERE = "database"
+THIS_MACHINE = "here"
+"""What stands in place of a file of sites for the machine that the command runs on."""
 
 
 def choose_catalog(file: Path | None) -> Catalog:
     """The sites of a file; else those of the database, if it has any; else the embedded ones.
 
-    A queue of the file that names no history has the one that was collected of the queue of that name.
+    A queue of the file that names no history has the one that was collected of the queue of that name. ``here``,
+    where there is no such file, is this machine.
     """
+    if file is not None and file.name == THIS_MACHINE and not file.is_file():
+        return this_machine()
     if file is not None:
         return with_collected(load_catalog(file))
     return stored_catalog() or load_catalog(embedded_data() / "sites.toml")
+
+
+def this_machine() -> Catalog:
+    """All processors of this machine, as one site."""
+    site = SiteDocument(name=THIS_MACHINE, kind="local", procs=os.cpu_count() or 1)
+    return build_catalog(SitesDocument(site=(site,)), Path(), THIS_MACHINE)
 
 
 def only_site(name: str, file: Path | None) -> Catalog:
