@@ -85,7 +85,7 @@ def test_messages_of_dask_go_out_while_the_calendar_is_set_back_and_forth(tmp_pa
         while program.poll() is None:
             clock.jump()
             with suppress(subprocess.TimeoutExpired):
-                program.wait(0.003)
+                program.wait(0.01)
         said.seek(0)
         text = said.read()
     assert (program.returncode, text.splitlines()[:1]) == (0, [str(sum(range(30)))]), text[-3000:]
