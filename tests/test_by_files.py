@@ -104,7 +104,7 @@ def test_where_no_command_ran_that_is_said_and_how_to_run_them(tmp_path, vgrads,
     assert "simulated" not in ran.out
     Path("here").mkdir()
     planned = vgrads("plan", "set.json", "--sites", "here", "--rerun", "--json").json
-    assert {slot["site"] for slot in planned["slots"]} == {"here"}
+    assert {slot["site"] for slot in planned["slots"]} == {"local"}
     assert vgrads("plan", "set.json", "--sites", "there").code == 2
 
 

@@ -42,8 +42,8 @@ def choose_catalog(file: Path | None) -> Catalog:
 
 
 def this_machine() -> Catalog:
-    """All processors of this machine, as one site."""
-    site = SiteDocument(name=THIS_MACHINE, kind="local", procs=os.cpu_count() or 1)
+    """All processors of this machine, as the site ``local``."""
+    site = SiteDocument(name="local", kind="local", procs=os.cpu_count() or 1)
     return build_catalog(SitesDocument(site=(site,)), Path(), THIS_MACHINE)
 
 
