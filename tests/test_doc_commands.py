@@ -55,6 +55,7 @@ SMALLER = (
     (r"#.*", ""),
     (r"LOGS/\{[^}]*\}\*\.swf\.gz|LOGS/[\w-]*\*\.swf\.gz|LOG\.swf\.gz…|LOG\.swf\.gz", "jobs.swf.gz"),
     (r"(study whatif .*) --report", r"\1 --count 1 --budget 9 --report"),
+    (r"study timeline", "study timeline --runs 2"),
     (r"--trials 300", "--trials 1"),
     (r"--count (150|200|400)", "--count 2"),
     (r"--count 20\b", "--count 1"),

@@ -22,14 +22,14 @@ from tests.logs import make_log
 def outcomes():
     log = make_log(8000, seed=11)
     return [
-        replay(log, 200, policy, 0.75, Extent(count=40, foretold=80, seed=1)) for policy in POLICIES
+        replay(log, 200, policy, 0.75, Extent(count=24, foretold=40, seed=1)) for policy in POLICIES
     ]
 
 
 def test_every_question_is_refused_or_gets_its_job(outcomes):
     assert (outcomes[0].asked, outcomes[0].kept) == (0, 0)
     for outcome in outcomes[1:]:
-        assert outcome.asked == 40
+        assert outcome.asked == 24
         assert 0 < outcome.kept <= outcome.asked - outcome.refused
         assert outcome.idle_node_hours >= 0
         assert np.isfinite(outcome.others_wait_s)
@@ -45,7 +45,7 @@ def test_the_promise_is_kept_where_the_load_is_steady(outcomes):
 
 def test_a_replay_is_a_function_of_its_seed():
     log = make_log(1500, seed=2)
-    extent = Extent(count=40, foretold=30, seed=3)
+    extent = Extent(count=12, foretold=10, seed=3)
     assert replay(log, 220, "moving", 0.5, extent) == replay(log, 220, "moving", 0.5, extent)
 
 

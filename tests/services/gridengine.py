@@ -70,8 +70,8 @@ def gridengine_service() -> Iterator[dict[str, str]]:
         _run(["qdel", "-u", "root"])  # what an earlier session left
         yield ENVIRONMENT
     finally:
-        for program in ("sge_execd", "sge_qmaster"):
-            subprocess.run(["pkill", "-x", program], check=False)
+        for program in ("sge_execd", "sge_qmaster"):  # asked to, it would take ten seconds
+            subprocess.run(["pkill", "-KILL", "-x", program], check=False)
         until(
             lambda: (
                 subprocess.run(
