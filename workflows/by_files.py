@@ -24,8 +24,12 @@ def after_makers(tasks: Iterable[Task]) -> list[Task]:
 
 
 def refuse_two_makers(workflow: Workflow, where: str) -> None:
-    """InputError where two tasks write one file and neither waits for the other: which of them is kept would be luck."""
-    for name, makers in _makers((i, workflow.tasks[i].outputs) for i in workflow.order).items():
+    """InputError where two tasks write one file and neither waits for the other: which of them is kept would be luck.
+
+    Tasks without a command, as recorded workflows have them, write nothing (two in Montage are recorded with one name).
+    """
+    tasks = [workflow.tasks[i] for i in workflow.order if workflow.tasks[i].command]
+    for name, makers in _makers((task.id, task.outputs) for task in tasks).items():
         for earlier, later in pairwise(makers):
             if not _waits(workflow, later, earlier):
                 raise InputError(
