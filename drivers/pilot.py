@@ -35,7 +35,7 @@ find . -name 'vg-*' -mtime +{kept_days} -exec rm -f {{}} + 2>/dev/null
 echo ready >>{name}.state
 {prepare}( cd "$HOME" && exec timeout -k 10 {seconds} {words} ) >{name}.out 2>&1 </dev/null
 code=$?
-{tidy}said=$(tail -n 40 {name}.out | tr -d '\\000' | grep -Ev {no_words} | tail -n 1 | cut -c 1-300)
+{tidy}said=$(tail -n 40 {name}.out | tr -d '\\000' | LC_ALL=C grep -Ev {no_words} | tail -n 1 | cut -c 1-300)
 printf 'end %s %s\\n' "$code" "$said" >>{name}.state
 exit $code
 """

@@ -40,6 +40,6 @@ exit "$worst"
 ' vgrads "$NODE_SCRIPT" ) >vg-5a53b8b9dcd9.out 2>&1 </dev/null
 code=$?
 rm -f "$NODE_SCRIPT" "$NODE_SCRIPT.code"
-said=$(tail -n 40 vg-5a53b8b9dcd9.out | tr -d '\000' | grep -Ev '^$|^srun: error: .*: Exited with exit code [0-9]+$' | tail -n 1 | cut -c 1-300)
+said=$(tail -n 40 vg-5a53b8b9dcd9.out | tr -d '\000' | LC_ALL=C grep -Ev '^$|^srun: error: .*: Exited with exit code [0-9]+$' | tail -n 1 | cut -c 1-300)
 printf 'end %s %s\n' "$code" "$said" >>vg-5a53b8b9dcd9.state
 exit $code

@@ -80,18 +80,25 @@ SRUN_REPEATS = "srun: error: n4: task 3: Exited with exit code 3"
         ([SRUN_REPEATS, "the disk is full"], "the disk is full"),
         (["the disk is full", "", ""], "the disk is full"),
         (["srun: error: Unable to create step"], "srun: error: Unable to create step"),
+        (
+            ["caf\udce9 closed", SRUN_REPEATS],
+            "caf\udce9 closed",
+        ),  # no UTF-8: grep takes it for no text
         ([SRUN_REPEATS], ""),
         ([], ""),
     ],
 )
 def test_the_last_words_are_the_pilots_own(tmp_path, printed, words):
     """Slurm's launcher repeats the exit status, and whichever stream is read last comes last."""
-    (tmp_path / "said").write_text("".join(f"{line}\n" for line in printed))
+    text = "".join(f"{line}\n" for line in printed)
+    (tmp_path / "said").write_bytes(text.encode(errors="surrogateescape"))
     spec = SlotSpec(id="run-1.a", name="a", site="s", queue="q", procs=1, duration_s=60.0, pilot=f"cat {tmp_path}/said >&2; exit 3")  # fmt: skip
     script = slot_script(spec, str(tmp_path / "m"))
-    environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "LC_ALL": "C.UTF-8"}
     subprocess.run(["/bin/sh", "-s"], input=script.encode(), env=environment, check=False)
-    ((_, left),) = parse_marks(f"x.state:{next((tmp_path / 'm').glob('*.state')).read_text().splitlines()[-1]}").items()  # fmt: skip
+    (state,) = (tmp_path / "m").glob("*.state")
+    last = state.read_text(errors="surrogateescape").splitlines()[-1]
+    left = parse_marks(f"x.state:{last}")["x"]
     assert (left.code, left.said) == (3, words)
 
 
