@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from execmgr.processes import variable_of
+from execmgr.processes import parent_of, variable_of
 from tests import waiting
 from tests.conftest import ROOT
 from tests.services.two_sites import SITES
@@ -57,7 +57,8 @@ def start(folder, *arguments):
 
 
 def agents(site_variable):
-    """Agents that a batch system has started: process → node. Not those of tasks: these have a task's number."""
+    """Agents that a batch system has started: process → node. Not those of tasks, which have a task's number, and not what an
+    agent has just forked and what is still called like it."""
     found = {}
     for folder in Path("/proc").glob("[0-9]*"):
         pid = int(folder.name)
@@ -66,7 +67,7 @@ def agents(site_variable):
             agent = words[1:2] == [b"-I"] and words[2].endswith(b".pyz")
             if agent and variable_of(pid, site_variable) and not variable_of(pid, "VGRADS_TASK"):
                 found[pid] = variable_of(pid, "VGRADS_NODE")
-    return found
+    return {pid: node for pid, node in found.items() if parent_of(pid) not in found}
 
 
 def told(folder):

@@ -300,7 +300,7 @@ def test_a_promise_that_cannot_be_made_or_kept(project):
 def test_the_ten_lines_of_the_document(tmp_path):
     text = (ROOT / "docs" / "snakemake.md").read_text()
     lines = re.search(r"^```sh\n(.*?)^```", text, re.DOTALL | re.MULTILINE)[1]
-    assert len(lines.splitlines()) == 10
+    assert len(lines.splitlines()) <= 10
     environment = {
         **os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "VGRADS_HOME": str(tmp_path / "home"), "PIP_NO_INDEX": "1"
     }  # fmt: skip
