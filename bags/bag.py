@@ -135,7 +135,7 @@ class Bag:
     ``estimate_s``: how long a task takes, where the user says so; ``inputs`` and ``outputs``: files that go to a
     host and come back, in which parameters may stand. ``policy``: what its user wrote (docs/policies.md); ``learns``: copies
     of late tasks by what is learned of them; ``most_copies``: hosts that may have a task at once; ``tail_below``: so few waiting tasks are its tail; ``failover``: sites where
-    tasks go that have failed; ``order``: which tasks are ready when, where not all are at once.
+    tasks go that have failed; ``pass_env``: variables of its owner that tasks are passed; ``order``: which tasks are ready when, where not all are at once.
     """
 
     name: str
@@ -152,6 +152,7 @@ class Bag:
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
+    pass_env: tuple[str, ...] = ()
     output_bytes: int = 4096
     policy: Policy | None = None
     learns: bool = False

@@ -21,7 +21,8 @@ from typing import Any
 from dispatch.document import BagDocument
 from dispatch.kept import KeptBag, keep_bag, keys_of
 from dispatch.keys import key_of
-from dispatch.manager import Manager, Setting
+from dispatch.manager import Manager
+from dispatch.setting import Setting
 from dispatch.talk import Rules
 from dispatch.tasks import DONE
 from kernel.clock import WallClock

@@ -22,8 +22,9 @@ from dispatch.document import BagDocument
 from dispatch.hosts import Hello
 from dispatch.journal import SEGMENT_BYTES, Journal
 from dispatch.kept import keep_bag, keys_of
-from dispatch.manager import Manager, Setting
+from dispatch.manager import Manager
 from dispatch.records import End, Ended, Given
+from dispatch.setting import Setting
 from dispatch.state import State
 from dispatch.talk import Message, Rules
 from kernel.clock import WallClock

@@ -14,7 +14,8 @@ import time
 from pathlib import Path
 
 from dispatch.kept import kept_bags, keys_of, open_bag
-from dispatch.manager import Manager, Setting
+from dispatch.manager import Manager
+from dispatch.setting import Setting
 from dispatch.tasks import DONE
 from kernel.clock import WallClock
 

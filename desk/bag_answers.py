@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from dispatch.bag_state import BagState
 from dispatch.core import Core
 from dispatch.explaining import look_at_tails, why_not
 from dispatch.journal import EndReader, look
@@ -15,7 +16,7 @@ from dispatch.kept import host_names, open_bag, read_status
 from dispatch.messages import Said
 from dispatch.outputs import OutputReader
 from dispatch.records import COULD_NOT, END
-from dispatch.state import MOST_LOSSES, BagState, State
+from dispatch.state import MOST_LOSSES, State
 from dispatch.talk import Rules
 from dispatch.tasks import DONE, FAILED, GIVEN, HELD, PENDING, WORDS
 from kernel.errors import InputError

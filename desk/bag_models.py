@@ -23,8 +23,8 @@ class FitDocument(Document):
     """One family that was fitted, with its parameters and how far off it is."""
 
     family: str
-    parameters: tuple[float, ...]
-    d: float
+    parameters: tuple[Annotated[float, Field(allow_inf_nan=False)], ...]
+    d: Annotated[float, Field(allow_inf_nan=False)]
 
 
 class CharacteristicDocument(Document):

@@ -10,13 +10,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from desk.bag_work import Watch, Wishes, places_of
+from desk.bag_places import places_of
+from desk.bag_work import Watch, Wishes
 from desk.histories import open_history
 from desk.wiring import Surrounding, all_simulated, make_drivers
 from dispatch.core import Core
+from dispatch.faults import fault_in
 from dispatch.fleet import Fleet
 from dispatch.journal import Journal, read_state
-from dispatch.kept import KeptBag, is_closed, kept_bags, open_bag, write_host_names, write_status
+from dispatch.kept import (
+    KeptBag,
+    is_closed,
+    kept_bags,
+    name_of,
+    open_bag,
+    readable_bags,
+    write_host_names,
+    write_status,
+)
 from dispatch.manager import GUEST
 from dispatch.messages import BEAT_S
 from dispatch.records import Word
@@ -37,7 +48,7 @@ _LATELY = 200
 
 def simulated_part(catalog: Catalog, folder: Path) -> Catalog | None:
     """The sites that a dispatcher's bags may use, where all of them are simulated; None where they are real."""
-    named = [open_bag(folder, number).document.sites for number in kept_bags(folder)]
+    named = [kept.document.sites for kept in readable_bags(folder)]
     if any(GUEST in names for names in named):
         return None
     wanted = {name for names in named for name in names or [s.name for s in catalog.sites]}
@@ -84,6 +95,7 @@ class VirtualBagWork:
         numbers = kept_bags(self.folder)
         for number in numbers:
             self._take(number)
+        numbers = sorted(self._known)
         hosts = VirtualHosts(self._core, self._run_times(), beat_s=self._beat_s())
         hosts.now_s = clock.now()
         self._fleet, sites = self._around(clock, numbers)
@@ -144,7 +156,7 @@ class VirtualBagWork:
         )
         drivers = make_drivers(self.catalog, [s.name for s in self.catalog.sites], clock, around)
         sites = Sites(self.run, drivers, clock, {})
-        places = places_of(self.catalog, [open_bag(self.folder, n).document for n in numbers])
+        places = places_of(self.catalog, [self._known[n].document for n in numbers])
         fleet = Fleet(
             core=self._core, sites=sites, places=places, run=self.run, pilot_environment=lambda _: {},
             fits=self._core.giving.choosing.fits,
@@ -152,8 +164,13 @@ class VirtualBagWork:
         return fleet, sites
 
     def _take(self, number: int) -> None:
-        kept = open_bag(self.folder, number)
-        self._known[number] = kept
+        """Take a bag on; one that cannot be is failed."""
+        if fault := fault_in(number, lambda: self._take_on(number)):
+            self._known.pop(number, None)
+            self._core.reject(fault, name_of(self.folder, number), self._core.state.now_s)
+
+    def _take_on(self, number: int) -> None:
+        kept = self._known[number] = open_bag(self.folder, number)
         if number not in self._core.state.bags:
             self._core.add(number, kept.bag, self._core.state.now_s, kept.document.open)
         elif kept.document.open:  # what came while nobody was at work
@@ -172,7 +189,7 @@ class VirtualBagWork:
 
     def _hear_wishes(self, clock: SimClock) -> None:
         wishes = self.wishes()
-        fresh = [n for n in wishes.new if n not in self._known]
+        fresh = [n for n in wishes.new if n not in self._core.state.bags]
         for number in fresh:
             self._take(number)
         if fresh:

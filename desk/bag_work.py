@@ -8,21 +8,24 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
+from desk.bag_places import check_places, places_of
 from desk.wiring import (
     Surrounding,
-    all_simulated,
     contact_host,
     is_real,
     make_drivers,
+    own_values,
     python_of,
 )
 from dispatch.agent_file import pilot_command
 from dispatch.dispatcher import Dispatcher
-from dispatch.document import BagDocument, HostsDocument
-from dispatch.fleet import Fleet, Place, looking_ahead
+from dispatch.document import BagDocument, build_bag, refuse_missing_inputs
+from dispatch.faults import fault_in
+from dispatch.fleet import Fleet
 from dispatch.kept import (
     KeptBag,
     Keys,
@@ -30,14 +33,16 @@ from dispatch.kept import (
     keep_bag,
     kept_bags,
     keys_of,
+    name_of,
     open_bag,
     write_host_names,
     write_latest,
     write_status,
 )
 from dispatch.keys import key_of
-from dispatch.manager import GUEST, Manager, Setting
+from dispatch.manager import Manager
 from dispatch.records import End
+from dispatch.setting import Setting
 from dispatch.standing import Latest, Rates, status_json
 from dispatch.talk import Rules
 from execmgr.book import spec_id
@@ -45,13 +50,9 @@ from execmgr.engine import Pilot, Reach
 from execmgr.sites import Sites
 from kernel.clock import WallClock
 from kernel.errors import InputError
-from pool.acquire import ACQUISITIONS, acquire
-from pool.release import before_the_end, central_all, coordinated, distributed
-from pool.view import PoolDecision, PoolLimits, PoolView, together
 from vgrid.catalog import Catalog, Site
 
-RELEASES = ("distributed", "central", "coordinated", "look-ahead")
-_LOOK_S, _LOCAL_S = 1.0, 30 * 86400.0
+_LOOK_S = 1.0
 _LONG = 200
 Watch = Callable[[dict[str, Any]], None]
 
@@ -67,96 +68,6 @@ class Wishes:
     new: Sequence[int] = ()
     stops: dict[int, str] = field(default_factory=dict)
     stay: bool = False
-
-
-def check_places(catalog: Catalog, document: BagDocument) -> None:
-    """InputError for a bag that none of the sites can serve, or that asks in a way that nobody knows."""
-    for name in {*document.sites, *document.failover} - {GUEST}:
-        catalog.site(name)
-    if document.sites == (GUEST,) and document.hosts.guests:
-        return
-    sites = [s for s in catalog.sites if not document.sites or s.name in document.sites]
-    if all_simulated(sites) and sites and document.runtime_s is None:
-        raise InputError(
-            "is not given, and simulated sites cannot find out how long a task runs", where="runtime_s",
-            fix="give runtime_s, in seconds",
-        )  # fmt: skip
-    widest = max((_procs(s, document.hosts) for s in sites), default=0)
-    if document.procs > widest:
-        raise InputError(
-            f"needs {document.procs} processors of one host; the largest has {widest}",
-            where="procs",
-        )
-    places = [_place(site, [document.hosts]) for site in sites]
-    longest_s = max(place.longest_s for place in places)
-    if (document.runtime_s or 0.0) > longest_s:
-        raise InputError(
-            f"is {document.runtime_s:g} s, and no host stays longer than {longest_s:g} s", where="runtime_s",
-            fix="give hosts.longest, up to the longest walltime of a queue",
-        )  # fmt: skip
-
-
-def _procs(site: Site, hosts: HostsDocument) -> int:
-    """Processors of one host of a site."""
-    node = (
-        site.procs if site.driver == "local" else min(site.procs, max(n.cores for n in site.nodes))
-    )
-    return min(node, hosts.procs or node)
-
-
-def places_of(catalog: Catalog, documents: Sequence[BagDocument]) -> list[Place]:
-    """Where hosts for these bags may come from: as many as any of them allows."""
-    found = []
-    for site in catalog.sites:
-        wanting = [d.hosts for d in documents if not d.sites or site.name in d.sites]
-        if wanting:
-            found.append(_place(site, wanting))
-    return found
-
-
-def _place(site: Site, wanting: Sequence[HostsDocument]) -> Place:
-    first = wanting[0]
-    procs = max(_procs(site, hosts) for hosts in wanting)
-    longest_s = max(float(hosts.longest) for hosts in wanting)
-    if site.driver == "local":  # our own: nobody waits for it
-        longest_s = max(longest_s, _LOCAL_S)
-    queue = next((q for q in site.queues if q.max_procs >= procs), None)
-    if queue is not None:
-        longest_s = min(longest_s, queue.max_walltime_s)
-    widest = max(1, queue.max_procs // procs) if queue else site.procs
-    most = max(1, min(max(hosts.most for hosts in wanting), site.procs // procs))
-    least = min(most, max(hosts.least for hosts in wanting))
-    node = max(site.nodes, key=lambda n: n.cores)
-    return Place(
-        site=site.name, queue=queue.name if queue else "", node_type=node.name, procs=procs,
-        limits=PoolLimits(least=least, most=most, longest_s=longest_s), longest_s=longest_s, decide=_decide(first),
-        boot_s=180.0 + 2 * site.boot_s, widest=widest, requests=queue.max_jobs if queue else 1 << 30,
-        price=node.price_usd_per_hour,
-    )  # fmt: skip
-
-
-def _decide(hosts: HostsDocument) -> Callable[[PoolView], PoolDecision]:
-    """When hosts are asked for and given back, by the names in a bag's document."""
-    if hosts.acquire not in ACQUISITIONS:
-        raise InputError(f"'{hosts.acquire}' is no way to ask", where="hosts.acquire", fix=f"one of {', '.join(ACQUISITIONS)}")  # fmt: skip
-    if hosts.release not in RELEASES:
-        raise InputError(f"'{hosts.release}' is no way to give back", where="hosts.release", fix=f"one of {', '.join(RELEASES)}")  # fmt: skip
-    if hosts.release == "look-ahead":
-        return looking_ahead(hosts.patience, hosts.acquire)
-    idle_s = float(hosts.idle)
-
-    def give_back(view: PoolView) -> PoolDecision:
-        if hosts.release == "central":
-            return central_all(view)
-        return (
-            coordinated(view, idle_s)
-            if hosts.release == "coordinated"
-            else distributed(view, idle_s)
-        )
-
-    return lambda view: together(
-        [acquire(view, hosts.acquire), give_back(view), before_the_end(view)]
-    )
 
 
 class Beside(Protocol):
@@ -182,7 +93,7 @@ class Beside(Protocol):
 class BagWork:
     """One dispatcher's folder and what is made of it. ``wishes``: asked twice a second; ``watch``: told how it stands.
 
-    ``began_unix_s``: when its clock began, kept over restarts.
+    ``own``: the bags belong to whoever runs this process; ``began_unix_s``: when its clock began, kept over restarts.
     """
 
     folder: Path
@@ -192,11 +103,12 @@ class BagWork:
     watch: Watch = lambda _: None
     rules: Rules = field(default_factory=Rules)
     beside: Beside | None = None
+    own: bool = False
     _rates: Rates = field(default_factory=Rates)
     _latest: Latest = field(default_factory=Latest)
     _looked_s: float = -1e9
     _named: int = 0
-    _known: set[int] = field(default_factory=set)
+    _bags: dict[int, KeptBag] = field(default_factory=dict)
     _open: dict[int, KeptBag] = field(default_factory=dict)
 
     def carry_out(self) -> Dispatcher:
@@ -213,7 +125,9 @@ class BagWork:
             self._told,
         )
         _check_known(manager, self.catalog)
-        bags = [open_bag(self.folder, number) for number in kept_bags(self.folder)]
+        for number in kept_bags(self.folder):
+            self._open_bag(manager, number)
+        bags = list(self._bags.values())
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self.folder / "cert.pem", keys.key)
         away = any(is_real(site) for site in self.catalog.sites) or any(
@@ -275,7 +189,11 @@ class BagWork:
         sites = [s for s in self.catalog.sites if s.driver != "simulated"]
         nothing = Surrounding(logs={}, instants={}, until_s=0.0, seed=0)
         drivers = make_drivers(
-            replace(self.catalog, sites=tuple(sites)), [s.name for s in sites], clock, nothing
+            replace(self.catalog, sites=tuple(sites)),
+            [s.name for s in sites],
+            clock,
+            nothing,
+            own=self.own,
         )
         by_name = {site.name: site for site in sites}
 
@@ -298,6 +216,8 @@ class BagWork:
             return {
                 "VGRADS_HOST_KEY": key_of(keys.secret, spec_id(slot, self.run)),
                 "VGRADS_HOST_PROCS": str(where.procs), "VGRADS_LEFT_S": str(int(where.longest_s)),
+                "VGRADS_OWN": "1" if self.own and place.driver == "local" else "",
+                "VGRADS_PASS_ENV": " ".join(place.pass_env),
             }  # fmt: skip
 
         fleet = Fleet(
@@ -307,9 +227,29 @@ class BagWork:
         )  # fmt: skip
         return fleet
 
+    def _open_bag(self, manager: Manager, number: int) -> None:
+        """Open a bag of the folder; one that cannot be served is failed, and costs no other bag."""
+
+        def work() -> None:
+            self._bags[number] = open_bag(self.folder, number)
+
+        self._serve(manager, number, work)
+
     def _take(self, manager: Manager, kept: KeptBag) -> None:
-        self._known.add(kept.number)
-        manager.add(kept.number, kept.bag, kept.files, kept.document.open)
+        self._serve(manager, kept.number, lambda: self._take_on(manager, kept))
+
+    def _serve(self, manager: Manager, number: int, work: Callable[[], None]) -> None:
+        """Work for one bag; one in which something goes wrong is failed."""
+        if fault := fault_in(number, work):
+            self._bags.pop(number, None)
+            self._open.pop(number, None)
+            manager.core.reject(fault, name_of(self.folder, number), manager.clock.now())
+            manager.poke()
+
+    def _take_on(self, manager: Manager, kept: KeptBag) -> None:
+        values = own_values(kept.bag.pass_env) if self.own else {}
+        bag = replace(kept.bag, env={**values, **kept.bag.env})
+        manager.add(kept.number, bag, kept.files, kept.document.open)
         if kept.document.open:
             state = manager.state.bags[kept.number]
             manager.core.grow(kept.number, len(kept.bag.commands) - len(state.tasks))
@@ -317,23 +257,29 @@ class BagWork:
 
     def _grow(self, manager: Manager) -> None:
         """More tasks of open bags, and the end of those to which none comes any more."""
-        for number, kept in list(self._open.items()):
-            closed = is_closed(self.folder, number)  # looked at first: what came before it counts
-            if grown := kept.grown():
-                manager.core.grow(number, grown)
-                manager.poke()
-            if closed:
-                manager.core.close(number, manager.clock.now())
-                del self._open[number]
-                kept.rest()
+        for kept in list(self._open.values()):
+            self._serve(manager, kept.number, partial(self._grow_bag, manager, kept))
+
+    def _grow_bag(self, manager: Manager, kept: KeptBag) -> None:
+        number = kept.number
+        closed = is_closed(self.folder, number)  # looked at first: what came before it counts
+        if grown := kept.grown():
+            manager.core.grow(number, grown)
+            manager.poke()
+        if closed:
+            manager.core.close(number, manager.clock.now())
+            del self._open[number]
+            kept.rest()
 
     def _control(self, manager: Manager, fleet: Fleet) -> bool:
         wishes = self.wishes()
-        fresh = [n for n in wishes.new if n not in self._known]
+        fresh = [n for n in wishes.new if n not in self._bags and n not in manager.state.bags]
         for number in fresh:
-            self._take(manager, open_bag(self.folder, number))
+            self._open_bag(manager, number)
+            if number in self._bags:
+                self._take(manager, self._bags[number])
         if fresh:
-            documents = [open_bag(self.folder, n).document for n in sorted(self._known)]
+            documents = [kept.document for _, kept in sorted(self._bags.items())]
             fleet.places = places_of(self.catalog, documents)
         for number, why in wishes.stops.items():
             if number in manager.state.bags and not manager.state.bags[number].over:
@@ -397,4 +343,6 @@ def hand_over(
 ) -> KeptBag:
     """Put a bag into a dispatcher's folder, after everything about it was checked."""
     check_places(catalog, document)
+    if document.inputs and not document.open:
+        refuse_missing_inputs(build_bag(document, source), source)
     return keep_bag(folder, number, document, source)

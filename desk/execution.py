@@ -195,7 +195,9 @@ def cancel_run(begun: Begun, record: Record, reason: str) -> Outcome:
     asked = {book.uses[slot].slot.site for slot, r in state.slots.items() if r.state is not None}
     nothing = Surrounding(logs={}, instants={}, until_s=0.0, seed=0)
     drivers = make_drivers(catalog, needed, clock, nothing, sorted(asked))
-    engine = make_local_engine(clock, _folders(options, book), options.own)
+    engine = make_local_engine(
+        clock, _folders(options, book), options.own, book.snapshot.wanted.pass_env
+    )
     around = Surroundings(drivers=drivers, clock=clock, journal=record, engine=engine)
     runner = Runner(options.run_id, book, around)
     return _outcome(runner, lambda r: r.cancel(state, reason))
@@ -257,7 +259,12 @@ def _surroundings(
         engine = make_virtual_engine(clock, book.snapshot, options.seed)
     else:
         engine, reach = make_real_engine(
-            catalog, names, clock, _folders(options, book), options.own
+            catalog,
+            names,
+            clock,
+            _folders(options, book),
+            options.own,
+            book.snapshot.wanted.pass_env,
         )
     return Surroundings(
         drivers=drivers, clock=clock, journal=record, engine=engine, reach=reach,

@@ -11,9 +11,9 @@ from kernel.documents import Document
 
 _Name = Annotated[str, Field(min_length=1, max_length=200)]
 _Count = Annotated[int, Field(strict=True, ge=0, le=10**9)]
-_Seconds = Annotated[float, Field(strict=True, gt=0, le=86400.0)]
+_Seconds = Annotated[float, Field(strict=True, ge=1e-3, le=86400.0)]
 _Counts = Annotated[Mapping[str, _Count], Field(max_length=10_000)]
-_Age = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
+_Age = Annotated[float, Field(strict=True, ge=0, le=1e15, allow_inf_nan=False)]
 _NOTHING: Mapping[str, int] = {}
 _NO_RESOURCES: Mapping[str, tuple[float, float, float]] = {}
 _AT_ONCE: Mapping[str, float] = {}

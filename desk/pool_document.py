@@ -33,10 +33,10 @@ class PoolDocument(Document):
 
     name: str
     max_workers: Annotated[int, Field(ge=1, le=1_000_000)]
-    distribution: Mapping[str, Annotated[float, Field(gt=0, le=1e9)]] = {".*": 1.0}
+    distribution: Mapping[str, Annotated[float, Field(ge=1e-6, le=1e9)]] = {".*": 1.0}
     policy: str = "d8"
     worker: WorkerDocument = WorkerDocument()
-    max_change: Annotated[float, Field(gt=0, le=1e9)] | None = None
+    max_change: Annotated[float, Field(ge=1e-6, le=1e9)] | None = None
     default_capacity: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     billing_cycle: str | float | None = None
     reading: Literal["example", "stated"] = "example"

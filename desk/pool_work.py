@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from desk.bag_work import BagWork, Watch, Wishes, check_places
+from desk.bag_places import check_places
+from desk.bag_work import BagWork, Watch, Wishes
 from desk.ledger import Ledger
 from desk.ledger_line import LedgerLine
 from desk.pool_document import PoolDocument, bag_of

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 import time
@@ -31,6 +32,7 @@ from execmgr.process_engine import ProcessEngine
 from execmgr.simulated_engine import Luck, SimulatedEngine
 from execmgr.task_folder import AWAY, TaskFolder
 from kernel.clock import Clock, SimClock, WallClock
+from kernel.environment import pass_environment
 from kernel.errors import InputError, SiteError
 from kernel.streams import stream
 from planner.lengths import drawn_factor
@@ -111,9 +113,11 @@ def make_drivers(
     clock: Clock,
     around: Surrounding,
     perhaps: Iterable[str] = (),
+    own: bool = False,
 ) -> dict[str, Driver]:
-    """A driver for each site that is needed, and for those of ``perhaps`` that can be reached now."""
-    found = {name: _driver(catalog.site(name), clock, around) for name in needed}
+    """A driver for each site that is needed, and for those of ``perhaps`` that can be reached now. ``own``: pilots on
+    this machine are for tasks of whoever runs this process, and get its environment."""
+    found = {name: _driver(catalog.site(name), clock, around, own) for name in needed}
     for name in perhaps:
         if name not in found:
             with suppress(SiteError):
@@ -121,9 +125,10 @@ def make_drivers(
     return found
 
 
-def _driver(site: Site, clock: Clock, around: Surrounding) -> Driver:
+def _driver(site: Site, clock: Clock, around: Surrounding, own: bool = False) -> Driver:
     if site.driver == "local":
-        return LocalDriver(site.procs, clock)
+        passed = None if own else pass_environment(os.environ, False, allowed=site.pass_env)[0]
+        return LocalDriver(site.procs, clock, passed)
     if site.driver != "simulated":
         return open_site(site, clock)
     behaviour = SiteBehaviour(
@@ -197,21 +202,30 @@ def make_virtual_engine(clock: Clock, snapshot: Snapshot, seed: int) -> Engine:
     return SimulatedEngine(clock, luck)
 
 
-def make_local_engine(clock: Clock, folders: tuple[Path, Path], own: bool) -> ProcessEngine:
-    """Processes of this machine (run folder, set folder); ``own``: with this process's environment."""
-    return ProcessEngine(clock, TaskFolder(folders[0].resolve(), folders[1].resolve(), own=own))
+def make_local_engine(
+    clock: Clock, folders: tuple[Path, Path], own: bool, pass_env: tuple[str, ...] = ()
+) -> ProcessEngine:
+    """Processes of this machine (run folder, set folder); ``own``: with this process's environment; ``pass_env``: what
+    the set wants passed of it."""
+    run_folder, set_folder = (folder.resolve() for folder in folders)
+    return ProcessEngine(clock, TaskFolder(run_folder, set_folder, own=own, requested=pass_env))
 
 
 def make_real_engine(
-    catalog: Catalog, names: Iterable[str], clock: Clock, folders: tuple[Path, Path], own: bool
-) -> tuple[Engine, dict[str, Reach]]:
+    catalog: Catalog, names: Iterable[str], clock: Clock, folders: tuple[Path, Path], own: bool,
+    pass_env: tuple[str, ...] = (),
+) -> tuple[Engine, dict[str, Reach]]:  # fmt: skip
     """Processes of this machine, and through pilots in slots elsewhere (run folder, set folder)."""
-    here = TaskFolder(folders[0].resolve(), folders[1].resolve(), own=own)
+    here = TaskFolder(
+        folders[0].resolve(), folders[1].resolve(), own=own, requested=pass_env,
+        allowed={site.name: site.pass_env for site in catalog.sites},
+    )  # fmt: skip
+    values = own_values(pass_env) if own else {}
     news: News = SimpleQueue()
     processes = ProcessEngine(clock, here, news)
     sites = [catalog.site(name) for name in names]
     apart = frozenset(site.name for site in sites if is_real(site) and not _shares_files(site))
-    away = AwayEngine(clock, replace(here, kind=AWAY, own=False), news, apart)
+    away = AwayEngine(clock, replace(here, kind=AWAY, own=False, values=values), news, apart)
     by_site: dict[str, SharingEngine] = {}
     reach: dict[str, Reach] = {}
     for site in sites:
@@ -222,6 +236,11 @@ def make_real_engine(
                 patience_s=_PATIENCE_S + 2 * site.boot_s,
             )  # fmt: skip
     return Engines(by_site, news), reach
+
+
+def own_values(names: Iterable[str]) -> dict[str, str]:
+    """Variables that whoever runs this process wants passed to tasks of theirs, wherever these run."""
+    return {name: os.environ[name] for name in names if name in os.environ}
 
 
 def sweep_others(drivers: Mapping[str, Driver], run_id: str, wanted: Collection[str]) -> None:

@@ -7,9 +7,9 @@ from typing import Any
 
 from bags.bag import Bag
 from bags.policy import job_ad as policy_job_ad
+from dispatch.bag_state import BagState
 from dispatch.board import Board
 from dispatch.hosts import Host
-from dispatch.state import BagState
 from dispatch.tasks import DONE
 
 Ad = dict[str, Any]

@@ -14,12 +14,15 @@ _SHIPPED = (
     "dispatch/__init__.py",
     "dispatch/agent_link.py",
     "dispatch/agent_place.py",
+    "dispatch/agent_scratch.py",
     "dispatch/agent_store.py",
     "dispatch/agent_talk.py",
     "dispatch/agent_tasks.py",
     "dispatch/host_agent.py",
     "execmgr/__init__.py",
     "execmgr/spawner.py",
+    "kernel/__init__.py",
+    "kernel/environment.py",
 )
 _MAIN = "from dispatch.host_agent import main\n\nmain()\n"
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the same bytes whenever it is made

@@ -228,11 +228,6 @@ class Connecting:
         self._ring()
 
 
-def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
-    """An agent's environment as tasks may see it."""
-    return {key: value for key, value in environment.items() if not key.startswith("VGRADS_")}
-
-
 def ring_of(descriptor: int) -> Callable[[], None]:
     """Wakes the loop that reads the other end of a pipe; one that is awake or gone is no error."""
 

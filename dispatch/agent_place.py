@@ -17,7 +17,8 @@ _CARDS = Path("/sys/class/net")
 
 class Place(NamedTuple):
     """What this host is in its allocation. ``machine``: what stays when it is installed anew; ``attributes``: what its
-    site says of it, for policies; ``away_s``: so long it looks for a manager that is away; ``within``: the mark of the
+    site says of it, for policies; ``own``: its tasks are those of whoever started it; ``pass_env``: variables that its
+    site passes to all tasks; ``away_s``: so long it looks for a manager that is away; ``within``: the mark of the
     task that it is itself, and ``/``."""
 
     slot: str
@@ -31,6 +32,8 @@ class Place(NamedTuple):
     attributes: dict[str, Any]
     away_s: float = GIVE_UP_S
     within: str = ""
+    own: bool = False
+    pass_env: tuple[str, ...] = ()
 
     @classmethod
     def told(cls, environment: Mapping[str, str]) -> Place:
@@ -50,6 +53,7 @@ class Place(NamedTuple):
             named or socket.gethostname(), named or _card(_CARDS) or socket.gethostname(),
             _attributes(environment.get("VGRADS_HOST_ATTRIBUTES", "")),
             float(environment.get("VGRADS_AWAY_S", GIVE_UP_S)), f"{within}/" if within else "",
+            bool(environment.get("VGRADS_OWN")), tuple(environment.get("VGRADS_PASS_ENV", "").split()),
         )  # fmt: skip
 
     def for_tasks(self) -> dict[str, str]:

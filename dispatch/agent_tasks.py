@@ -1,6 +1,6 @@
 """The tasks that a host holds: which wait, which run, how they are ended, what they printed.
 
-Shipped to hosts: the standard library and :mod:`execmgr.spawner` only, Python 3.8 or newer. No thread: one loop
+Shipped to hosts: the standard library, :mod:`execmgr.spawner` and :mod:`kernel.environment` only, Python 3.8 or newer. No thread: one loop
 calls it.
 """
 
@@ -12,9 +12,10 @@ import sys
 import time
 from collections import deque
 from contextlib import suppress
-from typing import Any, Iterable, Mapping, NamedTuple, Tuple
+from typing import Any, Callable, Iterable, Mapping, NamedTuple, Tuple
 
 from execmgr.spawner import Ended, Spawner, as_bytes
+from kernel.environment import pass_environment, refusal, withheld
 
 Key = Tuple[int, int, int]
 """Bag, task, attempt."""
@@ -37,6 +38,17 @@ class Bag(NamedTuple):
     limit_s: float
     output_bytes: int
     environment: dict[bytes, bytes]
+    refused: tuple[str, ...] = ()
+    withheld: tuple[str, ...] = ()
+
+
+class Visible(NamedTuple):
+    """What tasks may see of the agent's environment (:mod:`kernel.environment`), and what they see besides."""
+
+    environment: dict[str, str]
+    own: bool
+    allowed: tuple[str, ...]
+    more: dict[str, str]
 
 
 class Task:
@@ -82,16 +94,16 @@ class Tasks:
     """Begins tasks in the order in which they came, as processors are free."""
 
     def __init__(
-        self, procs: int, scratch: str, mark: str, environment: Mapping[str, str], spawner: Spawner
-    ) -> None:
-        """``scratch``: an empty folder in which all tasks stand that declare no files."""
-        self.procs, self.free = procs, procs
+        self, procs: int, scratch: str, mark: str, visible: Visible, spawner: Spawner,
+        sweep: Callable[[], None],
+    ) -> None:  # fmt: skip
+        """``scratch``: an empty folder in which all tasks stand that declare no files; ``sweep``: ends what dead agents
+        of this machine have left."""
+        self.procs, self.free, self._sweep = procs, procs, sweep
         self.waiting: deque[Task] = deque()
         self.running: dict[Key, Task] = {}
         self._spawner, self._scratch, self._mark = spawner, scratch, mark
-        self._environment = as_bytes(
-            {**environment, "PWD": scratch, "VGRADS_PYTHON": sys.executable}
-        )
+        self._visible = visible
         self._bags: dict[int, Bag] = {}
         self._lanes: list[list[int]] = []
         self._watched: set[Key] = set()
@@ -102,11 +114,19 @@ class Tasks:
 
     def learn_bag(self, number: int, told: Mapping[str, Any]) -> Bag:
         """What the manager says of a bag."""
-        own = {**self._environment, **as_bytes(told.get("env") or {})}
+        visible, stated = self._visible, told.get("env") or {}
+        passed, refused = pass_environment(
+            visible.environment, visible.own, told.get("pass_env") or (), visible.allowed
+        )
+        passed.update(visible.more)
+        passed.update(PWD=self._scratch, VGRADS_PYTHON=sys.executable)
+        passed.update(stated)
+        own = as_bytes(passed)
         own[b"VGRADS_BAG"] = b"%d" % number
         bag = self._bags[number] = Bag(
             max(1, int(told.get("procs", 1))), float(told.get("memory_mib") or 0), float(told.get("limit_s") or 0),
-            int(told.get("output_bytes", 4096)), own,
+            int(told.get("output_bytes", 4096)), own, tuple(name for name in refused if name not in stated),
+            tuple(withheld(visible.environment, passed)) if visible.own else (),
         )  # fmt: skip
         return bag
 
@@ -126,6 +146,8 @@ class Tasks:
             if task.bag.procs > self.free:
                 break
             self.waiting.popleft()
+            if task.key[2] > 1:  # an earlier attempt may have been a dead agent's of this machine
+                self._sweep()
             try:
                 self._spawn(task, now_s)
             except (OSError, ValueError) as error:  # ValueError: a zero byte in the command
@@ -202,6 +224,9 @@ class Tasks:
         if task.why:
             code, why = _judged(task.why)
             texts[1] = f"{texts[1].rstrip()}\n{why}".lstrip() if why else texts[1]
+        refused = (*task.bag.refused, *(task.bag.withheld if code else ()))
+        if refused:
+            texts[1] = f"{refusal(refused)}\n{texts[1]}"
         used = ended.usage
         return End(
             task, code, now_s - task.began_s, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024.0, texts[0], texts[1]

@@ -124,6 +124,10 @@ class BagFiles:
                 (place / name).replace(target)
         self.discard(task, attempt)
 
+    def settle(self, task: int, attempt: int, counts: bool) -> None:
+        """An attempt has ended: its outputs go where they belong, or go."""
+        (self.commit if counts else self.discard)(task, attempt)
+
     def discard(self, task: int, attempt: int) -> None:
         """The outputs of an attempt are not wanted."""
         shutil.rmtree(self.arriving(task, attempt), ignore_errors=True)
@@ -143,7 +147,7 @@ class BagFiles:
         for task, attempt in (map(int, place.name.split(".")[:2]) for place in places):
             if status[task] in ENDED:
                 counts = status[task] == DONE and counted.get(task, attempt) == attempt
-                (self.commit if counts else self.discard)(task, attempt)
+                self.settle(task, attempt, counts)
 
     def close(self) -> None:
         """Write no more."""

@@ -11,12 +11,13 @@ import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 from bags.bag import TASK, Bag
 from dispatch.bag_files import BagFiles, Read
+from dispatch.faults import BagFault, fault_in, serving
 from dispatch.matrix_store import MatrixStore, joined, parted
 from dispatch.messages import Files
 from dispatch.records import End
@@ -267,19 +268,23 @@ def judged(message: Message, files: Mapping[int, BagFiles]) -> Message:
     ends = []
     for number, end in message.ends:
         of = files[number] if number in strict else None
-        ends.append((number, of.judged(end) if isinstance(of, BlockFiles) else end))
+        with serving(number):
+            ends.append((number, of.judged(end) if isinstance(of, BlockFiles) else end))
     return replace(message, ends=ends)
 
 
 def keep_values(
     files: Mapping[int, BagFiles], arrived: Iterable[tuple[int, int, int, bool]]
-) -> None:
-    """Of what has come the values of blocks that count go into their matrix files: before the journal says so."""
+) -> list[BagFault]:
+    """Of what has come the values of blocks that count go into their matrix files: before the journal says so. Bags
+    where they cannot."""
     by_bag: dict[int, list[tuple[int, int]]] = {}
     for bag, task, attempt, counts in arrived:
         if counts and files[bag].strict:
             by_bag.setdefault(bag, []).append((task, attempt))
+    faults = []
     for bag, blocks in by_bag.items():
         of = files[bag]
         if isinstance(of, BlockFiles):
-            of.keep(blocks)
+            faults.append(fault_in(bag, partial(of.keep, blocks)))
+    return [fault for fault in faults if fault is not None]

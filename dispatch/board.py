@@ -8,9 +8,11 @@ from collections.abc import Callable, Collection, Sequence
 
 from bags.bag import Bag
 from bags.record import HostRecord
+from dispatch.bag_state import BagState
+from dispatch.faults import BagFault
 from dispatch.hosts import Host
-from dispatch.records import Copied, Given, Kept, Record, Word
-from dispatch.state import BagState, Effect, State
+from dispatch.records import Copied, Given, Kept, Record, Word, bag_of
+from dispatch.state import Effect, State
 from dispatch.talk import Rules
 from dispatch.tasks import PENDING
 
@@ -28,7 +30,7 @@ class Board:
     begun; ``copies``: of each bag the tasks that one more host is to have, and how urgent that is; ``ready``: bags with
     tasks that wait; ``arrived``: bags that hosts may be given tasks of which they could not before, since hosts were
     looked through; ``load`` and ``shares``: processor seconds that each bag and each owner has had and has in hand, by
-    weight; ``counting``: bags whose policies read how many jobs are left.
+    weight; ``counting``: bags whose policies read how many jobs are left; ``faults``: what failed bags, to be logged.
     """
 
     def __init__(self, state: State, rules: Rules, tell: Callable[[Record], None]) -> None:
@@ -57,6 +59,7 @@ class Board:
         self.serving: list[BagState] = []
         self._staying: dict[int, int] = {}
         self._later: list[tuple[float, int]] = []
+        self.faults: list[BagFault] = []
         self.refresh()
 
     def note(self, record: Record) -> list[Effect]:
@@ -72,6 +75,30 @@ class Board:
             if not gives and number in self.counting:
                 self.change(number)
         return effects
+
+    def call_off(self, number: int, bag: int, task: int) -> None:
+        """Have a host told that it need not go on with a task."""
+        host = self.state.hosts[number]
+        host.to_cancel.append((bag, task, host.held.get((bag, task), 0)))
+        self.urgent[number] = None
+
+    def drop(self, number: int, how: str, at_s: float, reason: str) -> None:
+        """Drop what has not ended of a bag; hosts are told. ``how``: cancelled or failed."""
+        bag = self.state.bags[number]
+        for task in bag.tasks.where:
+            for host in bag.tasks.hosts_of(task):
+                self.call_off(host, number, task)
+        if not bag.over:
+            self.note(Word(how, {"number": number, "at_s": at_s, "reason": reason}))
+        self.refresh()
+
+    def fail(self, fault: BagFault, at_s: float) -> bool:
+        """Fail a bag that cannot be served; False where it was over before, so that nothing is different now."""
+        self.faults.append(fault)
+        if self.state.bags[fault.bag].over:
+            return False
+        self.drop(fault.bag, "failed", at_s, fault.reason)
+        return True
 
     def change(self, number: int) -> None:
         """A bag stands otherwise: hosts that it was not for may be asked anew."""
@@ -182,8 +209,7 @@ class Board:
 
 def _touched(record: Word, state: State) -> Collection[int]:
     """The bags that a rare record changes."""
-    number = record.fields.get("number", -1)
     if record.what == "left":
-        return {bag for bag, _ in state.hosts[number].held}
-    of_a_bag = ("cancelled", "closed", "grown", "had", "tail", "unwanted")
-    return (number,) if record.what in of_a_bag else ()
+        return {bag for bag, _ in state.hosts[record.fields["number"]].held}
+    number = bag_of(record)
+    return () if number < 0 else (number,)

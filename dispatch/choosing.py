@@ -16,10 +16,11 @@ from typing import Any, NamedTuple
 from bags.choice import FAIR_SHARE
 from bags.policy import Policy, Residual, Verdict
 from dispatch.advertising import Ad, bag_ad, host_ad, job_ad, queue_ad
+from dispatch.bag_state import BagState
 from dispatch.board import Board
+from dispatch.faults import serving
 from dispatch.hosts import Host
 from dispatch.orders import Group, Order, Rank, Row, value_of
-from dispatch.state import BagState
 from dispatch.talk import Triple
 
 _FITTING = ("JobRequirements", "Rank", "Concurrency")
@@ -136,9 +137,10 @@ class Choosing:
     def _offer(self, bag: BagState, rank: float, ad: Ad) -> Offer:
         if bag.number not in self._policies:
             return Offer(bag, rank)
-        terms, concurrency = self._terms(bag), None
-        if self._policy(bag).has("Concurrency"):
-            concurrency = terms.concurrency(ad, self._job(bag), queue_ad(self._board))
+        with serving(bag.number):
+            terms, concurrency = self._terms(bag), None
+            if self._policy(bag).has("Concurrency"):
+                concurrency = terms.concurrency(ad, self._job(bag), queue_ad(self._board))
         return Offer(bag, rank, concurrency, terms)
 
     # verdicts
@@ -150,9 +152,10 @@ class Choosing:
             self._queue = len(board.serving)
             for number in self._queued:
                 board.change(number)
-        if board.changed:
-            changed, board.changed = board.changed, {}
-            for number in changed:
+        while board.changed:
+            number = next(iter(board.changed))
+            del board.changed[number]
+            with serving(number):
                 self._take_in(number)
 
     def _take_in(self, number: int) -> None:
@@ -215,7 +218,8 @@ class Choosing:
         def rank(number: int) -> float | None:
             alike = self._alike[number]
             if number in self._always or alike not in said:
-                said[alike] = self._rank(number, host, ad)
+                with serving(number):
+                    said[alike] = self._rank(number, host, ad)
             return said[alike]
 
         group.catch_up(order, rank)
@@ -254,7 +258,8 @@ class Choosing:
         self._look()
         if number not in self._policies:
             return True
-        return self._terms(self._board.state.bags[number]).grid(grid, queue_ad(self._board))
+        with serving(number):
+            return self._terms(self._board.state.bags[number]).grid(grid, queue_ad(self._board))
 
     # what follows a hand-out
 

@@ -10,11 +10,12 @@ from itertools import chain, islice
 from bags.bag import Bag
 from bags.replicate import Attempt, Pace, stragglers
 from bags.tail import in_tail
+from dispatch.bag_state import BagState
 from dispatch.board import Board, Held
 from dispatch.choosing import Choosing
+from dispatch.faults import serving
 from dispatch.hosts import Host
 from dispatch.records import Late, Word
-from dispatch.state import BagState
 from dispatch.talk import Triple
 from dispatch.tasks import ENDED, GIVEN
 
@@ -87,15 +88,19 @@ class Copies:
             rules = board.bags.get(bag.number)
             if rules is None or not (rules.policy or rules.learns):
                 continue
-            if bag.number not in self._known:
-                self._known.add(bag.number)
-                self._take_up(bag, now_s)
-            tail = stands_in_tail(board, bag, rules)
-            self._tell_tail(bag, rules, tail)
-            if tail and bag.tasks.where:
-                self._want(bag, self._chosen(bag, rules, now_s))
-            else:
-                board.copies.pop(bag.number, None)
+            with serving(bag.number):
+                self._look_at(bag, rules, now_s)
+
+    def _look_at(self, bag: BagState, rules: Bag, now_s: float) -> None:
+        if bag.number not in self._known:
+            self._known.add(bag.number)
+            self._take_up(bag, now_s)
+        tail = stands_in_tail(self._board, bag, rules)
+        self._tell_tail(bag, rules, tail)
+        if tail and bag.tasks.where:
+            self._want(bag, self._chosen(bag, rules, now_s))
+        else:
+            self._board.copies.pop(bag.number, None)
 
     def _take_up(self, bag: BagState, now_s: float) -> None:
         """After a restart nobody knows since when hosts have what they have: their time begins anew."""

@@ -7,16 +7,22 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import TypeVar
 
-from bags.bag import Bag
+from bags.bag import Bag, Listed
+from dispatch.bag_state import BagState
 from dispatch.board import Board
 from dispatch.copies import Copies
+from dispatch.faults import BagFault, serving
 from dispatch.giving import Giving
 from dispatch.hosts import Hello, Host, Key
 from dispatch.records import COULD_NOT, Back, End, Ended, Kept, Record, Word
-from dispatch.state import BagState, Effect, State
+from dispatch.state import Effect, State
 from dispatch.talk import Answer, Message, Rules, Triple
 from dispatch.tasks import ENDED, PENDING
+
+T = TypeVar("T")
 
 
 class Core:
@@ -79,7 +85,7 @@ class Core:
         of = self.state.bags[number].tasks
         for task in tasks:
             for host in of.hosts_of(task):
-                self._call_off(host, number, task)
+                self.board.call_off(host, number, task)
         if tasks:
             self.note(Word("had", {"number": number, "at_s": at_s, "runs": runs_of(tasks)}))
 
@@ -99,13 +105,22 @@ class Core:
 
     def cancel(self, number: int, at_s: float, reason: str) -> None:
         """Drop what has not ended; hosts are told."""
-        bag = self.state.bags[number]
-        for task in bag.tasks.where:
-            for host in bag.tasks.hosts_of(task):
-                self._call_off(host, number, task)
-        if not bag.over:
-            self.note(Word("cancelled", {"number": number, "at_s": at_s, "reason": reason}))
-        self.board.refresh()
+        self.board.drop(number, "cancelled", at_s, reason)
+
+    def guarded(self, work: Callable[[], T], at_s: float) -> T:
+        """What some work comes to; a bag in which something goes wrong is failed, and the work done without it."""
+        while True:
+            try:
+                return work()
+            except BagFault as fault:
+                if not self.board.fail(fault, at_s):
+                    raise
+
+    def reject(self, fault: BagFault, name: str, at_s: float) -> None:
+        """Fail a bag that cannot be taken on, or on again."""
+        if fault.bag not in self.state.bags:
+            self.add(fault.bag, Bag(name=name, commands=Listed(())), at_s, open_=True)
+        self.board.fail(fault, at_s)
 
     # hosts
 
@@ -217,20 +232,21 @@ class Core:
                 done.add((bag, end.task))
             by_bag.setdefault(bag, []).append(end)
         for bag, new in by_bag.items():
+            self.guarded(partial(self._ends_of, bag, new), new[-1].at_s)
+
+    def _ends_of(self, bag: int, ends: Sequence[End]) -> None:
+        """Ends of one bag."""
+        if self.state.bags[bag].over:
+            return
+        with serving(bag):
             learns = self.copies.learns(bag)
-            for end, effect in zip(new, self.note(Ended(bag, new)), strict=True):
+            for end, effect in zip(ends, self.note(Ended(bag, ends)), strict=True):
                 self._told(bag, end, effect)
                 if learns and end.code == 0 and effect.counts:
                     self.copies.told(bag, end.host, end.ran_s)
                 for other in effect.elsewhere:
-                    self._call_off(other, bag, end.task)
+                    self.board.call_off(other, bag, end.task)
                     self.note(Back(other, bag, [end.task]))
-
-    def _call_off(self, number: int, bag: int, task: int) -> None:
-        """Have a host told that it need not go on with a task."""
-        host = self.state.hosts[number]
-        host.to_cancel.append((bag, task, host.held[bag, task]))
-        self.board.urgent[number] = None
 
     def _returned(self, host: Host, returned: Sequence[Triple]) -> None:
         by_bag: dict[int, list[int]] = {}
@@ -275,7 +291,7 @@ class Core:
 
     def due(self, at_s: float) -> list[tuple[Host, Answer]]:
         """Answers for hosts that wait, as far as there is something for them now."""
-        self.copies.look(at_s)
+        self.guarded(lambda: self.copies.look(at_s), at_s)
         return self.giving.due(at_s)
 
     @property
@@ -285,7 +301,7 @@ class Core:
 
     def level(self) -> None:
         """Have hosts give back what they cannot have begun, where others wait for work."""
-        self.giving.level()
+        self.guarded(self.giving.level, self.state.now_s)
 
     def dismiss(self, host: Host, why: str) -> None:
         """A host is to leave when what it runs has ended."""

@@ -8,26 +8,35 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from bags.bag import RAW, TASK, Axis, Bag, Commands, Listed, Template, parts_of
 from bags.policy import SLOTS, Policy, read_policy
 from dispatch.lines import FileLines, Growing, Rows, Steps, plain
-from kernel.documents import Document, as_value_error, load_mapping, validate
+from kernel.documents import (
+    Document,
+    NotNegative,
+    Seconds,
+    Variable,
+    as_value_error,
+    load_mapping,
+    validate,
+)
 from kernel.errors import InputError
+from kernel.problems import Sourced
 from kernel.units import parse_duration
 
 OPEN = "commands.ndjson"
 """In the folder of an open bag: the commands that have come so far, each as a JSON string on a line."""
 MOST_TASKS = 100_000_000
+_MOST_LOOKED_AT = 1_000_000
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_LONGEST_S = 1e9
 
 
 class RangeDocument(Document):
     """``start``, ``stop`` (left out), ``step``."""
 
-    range: Annotated[tuple[float, ...], Field(min_length=1, max_length=3)]
+    range: Annotated[tuple[int | float, ...], Field(min_length=1, max_length=3)]
 
 
 class LinesDocument(Document):
@@ -36,7 +45,7 @@ class LinesDocument(Document):
     lines: Annotated[str, Field(min_length=1)]
 
 
-Value = str | float | int
+Value = Annotated[str, Field(strict=True), StringConstraints(strip_whitespace=False)] | float | int
 Parameter = tuple[Value, ...] | RangeDocument | LinesDocument
 
 
@@ -76,16 +85,17 @@ class BagDocument(Document):
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     procs: Annotated[int, Field(ge=1, le=100_000)] = 1
-    memory_mib: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
-    runtime_s: Annotated[float, Field(ge=0, le=_LONGEST_S)] | None = None
+    memory_mib: NotNegative = 0.0
+    runtime_s: Seconds | None = None
     limit: str | float | None = None
     retries: Annotated[int, Field(ge=0, le=100)] = 2
     owner: Annotated[str, Field(max_length=200)] = ""
-    weight: Annotated[float, Field(gt=0, le=1e6)] = 1.0
+    weight: Annotated[float, Field(ge=1e-6, le=1e6)] = 1.0
     deadline: str | float | None = None
     sites: tuple[str, ...] = ()
     hosts: HostsDocument = HostsDocument()
     env: Mapping[str, str] = {}
+    pass_env: Annotated[tuple[Variable, ...], Field(max_length=100)] = ()
     output_bytes: Annotated[int, Field(ge=0, le=2**20)] = 4096
     open: bool = False
     policy: str | Mapping[str, str | int | float | bool] | None = None
@@ -138,11 +148,59 @@ class BagDocument(Document):
 
 def load_bag(path: Path) -> tuple[BagDocument, Bag]:
     """The bag in a YAML or JSON file; InputError names the field, the file or the line."""
-    document = validate(BagDocument, load_mapping(path), str(path))
+    document = validate(BagDocument, with_written_parameters(load_mapping(path)), str(path))
     try:
         return document, build_bag(document, path.resolve().parent)
     except InputError as error:
         raise error.within(str(path)) from None
+
+
+def with_written_parameters(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A document in which the values of parameters are texts as they were written, where that is known."""
+    parameters = given.get("parameters")
+    if not isinstance(given, Sourced) or not isinstance(parameters, dict):
+        return given
+    written = given.as_written("parameters")
+    found = {
+        name: _as_written(values, written.get(str(name)) if isinstance(written, dict) else None)
+        for name, values in parameters.items()
+    }
+    return given.replaced(parameters=found)
+
+
+def _as_written(values: Any, written: Any) -> Any:
+    if not isinstance(values, list) or not isinstance(written, list):
+        return values
+    if len(written) != len(values) or any(value is None for value in values):
+        return values
+    return [
+        {True: "true", False: "false"}[text] if isinstance(text, bool) else text for text in written
+    ]
+
+
+def missing_inputs(bag: Bag, folder: Path) -> list[str]:
+    """Inputs of a bag that are no files in a folder, each once: of the first million tasks."""
+    seen: dict[str, bool] = {}
+    for task in range(min(len(bag.commands), _MOST_LOOKED_AT) if bag.inputs else 0):
+        for name in bag.commands.filled(bag.inputs, task):
+            if name not in seen:
+                seen[name] = (folder / name).is_file()
+        if not any(name for text in bag.inputs for _, name, _ in parts_of(text)):
+            break  # all tasks read the same
+    return [name for name, found in seen.items() if not found]
+
+
+def refuse_missing_inputs(bag: Bag, folder: Path) -> None:
+    """InputError, by name, where an input of a bag is not there."""
+    missing = missing_inputs(bag, folder)
+    if missing:
+        more = f" and {len(missing) - 3:,} more" if len(missing) > 3 else ""
+        names = ", ".join(f"'{name}'" for name in missing[:3])
+        raise InputError(
+            f"no such file: {names}{more}",
+            where="inputs",
+            fix=f"inputs are files in the folder of the bag, {folder}",
+        )
 
 
 def build_bag(document: BagDocument, folder: Path) -> Bag:
@@ -159,7 +217,7 @@ def build_bag(document: BagDocument, folder: Path) -> Bag:
         name=document.name, commands=commands, owner=document.owner, weight=document.weight, procs=document.procs,
         memory_mib=document.memory_mib, limit_s=float(document.limit or 0.0), retries=document.retries,
         estimate_s=document.runtime_s, deadline_s=None if document.deadline is None else float(document.deadline),
-        sites=document.sites, inputs=document.inputs, outputs=document.outputs, env=dict(document.env),
+        sites=document.sites, inputs=document.inputs, outputs=document.outputs, env=dict(document.env), pass_env=document.pass_env,
         output_bytes=document.output_bytes, policy=_policy(document, folder), learns=document.copies == "learned",
         most_copies=document.most_copies, tail_below=document.tail_below, tail_latched=document.tail_latched,
         failover=document.failover,
@@ -258,12 +316,12 @@ def _axis(name: str, given: Any, folder: Path) -> Axis:
     return Axis((name,), [(plain(value),) for value in given])
 
 
-def _range(given: tuple[float, ...], where: str) -> Steps:
-    start, stop = (0.0, given[0]) if len(given) == 1 else given[:2]
-    step = given[2] if len(given) == 3 else 1.0
+def _range(given: tuple[int | float, ...], where: str) -> Steps:
+    start, stop = (0, given[0]) if len(given) == 1 else given[:2]
+    step = given[2] if len(given) == 3 else 1
     if step == 0 or not all(map(_finite, (start, stop, step))):
         raise InputError("a range needs a step that is not 0", where=where)
-    count = max(0, -int(-((stop - start) / step) // 1))
+    count = max(0, -int((start - stop) // step))
     if count > MOST_TASKS:
         raise InputError(f"has {count:,} values; at most {MOST_TASKS:,} are taken", where=where)
     return Steps(start, step, count)

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from bags.policy import Verdict
+from bags.policy import Policy, Verdict
 from bags.record import BARRED_AT
 from dispatch.advertising import bag_ad, queue_ad
+from dispatch.bag_state import BagState
 from dispatch.copies import stands_in_tail
 from dispatch.core import Core
+from dispatch.faults import serving
 from dispatch.hosts import Host
-from dispatch.state import BagState
 from dispatch.tasks import WORDS
 
 _SAMPLE = 50
@@ -53,21 +54,28 @@ def unserved(core: Core, grids: Sequence[Mapping[str, object]], now_s: float) ->
         rules = core.bags.get(bag.number)
         if rules is None or rules.policy is None:
             continue
-        if rules.policy.has("Deadline") and (said := _too_late(bag)):
-            found[bag.number] = said
-        if not bag.tasks.pending or bag.tasks.where:
-            continue
-        fit = [
-            host
-            for host in hosts
-            if host.procs >= bag.procs and (not bag.sites or host.site in bag.sites)
-        ]
-        against = _by_no_host(core, fit, bag, now_s) if fit else _by_no_grid(core, grids, bag)
-        if against is not None:
-            found[bag.number] = (
-                f"none of the {'hosts' if fit else 'grids'} is wanted, {_shown(against)}"
-            )
+        with serving(bag.number):
+            why = _why_unserved(core, rules.policy, bag, hosts, grids, now_s)
+        if why:
+            found[bag.number] = why
     return found
+
+
+def _why_unserved(
+    core: Core, policy: Policy, bag: BagState, hosts: Sequence[Host], grids: Sequence[Mapping[str, object]], now_s: float
+) -> str:  # fmt: skip
+    late = _too_late(bag) if policy.has("Deadline") else ""
+    if not bag.tasks.pending or bag.tasks.where:
+        return late
+    fit = [
+        host
+        for host in hosts
+        if host.procs >= bag.procs and (not bag.sites or host.site in bag.sites)
+    ]
+    against = _by_no_host(core, fit, bag, now_s) if fit else _by_no_grid(core, grids, bag)
+    if against is None:
+        return late
+    return f"none of the {'hosts' if fit else 'grids'} is wanted, {_shown(against)}"
 
 
 def _too_late(bag: BagState) -> str:

@@ -20,12 +20,9 @@ from execmgr.book import spec_id
 from execmgr.engine import Pilot
 from execmgr.sites import Sites
 from execmgr.states import Event, SiteSilent, SlotNews
-from pool.lookahead import Seen, learn, look_ahead
 from pool.overlay import GridRoom
-from pool.view import HostView, PoolDecision, PoolLimits, PoolView, RequestView
+from pool.view import Decide, HostView, PoolDecision, PoolLimits, PoolView, RequestView
 
-Decide = Callable[[PoolView], PoolDecision]
-"""When how many hosts are asked for, and which go."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 5.0, 300.0
 _MOST_REASONS = 50
 _GIVE_UP = 3
@@ -121,6 +118,9 @@ class Fleet:
 
     def decide(self, now_s: float) -> bool:
         """Look at the work and the hosts; what follows is noted, and carried out next. False where nothing follows."""
+        return self.core.guarded(lambda: self._decide(now_s), now_s)
+
+    def _decide(self, now_s: float) -> bool:
         self._watch(now_s)
         self._count_hosts(now_s)
         moved, known = False, self._known(now_s)
@@ -358,7 +358,9 @@ class Fleet:
     @property
     def unserved(self) -> dict[int, str]:
         """Bags (number) that policies keep from all hosts or grids, in words."""
-        return unserved(self.core, [grid.ad for grid in self._grids], self.core.state.now_s)
+        core, ads = self.core, [grid.ad for grid in self._grids]
+        now_s = core.state.now_s
+        return core.guarded(lambda: unserved(core, ads, now_s), now_s)
 
     @property
     def hopeless(self) -> str:
@@ -385,15 +387,3 @@ def _going_on(passed_s: float, expected_s: float) -> float:
 def _split(sizes: Sequence[int], widest: int) -> list[int]:
     """Requests as wide as a site takes them."""
     return [min(widest, size - begun) for size in sizes for begun in range(0, size, widest)]
-
-
-def looking_ahead(patience: float = 3.0, policy: str = "all-at-once") -> Decide:
-    """Look-ahead that learns from look to look; one for each site."""
-    seen = Seen()
-
-    def decide(view: PoolView) -> PoolDecision:
-        nonlocal seen
-        seen = learn(seen, view)
-        return look_ahead(seen, view, patience, policy)
-
-    return decide

@@ -7,12 +7,13 @@ from itertools import islice
 
 from bags.bundle import MOST, fair_part, wanted
 from bags.choice import WINDOW, local_first
+from dispatch.bag_state import BagState
 from dispatch.blackholes import BlackHoles
 from dispatch.board import Board
 from dispatch.choosing import Choosing, Offer
+from dispatch.faults import BagFault, serving
 from dispatch.hosts import Host
 from dispatch.records import Copied, Given
-from dispatch.state import BagState
 from dispatch.talk import Answer
 from dispatch.tasks import PENDING
 
@@ -40,8 +41,14 @@ class Giving:
         if host.to_recall:
             found.recall, host.to_recall = host.to_recall, []
         found.drain = bool(host.leaving)
-        if host.here and not host.leaving:
-            self._fill(host, found, at_s)
+        while host.here and not host.leaving:
+            try:
+                self._fill(host, found, at_s)
+                break
+            except BagFault as fault:  # the others are served without it
+                if not self._board.fail(fault, at_s):
+                    raise
+                found.give = [triple for triple in found.give if triple[0] != fault.bag]
         if found or not host.here:
             self._board.waiting.pop(host.number, None)
         else:
@@ -53,24 +60,33 @@ class Giving:
         self._unfit[host.number] = at_s
         for offer in self.choosing.offers(host, at_s):
             self._unfit.pop(host.number, None)
-            bag = offer.bag
             if offer.concurrency is not None:  # the first one's rules; later ones may only lower it
                 most = min(most, offer.concurrency - len(host.held))
             if most <= 0:
                 return
-            tasks = self._tasks_for(host, offer, at_s, most)
-            if tasks is None:
+            with serving(offer.bag.number):
+                count = self._fill_from(host, offer, found, at_s, most)
+            if count is None:
                 return  # it is to have the next place: nothing is given ahead of it
-            if tasks:
-                self._board.note(Given(host.number, bag.number, tasks))
-            elif tasks := self._copies_for(host, offer, at_s, most):
-                self._board.note(Copied(host.number, bag.number, tasks))
-            if tasks:
-                host.given_s = at_s
-                self._hand_out(host, offer, tasks, found, at_s)
-            most -= len(tasks)
+            most -= count
             if most <= 0:
                 return
+
+    def _fill_from(
+        self, host: Host, offer: Offer, found: Answer, at_s: float, most: int
+    ) -> int | None:
+        """Give tasks of one bag; how many, None where the bag is to have the host's next place."""
+        tasks = self._tasks_for(host, offer, at_s, most)
+        if tasks is None:
+            return None
+        if tasks:
+            self._board.note(Given(host.number, offer.bag.number, tasks))
+        elif tasks := self._copies_for(host, offer, at_s, most):
+            self._board.note(Copied(host.number, offer.bag.number, tasks))
+        if tasks:
+            host.given_s = at_s
+            self._hand_out(host, offer, tasks, found, at_s)
+        return len(tasks)
 
     def _hand_out(
         self, host: Host, offer: Offer, tasks: Sequence[int], found: Answer, at_s: float
@@ -139,7 +155,7 @@ class Giving:
         expected_s = bag.stated_s or bag.typical_s or 0.0
         if expected_s <= 0:
             return _NO_MOST if host.ends_s > at_s else 0
-        rounds = int((host.ends_s - at_s) / expected_s)
+        rounds = int(min(_NO_MOST, (host.ends_s - at_s) / expected_s))
         if any(number != bag.number for number, _ in host.held):
             # behind tasks of another size or length: only what begins at once
             rounds = min(rounds, 1)

@@ -4,7 +4,7 @@ Told by its environment: ``VGRADS_CONTACT``, ``VGRADS_HOST_KEY``, ``VGRADS_CERT`
 ``VGRADS_PROCS``, ``VGRADS_NODES``, and where stated ``VGRADS_HOST_PROCS``, ``VGRADS_LEFT_S``, ``VGRADS_CACHE``,
 ``VGRADS_PROXY``, ``VGRADS_TURNS``; or by a file of these, its first argument: so it is when the agent is itself a task,
 of a pool's host that works for one manager after another. ``VGRADS_AWAY_S``: after so long without the manager it
-leaves, in peace where it is a pool's. One process and one loop; only connections and files have threads. What has ended
+leaves, in peace where it is a pool's. One process and one loop, beside a guardian (:mod:`dispatch.agent_scratch`); only connections and files have threads. What has ended
 is told until the manager acknowledges it; a manager that is away is looked for while tasks run on.
 
 Shipped to hosts: the standard library only, Python 3.8 or newer.
@@ -19,17 +19,18 @@ import selectors
 import shutil
 import signal
 import sys
-import tempfile
 import time
+import traceback
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from dispatch.agent_link import Link, Manager, Refused, ring_of, without_secrets
+from dispatch.agent_link import Link, Manager, Refused, ring_of
 from dispatch.agent_place import Place, as_a_task
+from dispatch.agent_scratch import fork_agent, make_scratch, sweep
 from dispatch.agent_store import Hopeless, Store, is_digest
 from dispatch.agent_talk import Standing, Talk
-from dispatch.agent_tasks import End, Key, Task, Tasks, kill_marked
+from dispatch.agent_tasks import End, Key, Task, Tasks, Visible, kill_marked
 from execmgr.spawner import Spawner
 
 BAD_KEY, NO_MANAGER, MISTOLD = 77, 75, 78
@@ -41,9 +42,8 @@ _STRANGER_S, _REFUSED_S = 10.0, 2.0
 class Agent:
     """The loop."""
 
-    def __init__(self, manager: Manager, place: Place, scratch: Path) -> None:
+    def __init__(self, manager: Manager, place: Place, life: str, scratch: Path) -> None:
         self._place, self._scratch = place, scratch
-        life = os.urandom(8).hex()
         self._bell, ringer = os.pipe()
         for one in (self._bell, ringer):
             os.set_blocking(one, False)
@@ -53,13 +53,13 @@ class Agent:
             signal.signal(number, self._on_signal)
         self._spawner = Spawner()
         (scratch / "here").mkdir()
-        mark = f"{place.within}{place.host}.{life}"
         self._tasks = Tasks(
             place.procs,
             str(scratch / "here"),
-            mark,
-            {**without_secrets(os.environ), **place.for_tasks()},
+            f"{place.within}{place.host}.{life}",
+            Visible(dict(os.environ), place.own, place.pass_env, place.for_tasks()),
             self._spawner,
+            lambda: sweep(str(scratch.parent)),
         )
         self._store = Store(manager, Path(place.cache or scratch / "cache"), self._ring)
         self._lacking: dict[str, list[Task]] = {}  # digest → tasks that wait for it
@@ -71,9 +71,10 @@ class Agent:
         self._idle_s = self._leave_by_s = math.inf
         self._signalled = 0
 
-    def run(self) -> int:
-        """Until it leaves: its exit code."""
+    def run(self, guardian: int) -> int:
+        """Until it leaves: its exit code. ``guardian``: readable when the guardian is gone."""
         selector = selectors.DefaultSelector()
+        selector.register(guardian, selectors.EVENT_READ, "guardian")
         selector.register(self._bell, selectors.EVENT_READ, "bell")
         selector.register(self._spawner.fileno(), selectors.EVENT_READ, "ends")
         watched: tuple[Link | None, bool] = (None, False)
@@ -88,6 +89,8 @@ class Agent:
                     self._watch_link(selector, watched, wanted)
                     watched = wanted
                 ready = {key.data for key, _ in selector.select(self._next_s(now_s))}
+                if "guardian" in ready:
+                    return 1  # whoever started it takes it for dead: nothing of it may go on
                 self._turn(ready)
         except Refused:
             print("vgrads: the manager refuses this host's key", file=sys.stderr, flush=True)
@@ -154,9 +157,10 @@ class Agent:
         elif not task.has_files:
             self._tasks.waiting.append(task)
         else:
-            wrong = [digest for digest in task.inputs.values() if not is_digest(digest)]
+            wrong = [name for name, digest in task.inputs.items() if not is_digest(digest)]
             if wrong:
-                self._tell(End(task, None, 0.0, 0.0, 0.0, "", f"no digest: {wrong[0]!r}"), 0.0)
+                why = f"the input '{wrong[0]}' cannot be read at the dispatcher"
+                self._tell(End(task, None, 0.0, 0.0, 0.0, "", why), 0.0)
                 return
             self._moving[key] = task
             task.missing = {one for one in task.inputs.values() if not self._store.has(one)}
@@ -359,13 +363,16 @@ def main() -> None:
     for name in [one for one in os.environ if one.startswith("VGRADS_")]:
         del os.environ[name]
     kill_marked({f"{place.host}.".encode()}, whole=False)  # of an agent that was killed here
-    scratch = Path(tempfile.mkdtemp(prefix="vgrads-", dir=near)).resolve()
+    sweep(near)
+    life = os.urandom(8).hex()
+    mark = f"{place.host}.{life}"
+    scratch = make_scratch(near, mark)
+    guardian = fork_agent(mark, scratch)
     code = 1
     try:
-        code = Agent(manager, place, scratch).run()
-    finally:
-        os.chdir("/")
-        shutil.rmtree(scratch, ignore_errors=True)
+        code = Agent(manager, place, life, scratch).run(guardian)
+    except BaseException:
+        traceback.print_exc()
     sys.stderr.flush()
     os._exit(code)  # threads that still wait for the network are not waited for
 

@@ -9,8 +9,9 @@ from typing import Any
 import msgpack
 
 from bags.record import HostRecord
+from dispatch.bag_state import BagState
 from dispatch.hosts import Host
-from dispatch.state import BagState, Owner, State
+from dispatch.state import Owner, State
 from dispatch.tasks import Tasks
 from kernel.errors import InputError
 from workflows.lazy import lazy_of
@@ -41,6 +42,7 @@ def image_of(state: State) -> dict[str, Any]:
             for bag in state.bags.values()
             if bag.tasks.order is not None
         },
+        "faults": {bag.number: bag.fault for bag in state.bags.values() if bag.fault},
         "bags": [
             [getattr(bag, name) for name in _BAG] + _columns(bag.tasks)
             for bag in state.bags.values()
@@ -81,7 +83,8 @@ def state_of(image: dict[str, Any]) -> State:
         where = dict(zip(array("I", given), array("I", at), strict=True))
         tasks.restore(status, attempts, where, copies)
         tasks.failures, tasks.losses, tasks.blamed = failures, losses, blamed
-        state.bags[fields["number"]] = BagState(tasks=tasks, **fields)
+        fault = image.get("faults", {}).get(fields["number"], "")
+        state.bags[fields["number"]] = BagState(tasks=tasks, fault=fault, **fields)
     for kept in image["hosts"]:
         host = Host(**dict(zip(_HOST, kept, strict=False)))
         held, past_lives = kept[len(_HOST) :]

@@ -13,7 +13,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -116,12 +116,45 @@ def open_bag(folder: Path, number: int) -> KeptBag:
     return KeptBag(number, document, bag, BagFiles(bag, place, Path(kept["source"])))
 
 
+def readable_bags(folder: Path) -> list[KeptBag]:
+    """The bags of a dispatcher's folder, without those that cannot be opened any more."""
+    found = []
+    for number in kept_bags(folder):
+        with suppress(InputError):
+            found.append(open_bag(folder, number))
+    return found
+
+
+def name_of(folder: Path, number: int) -> str:
+    """What a bag is called, also where nothing else of it can be read."""
+    kept = _read(folder / "bags" / f"{number:04d}" / "document.json", {})
+    name = kept.get("document", {}).get("name") if isinstance(kept, dict) else None
+    return str(name or f"bag {number}")
+
+
+class NotOpen(InputError):
+    """A bag takes no more tasks."""
+
+
+def check_open(folder: Path, number: int) -> None:
+    """NotOpen, with the reason, where a bag takes no more tasks."""
+    place = folder / "bags" / f"{number:04d}" / "given"
+    if not (place / OPEN).exists():
+        raise NotOpen(
+            "is not open: it takes no tasks beside those it was submitted with",
+            where="bag",
+            fix="submit a bag with open: true",
+        )
+    if (place / CLOSED).exists():
+        raise NotOpen("is closed: it takes no more tasks", where="bag", fix="submit another bag")
+
+
 def more_commands(folder: Path, number: int, commands: Iterable[str]) -> int:
-    """Put commands to an open bag; how many. They are on the disk, in one piece, when this returns."""
+    """Put commands to an open bag; how many. They are on the disk, in one piece, when this returns. NotOpen where it
+    takes no more."""
     place = folder / "bags" / f"{number:04d}" / "given"
     lines = [json.dumps(command) + "\n" for command in commands]
-    if (place / CLOSED).exists():
-        raise InputError("is closed: no more tasks can come", where=f"bag {number}")
+    check_open(folder, number)
     with (place / OPEN).open("ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         size = file.seek(0, os.SEEK_END)

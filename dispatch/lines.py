@@ -116,8 +116,8 @@ class Rows(Sequence[tuple[str, ...]]):
 class Steps(Sequence[tuple[str, ...]]):
     """The numbers of a range as the rows of an axis: none of them is kept."""
 
-    start: float
-    step: float
+    start: int | float
+    step: int | float
     many: int
 
     def __len__(self) -> int:

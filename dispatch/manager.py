@@ -11,22 +11,24 @@ import ssl
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from urllib.parse import unquote
+from dataclasses import replace
 
 from bags.bag import Bag
-from dispatch.bag_files import Arrival, BagFiles
-from dispatch.block_files import judged, keep_values
+from dispatch.bag_files import BagFiles
+from dispatch.block_files import judged
 from dispatch.core import Core
+from dispatch.faults import BagFault, serving
+from dispatch.group import Group
 from dispatch.hosts import Host
 from dispatch.http import Line, Request, Sink
 from dispatch.journal import EndReader, Journal, read_state
 from dispatch.keys import slot_of
-from dispatch.messages import Files, Heard, Said, read, write
+from dispatch.messages import Files, Heard, check_tasks, read, write
 from dispatch.records import End, Word
+from dispatch.setting import Setting
 from dispatch.state import Effect, State
-from dispatch.talk import Answer, Message, Rules
+from dispatch.talk import Answer, Message
+from dispatch.transfers import arrival_of, send_input
 from kernel.clock import Clock
 from kernel.errors import InputError
 
@@ -34,24 +36,11 @@ _log = logging.getLogger("vgrads.dispatch")
 _LEVEL_S, _TICK_S = 0.2, 0.25
 _MOST_ENDS = 8000  # in a round: a tenth of a second
 _FULL_DISK_S = 2.0
-_CHUNK = 256 * 2**10
 _AGAIN = b'{"again_s": 0.0, "hello": true}'
 
 GUEST = "guest"
 """The site of hosts that no site gave: they came with an invitation."""
 Told = Callable[[int, End, str], None]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Setting:
-    """Where a dispatcher works and by which rules. ``secret``: hosts' keys are made from it; ``run``: what the names
-    of its slots begin with at their sites."""
-
-    folder: Path
-    secret: bytes
-    rules: Rules = field(default_factory=Rules)
-    idle_s: float | None = 60.0
-    run: str = ""
 
 
 class Manager:
@@ -70,8 +59,7 @@ class Manager:
         self._inbox: list[tuple[Line, Heard]] = []
         self._awaited: list[asyncio.Future[None]] = []
         self._lines: dict[int, Line] = {}
-        self._said: dict[int, list[Said]] = {}
-        self._arrived: list[tuple[int, int, int, bool]] = []  # outputs of attempts that have ended
+        self._group = Group()
         self._news = asyncio.Event()
         self._writer = ThreadPoolExecutor(1, "journal")
         self._level_s = self._tick_s = 0.0
@@ -153,10 +141,8 @@ class Manager:
 
     def _arrival(self, request: Request, line: Line) -> Sink | None:
         try:
-            _, _, bag, task, attempt, name = request.path.split("/", 5)
-            place = self.files[int(bag)].place(int(task), int(attempt), unquote(name))
-            sink = Arrival(place, request.headers.get("x-sha256", ""))
-        except (ValueError, KeyError, IndexError, InputError, OSError) as error:
+            sink = arrival_of(request, self.files, self.state.bags)
+        except (ValueError, LookupError, InputError, OSError) as error:
             _log.warning("an output was refused: %s: %s", request.path[:200], error)
             line.refuse(400)
             return None
@@ -169,38 +155,25 @@ class Manager:
             problem = line.arrival.problem if line.arrival else "?"
             line.answer(503 if problem else 200, problem.encode())
         elif request.method == "GET" and request.path.startswith("/inputs/"):
-            task = asyncio.ensure_future(
-                self._send_input(request.path.removeprefix("/inputs/"), line)
-            )
+            digest = request.path.removeprefix("/inputs/")
+            task = asyncio.ensure_future(send_input(digest, self.files, line))
             task.add_done_callback(lambda done: done.exception())
         elif request.method == "POST" and request.path == "/exchange":
             self._exchange(request, line)
         else:
             line.answer(404)
 
-    async def _send_input(self, digest: str, line: Line) -> None:
-        path = next((p for f in self.files.values() if (p := f.input(digest))), None)
-        try:
-            if path is None:
-                raise FileNotFoundError(digest)
-            with path.open("rb") as file:
-                size = path.stat().st_size
-                await line.send(f"HTTP/1.1 200 OK\r\nContent-Length: {size}\r\n\r\n".encode())
-                while size > 0 and line.open and (chunk := file.read(min(_CHUNK, size))):
-                    size -= len(chunk)
-                    await line.send(chunk)
-            if size:
-                line.refuse(503)
-        except OSError:
-            line.answer(404)
-
     def _exchange(self, request: Request, line: Line) -> None:
         self.exchanges += 1
         try:
             heard = read(request.body, self._number_of, self.clock.now())
+            check_tasks(heard.message, self.state.bags)
         except InputError as error:
-            _log.warning("a host at %s: %s", line.peer, error)
+            slot = request.headers["slot"].removeprefix(f"{self.setting.run}.")
+            _log.error("a host at %s: %s; the key of slot %s is revoked", line.peer, error, slot)
+            self.refused += 1
             line.refuse(400)
+            self.revoke(slot)
             return
         hello = heard.message.hello
         if hello is not None and hello.slot != request.headers["slot"]:
@@ -243,7 +216,7 @@ class Manager:
     async def _turn(self, loop: asyncio.AbstractEventLoop) -> None:
         now = self.clock.now()
         inbox = self._next_messages()
-        answers = [a for line, heard in inbox if (a := self._heard(line, heard, now))]
+        answers = [a for line, heard in inbox if (a := self._answer_to(line, heard, now))]
         self._now_and_then(now)
         for host, answer in self.core.due(now):
             line = self._lines[host.number]
@@ -256,6 +229,10 @@ class Manager:
             self._send(line, seq, given)
         for done in awaited:
             done.set_result(None)
+        faults, self.core.board.faults = self.core.board.faults, []
+        for fault in faults:
+            name = self.state.bags[fault.bag].name
+            _log.error("bag '%s': %s", name, fault.reason, exc_info=fault.__cause__)
 
     def _next_messages(self) -> list[tuple[Line, Heard]]:
         """What is heard in this round. Not more ends than take a moment: else all hosts ask together, and then all
@@ -268,6 +245,24 @@ class Manager:
         if self._inbox:
             self._news.set()
         return inbox
+
+    def _answer_to(
+        self, line: Line, heard: Heard, now: float
+    ) -> tuple[Line, int, Answer | None] | None:
+        """The same as :meth:`_heard`; what goes wrong fails the bag that it is about, or ends the connection."""
+        try:
+            return self._heard(line, heard, now)
+        except BagFault as fault:
+            self.core.board.fail(fault, now)
+            return (
+                line,
+                heard.message.seq,
+                None,
+            )  # the host says hello again: then both compare what it has
+        except Exception:
+            _log.exception("a message of a host at %s", line.peer)
+            line.refuse(503)
+            return None
 
     def _heard(
         self, line: Line, heard: Heard, now: float
@@ -292,10 +287,11 @@ class Manager:
         self._lines[host.number] = line
         texts = {}
         for said in heard.said:
-            self._said.setdefault(said.bag, []).append(said)
+            self._group.printed.setdefault(said.bag, []).append(said)
             texts[said.bag, said.task] = said.out + said.err
         for bag, end in message.ends:
-            self._told_more(bag, end, texts.get((bag, end.task), ""))
+            with serving(bag):
+                self._told_more(bag, end, texts.get((bag, end.task), ""))
         answer = self.core.answer(host, now)
         if answer or message.ends or message.returned or heard.wait_s <= 0 or not line.open:
             self.core.waiting.pop(host.number, None)
@@ -333,13 +329,13 @@ class Manager:
 
     async def _write(self, loop: asyncio.AbstractEventLoop) -> None:
         """Put on the disk what was decided; nobody is answered before. A full disk is waited for."""
-        group = self.journal.take()
-        said, self._said = self._said, {}
-        if not group and not said:
+        group, self._group = self._group, Group()
+        group.records = self.journal.take()
+        if not group:
             return
         while True:
             try:
-                await loop.run_in_executor(self._writer, self._write_now, group, said)
+                await loop.run_in_executor(self._writer, group.write, self.journal, self.files)
                 break
             except OSError as error:
                 if self._stopped:  # nobody is answered any more: hosts keep what was not written
@@ -349,32 +345,31 @@ class Manager:
                 self.problem = str(error)
                 await asyncio.sleep(_FULL_DISK_S)
         self.problem = ""
+        for fault in group.faults:
+            self.core.board.fail(fault, self.clock.now())
+            self._news.set()
         if self.journal.full:
             roll = self.journal.roll(self.state)
             loop.run_in_executor(None, roll.carry_out)
 
-    def _write_now(self, group: bytes, said: dict[int, list[Said]]) -> None:
-        for bag in list(said):
-            if bag in self.files:
-                self.files[bag].printed.append(said[bag])
-            del said[bag]
-        keep_values(self.files, self._arrived)
-        if group:
-            self.journal.write(group)
-        arrived, self._arrived = self._arrived, []
-        for bag, task, attempt, counts in arrived:
-            (self.files[bag].commit if counts else self.files[bag].discard)(task, attempt)
-
     def _told(self, bag: int, end: End, effect: Effect) -> None:
         files = self.files.get(bag)
         if files is not None and files.bag.outputs:
-            self._arrived.append((bag, end.task, end.attempt, effect.counts and end.code == 0))
+            self._group.arrived.append(
+                (bag, end.task, end.attempt, effect.counts and end.code == 0)
+            )
 
     def _send(self, line: Line, seq: int, answer: Answer | None) -> None:
         if answer is None:
             line.answer(200, _AGAIN)
         elif line.open:
-            line.answer(200, write(seq, answer, self.core.bags, self._files, self.setting.idle_s))
+            try:
+                body = write(seq, answer, self.core.bags, self._files, self.setting.idle_s)
+            except BagFault as fault:
+                self.core.board.fail(fault, self.clock.now())
+                self._news.set()
+                body = _AGAIN
+            line.answer(200, body)
 
     def _files(self, bag: int, task: int) -> Files | None:
         files = self.files.get(bag)

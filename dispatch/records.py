@@ -106,13 +106,24 @@ class Late(OfTasks):
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """What is rare, and its fields. ``what``: bag, grown, had, closed, unwanted, cancelled, tail, joined, left, barred, slot."""
+    """What is rare, and its fields. ``what``: bag, grown, had, closed, unwanted, cancelled, failed, tail, joined, left, barred, slot."""
 
     what: str
     fields: dict[str, Any]
 
 
 Record = OfTasks | Ended | Word
+OF_A_BAG = frozenset({"cancelled", "closed", "failed", "grown", "had", "tail", "unwanted"})
+"""What is rare and changes one bag: ``number`` is the bag's."""
+
+
+def bag_of(record: Record) -> int:
+    """The number of the bag that a record is about; -1 where it is about none, or about several."""
+    if isinstance(record, Word):
+        return int(record.fields["number"]) if record.what in OF_A_BAG else -1
+    return record.bag
+
+
 _OF_TASKS: dict[int, type[OfTasks]] = {
     1: Given,
     2: Back,

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bags.record import HostRecord
+from dispatch.bag_state import BagState
 from dispatch.records import End
-from dispatch.state import BagState, State
+from dispatch.state import State
 from dispatch.tasks import DONE, DROPPED, FAILED, GIVEN
 
 _KEPT = 600
@@ -23,7 +24,7 @@ def state_word(bag: BagState) -> str:
     if bag.cancelled:
         return "cancelled"
     if bag.over:
-        return "failed" if bag.tasks.counts[FAILED] else "done"
+        return "failed" if bag.fault or bag.tasks.counts[FAILED] else "done"
     return "running" if bag.first_s is not None else "waiting"
 
 
@@ -38,7 +39,7 @@ def bag_json(bag: BagState, rate: float) -> dict[str, Any]:
         "copied": bag.copied,
         "typical_s": bag.typical_s, "ran_s": bag.ran_s, "came_s": bag.came_s, "first_s": bag.first_s,
         "ended_s": bag.ended_s, "rate": rate, "left_s": left / rate if rate > 0 and left else None,
-        "reason": bag.cancelled or _why_dropped(bag),
+        "reason": bag.cancelled or bag.fault or _why_dropped(bag),
     }  # fmt: skip
 
 

@@ -11,14 +11,28 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bags.record import HostRecord, barred, failed, is_quick, succeeded
-from dispatch.hosts import Host, Key
-from dispatch.records import COULD_NOT, Back, Copied, End, Ended, Given, Kept, Late, Record, Word
-from dispatch.tasks import DONE, ENDED, FAILED, GIVEN, PENDING, WORDS, Tasks
+from dispatch.bag_state import MOST_ATTEMPTS, BagState
+from dispatch.faults import reason_of
+from dispatch.hosts import Host
+from dispatch.records import (
+    COULD_NOT,
+    Back,
+    Copied,
+    End,
+    Ended,
+    Given,
+    Kept,
+    Late,
+    Record,
+    Word,
+    bag_of,
+)
+from dispatch.state_check import check
+from dispatch.tasks import DONE, ENDED, FAILED, PENDING, Tasks
 from workflows.lazy import lazy_of
 
 MOST_LOSSES = 10
 """Hosts that may be lost over one task before it is given up: it may be what ends them."""
-_MOST_ATTEMPTS = 60_000  # of a task: then it fails for good, since two bytes count them
 _UNKNOWN = HostRecord()
 _KEEP = 1.0 - 1.0 / 400.0  # what an end leaves of those before it, of right and wrong ones
 _FRESH = 0.05  # the weight of the newest run time in what is typical
@@ -29,56 +43,6 @@ class Owner:
     """Whose bags: processor seconds that they have had, divided by weight."""
 
     had: float = 0.0
-
-
-@dataclass(slots=True)
-class BagState:
-    """A bag as it stands. ``open``: more tasks may come; ``typical_s``: how long one runs, as far as is known; ``tail``: its
-    last part has begun, where that is to stay so; ``right`` and ``wrong``: attempts that succeeded and failed, aged."""
-
-    number: int
-    name: str
-    owner: str
-    weight: float
-    procs: int
-    retries: int
-    tasks: Tasks
-    sites: tuple[str, ...] = ()
-    failover: tuple[str, ...] = ()
-    open: bool = False
-    cancelled: str = ""
-    typical_s: float | None = None
-    stated_s: float | None = None
-    had: float = 0.0
-    came_s: float = 0.0
-    first_s: float | None = None
-    ended_s: float | None = None
-    ran_s: float = 0.0
-    tried_again: int = 0
-    copied: int = 0
-    tail: bool = False
-    right: float = 0.0
-    wrong: float = 0.0
-
-    @property
-    def over(self) -> bool:
-        """True when no task is left, and none can come."""
-        return not self.open and self.tasks.over
-
-    def may_have_more(self, task: int) -> bool:
-        """True for a task that runs and may be given to one more host."""
-        tasks = self.tasks
-        return (
-            task in tasks.where and tasks.failures.get(task, 0) <= self.retries
-            and tasks.attempts[task] <= _MOST_ATTEMPTS
-        )  # fmt: skip
-
-    def in_flight(self, now_s: float) -> float:
-        """Processor seconds that hosts have in hand, divided by weight. While none has ended each counts for as long as the
-        first has run: else who has long ones would have all hosts until then."""
-        first_s = now_s if self.first_s is None else self.first_s
-        each_s = self.typical_s or max(1.0, now_s - first_s)
-        return len(self.tasks.where) * each_s * self.procs / self.weight
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +71,20 @@ class State:
     now_s: float = 0.0
 
     def apply(self, record: Record) -> list[Effect]:
-        """Take over what a record tells; for ends, what each came to."""
+        """Take over what a record tells; for ends, what each came to.
+
+        An exception fails the bag that the record is about, now and whenever the journal is read again.
+        """
+        try:
+            return self._apply(record)
+        except Exception as error:
+            bag = self.bags.get(bag_of(record))
+            if bag is None or bag.fault:
+                raise
+            self._word_failed(bag.number, self.now_s, reason_of(error))
+            return [Effect(counts=False)] * len(record.ends if isinstance(record, Ended) else ())
+
+    def _apply(self, record: Record) -> list[Effect]:
         if isinstance(record, Given):
             self._given(record)
         elif isinstance(record, Ended):
@@ -228,7 +205,7 @@ class State:
             if (number, task) in host.held:
                 self._release(host, bag, task)
             if host.number in bag.tasks.hosts_of(task) and bag.tasks.take(task, host.number):
-                if bag.tasks.attempts[task] > _MOST_ATTEMPTS:
+                if bag.tasks.attempts[task] > MOST_ATTEMPTS:
                     bag.tasks.end(task, FAILED)
                     self._close_if_over(bag, self.now_s)
                 else:
@@ -302,8 +279,18 @@ class State:
         self._close_if_over(self.bags[number], at_s)
 
     def _word_cancelled(self, number: int, at_s: float, reason: str) -> None:
+        self.bags[number].cancelled = reason or "cancelled"
+        self._drop(number, at_s)
+
+    def _word_failed(self, number: int, at_s: float, reason: str) -> None:
+        """Serving a bag raised an exception: none of its tasks is given out any more."""
+        self.bags[number].fault = reason
+        self._drop(number, at_s)
+
+    def _drop(self, number: int, at_s: float) -> None:
+        """Drop what has not ended of a bag."""
         bag = self.bags[number]
-        bag.open, bag.cancelled = False, reason or "cancelled"
+        bag.open = False
         for host in (h for h in self.hosts.values() if h.held):
             for key in [k for k in host.held if k[0] == number]:
                 self._release(host, bag, key[1])
@@ -343,7 +330,7 @@ class State:
         tasks = bag.tasks
         if lost:
             tasks.losses[task] = tasks.losses.get(task, 0) + 1
-        if tasks.losses.get(task, 0) >= MOST_LOSSES or tasks.attempts[task] > _MOST_ATTEMPTS:
+        if tasks.losses.get(task, 0) >= MOST_LOSSES or tasks.attempts[task] > MOST_ATTEMPTS:
             tasks.end(task, FAILED)
             self._close_if_over(bag, at_s)
         else:
@@ -371,29 +358,7 @@ class State:
 
     def check(self) -> None:
         """AssertionError where what is kept twice differs."""
-        held: dict[Key, set[int]] = {}
-        for host in self.hosts.values():
-            procs = sum(self.bags[bag].procs for bag, _ in host.held)
-            assert procs == host.busy_procs, (host.id, procs, host.busy_procs)
-            for key, attempt in host.held.items():
-                tasks = self.bags[key[0]].tasks
-                assert host.number in tasks.hosts_of(key[1]), (host.id, key)
-                assert 0 < attempt <= tasks.attempts[key[1]], (host.id, key, attempt)
-                held.setdefault(key, set()).add(host.number)
-        for bag in self.bags.values():
-            tasks = bag.tasks
-            counts = [tasks.status.count(kind) for kind in range(len(WORDS))]
-            assert counts == tasks.counts, (counts, tasks.counts)
-            assert len(tasks.where) == counts[GIVEN]
-            for task in tasks.where:
-                assert tasks.status[task] == GIVEN
-                hosts = tasks.hosts_of(task)
-                assert len(set(hosts)) == len(hosts), (bag.number, task, hosts)
-                assert set(hosts) == held.get((bag.number, task)), (bag.number, task, hosts)
-            assert set(tasks.copies) <= set(tasks.where)
-            waiting = {i for i in range(tasks.cursor) if tasks.status[i] == PENDING}
-            assert waiting == set(tasks.again) | set(tasks.resting), (waiting, set(tasks.again))
-            assert not any(tasks.status[tasks.cursor :])
+        check(self)
 
 
 def _tupled(fields: dict[str, Any]) -> dict[str, Any]:

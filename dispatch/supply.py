@@ -9,7 +9,7 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
-from dispatch.state import BagState
+from dispatch.bag_state import BagState
 from pool.overlay import Demand, GridRoom, Plan, overlay
 
 Fits = Callable[[int, Mapping[str, object]], bool]

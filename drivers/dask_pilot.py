@@ -16,7 +16,7 @@ from pathlib import Path
 
 TIMED_OUT = 124
 _LOOK_S = 0.5
-_KEPT_S = 86400.0
+_KEPT_S = 600.0
 
 
 def run_pilot(

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,10 +96,12 @@ class _Hold:
 
 
 class LocalDriver:
-    """``procs`` cores of this machine."""
+    """``procs`` cores of this machine. ``environment``: of pilots, beside what their slots say; None: this process's."""
 
-    def __init__(self, procs: int, clock: Clock) -> None:
-        self.procs = procs
+    def __init__(
+        self, procs: int, clock: Clock, environment: Mapping[str, str] | None = None
+    ) -> None:
+        self.procs, self._environment = procs, environment
         self._clock = clock
         self._ledger = SlotLedger()
         self._held: dict[str, _Hold] = {}
@@ -116,7 +118,7 @@ class LocalDriver:
         hold = _Hold(spec.procs, now + spec.duration_s)
         if spec.pilot:
             hold.output = tempfile.TemporaryFile()  # noqa: SIM115 closed with the slot
-            hold.pilots = _running(spec.id) or _start(spec, hold.output)
+            hold.pilots = _running(spec.id) or _start(spec, hold.output, self._environment)
         self._held[spec.id] = hold
         self._ledger.move(spec.id, SlotState.READY, now)
 
@@ -164,10 +166,12 @@ def _running(slot: str) -> tuple[_Pilot, ...]:
     return tuple(found)
 
 
-def _start(spec: SlotSpec, output: IO[bytes]) -> tuple[_Pilot, ...]:
+def _start(
+    spec: SlotSpec, output: IO[bytes], environment: Mapping[str, str] | None
+) -> tuple[_Pilot, ...]:
     """The pilot, or one for every node: processes here, so that several can be had on one machine."""
     common = {
-        **os.environ,
+        **(os.environ if environment is None else environment),
         **spec.environment,
         "VGRADS_SLOT": spec.id,
         "VGRADS_PROCS": str(spec.procs),
@@ -181,8 +185,8 @@ def _start(spec: SlotSpec, output: IO[bytes]) -> tuple[_Pilot, ...]:
     ]
     return tuple(
         subprocess.Popen(
-            ["/bin/sh", "-c", spec.pilot], env=environment, start_new_session=True, stdin=subprocess.DEVNULL,
+            ["/bin/sh", "-c", spec.pilot], env=variables, start_new_session=True, stdin=subprocess.DEVNULL,
             stdout=output, stderr=output,
         )
-        for environment in environments
+        for variables in environments
     )  # fmt: skip

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from drivers.api import Access
+from kernel.environment import is_secret
 from kernel.errors import SiteError
 
 NOT_FOUND = 127
@@ -54,8 +55,9 @@ class Shell:
         limit_s = timeout_s or self.timeout_s
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             process = subprocess.Popen(
-                self._argv(), stdin=subprocess.PIPE, stdout=out, stderr=err, start_new_session=True
-            )
+                self._argv(), env=_without_secrets(), stdin=subprocess.PIPE, stdout=out, stderr=err,
+                start_new_session=True,
+            )  # fmt: skip
             try:
                 process.communicate(script.encode(), timeout=limit_s)
             except subprocess.TimeoutExpired as error:
@@ -118,6 +120,11 @@ def here_document(command: str, body: str) -> str:
 
 def _text(raw: bytes) -> str:
     return raw.decode(errors="replace")
+
+
+def _without_secrets() -> dict[str, str]:
+    """What commands of batch systems find: jobs may inherit it. Slurm's own token is theirs."""
+    return {n: v for n, v in os.environ.items() if n == "SLURM_JWT" or not is_secret(n)}
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

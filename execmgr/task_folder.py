@@ -16,9 +16,9 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -28,12 +28,14 @@ from execmgr.engine import TaskOrder
 from execmgr.processes import MARK, kill_marked, run_token
 from execmgr.provenance import Beside, files_beside, reads_of
 from execmgr.staging import LIST
-from execmgr.task_environment import environment_for, passed_on
-from execmgr.task_output import keep_output
+from execmgr.task_environment import environment_for
+from execmgr.task_output import keep_output, put_first
 from execmgr.task_process import NOTES, TaskProcess, Verdict, explain
 from execmgr.workdirs import fetch_from_workdir, note_workdir
+from kernel.environment import pass_environment, refusal, withheld
 from planner.snapshot import CopyKey
 from workflows.dag import Workflow
+from workflows.manner import with_env
 
 _MOST_COPIED = 16 * 2**20
 """Bytes up to which an input is copied where the file system cannot share blocks: some milliseconds."""
@@ -74,13 +76,17 @@ class TaskFolder:
     """The run's folder, and the folder of the set with the files that tasks read.
 
     ``kind`` keeps the scratch folders of one engine apart from those of another. ``own``: the tasks belong to
-    whoever runs this process and get its environment, less keys; else only what is harmless.
+    whoever runs this process and get its environment, less secrets; else only what is harmless. ``requested``: names
+    that the set wants passed; ``values``: those that came with the run; ``allowed``: by site, what it passes to all.
     """
 
     run_folder: Path
     set_folder: Path
     kind: str = HERE
     own: bool = False
+    requested: tuple[str, ...] = ()
+    values: Mapping[str, str] = field(default_factory=dict)
+    allowed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @cached_property
     def marks(self) -> str:
@@ -103,9 +109,17 @@ class TaskFolder:
         return Beside(self._beside)
 
     @cached_property
-    def _around(self) -> dict[str, str]:
-        """What tasks are passed on of this process's environment."""
-        return passed_on(os.environ, self.own)
+    def _passed(self) -> dict[str, tuple[dict[str, str], list[str]]]:
+        return {}
+
+    def _environment(self, site: str) -> tuple[dict[str, str], list[str]]:
+        """What tasks at a site are passed of this process's environment, and what of the requested they are not."""
+        if site not in self._passed:
+            allowed = self.allowed.get(site, ())
+            passed, refused = pass_environment(os.environ, self.own, self.requested, allowed)
+            passed |= self.values
+            self._passed[site] = passed, [name for name in refused if name not in passed]
+        return self._passed[site]
 
     def mark(self, order: TaskOrder) -> str:
         """The mark of all processes of one attempt."""
@@ -143,7 +157,14 @@ class TaskFolder:
         note_workdir(order, scratch)
         self._note_moves(order, scratch)
         mark = self.mark(order)
-        environment = environment_for(order, self._around, (MARK, mark), scratch)
+        passed, _ = self._environment(order.site)
+        named = {
+            name: passed[name]
+            for name in (*self.requested, *self.allowed.get(order.site, ()))
+            if name in passed
+        }
+        order = replace(order, manner=with_env(order.manner, named))  # into containers, too
+        environment = environment_for(order, passed, (MARK, mark), scratch)
         name = container_name(mark)
         place = Place(
             folder=scratch, reads=self._reads(order, scratch), user=(os.getuid(), os.getgid()), name=name, python=sys.executable
@@ -228,6 +249,10 @@ class TaskFolder:
     def judge(self, order: TaskOrder, code: int) -> Verdict:
         """Whether an attempt that ended did its task: it must have written all its outputs."""
         scratch = self.place(order)
+        passed, refused = self._environment(order.site)
+        secrets = withheld(os.environ, passed) if code and self.own else []
+        if refused or secrets:
+            put_first(scratch, refusal([*refused, *secrets]))
         if code:
             return explain(code, scratch)
         fetch_from_workdir(order, scratch)

@@ -46,6 +46,16 @@ def since(file: Path, position: int, whole_lines: bool, most: int = MOST_KEPT) -
     return found.decode(errors="replace"), position + len(found)
 
 
+def put_first(scratch: Path, line: str) -> None:
+    """Put a line before what a task complained of: its last line stays the reason of its end."""
+    file = scratch / STDERR
+    with suppress(OSError):
+        if file.is_file() and not file.is_symlink():
+            text = tail(file, MOST_KEPT)
+            if not text.startswith(line):
+                file.write_text(f"{line}\n{text}")
+
+
 def shorten(scratch: Path) -> dict[str, Path]:
     """Cut what a task that has ended printed down to its end; name → file of what there is."""
     found = {}

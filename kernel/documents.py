@@ -10,14 +10,56 @@ import tomllib
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Annotated, Any, TypeVar, get_args
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 
 from kernel.errors import InputError
 from kernel.files import read_text
 from kernel.problems import MOST_TOLD, Sourced, problems_of
+from kernel.units import LONGEST_S
+
+_SMALLEST = 1e-6
+"""What is smaller is a slip of the pen, and overflows where something is divided by it."""
+
+
+def _not_tiny(value: float) -> float:
+    if 0 < value < _SMALLEST:
+        raise ValueError(f"must be 0 or at least {_SMALLEST:g}, is {value:g}")
+    return value
+
+
+Seconds = Annotated[
+    float, Field(ge=0, le=LONGEST_S, allow_inf_nan=False), AfterValidator(_not_tiny)
+]
+"""A time in a document: at most thirty years."""
+NotNegative = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False), AfterValidator(_not_tiny)]
+"""A size, a rate or a price."""
+Positive = Annotated[float, Field(ge=_SMALLEST, le=1e12, allow_inf_nan=False)]
+"""The same where 0 means nothing."""
+Count = Annotated[int, Field(ge=1, le=100_000_000)]
+"""How many of something there are: cores, jobs, workflows."""
+
+
+def _not_ours(value: str) -> str:
+    if value.startswith("VGRADS_"):
+        raise ValueError(f"'{value}' is never passed to tasks")
+    return value
+
+
+Variable = Annotated[
+    str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=200), AfterValidator(_not_ours)
+]
+"""The name of a variable that may be passed to tasks."""
 
 
 class Document(BaseModel):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -195,6 +196,20 @@ class Sourced(dict[str, Any]):
     def __init__(self, values: Mapping[str, Any], text: str, kind: str) -> None:
         super().__init__(values)
         self._text, self._kind = text, kind
+
+    def as_written(self, key: str) -> Any:
+        """The value of a top-level key with its scalars as they are written: ``1.50``, ``010`` and ``yes`` are texts."""
+        if self._kind == "json":
+            parsed = json.loads(self._text, parse_int=str, parse_float=str, parse_constant=str)
+        elif self._kind == "yaml":
+            parsed = yaml.load(self._text, Loader=getattr(yaml, "CBaseLoader", yaml.BaseLoader))
+        else:
+            parsed = self
+        return parsed.get(key)
+
+    def replaced(self, **values: Any) -> Sourced:
+        """The same with other values of some keys."""
+        return Sourced({**self, **values}, self._text, self._kind)
 
     def line(self, place: Path) -> int | None:
         """The line of a value, or of the nearest one around it; None where that cannot be told."""

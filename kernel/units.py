@@ -17,6 +17,10 @@ _UNIT_S = {
     "h": 3600.0, "hour": 3600.0, "hours": 3600.0, "d": 86400.0, "day": 86400.0, "days": 86400.0,
     "w": 604800.0,
 }  # fmt: skip
+LONGEST_S = 1e9
+"""Thirty years: a duration beyond it is a slip of the pen."""
+_SHORTEST_S = 1e-6
+_LATEST_S = 1e11  # of a clock that began in 1970 or later: the year 5138
 _PART = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-z]*)", re.IGNORECASE)
 _CLOCK = re.compile(r"(?:(\d+)-)?(\d+):([0-5]\d)(?::([0-5]\d(?:\.\d+)?))?$")
 
@@ -32,12 +36,12 @@ def parse_duration(text: str | float, where: str = "duration") -> float:
             f"'{text}' is no duration", where=where, fix="write 90, 2h, 1h30m or 02:00:00"
         )
     if isinstance(text, int | float):
-        return _finite(float(text), text, where)
+        return _in_range(text, text, where)
     clock = _CLOCK.match(text.strip())
     if clock:
         days, hours, minutes, seconds = (float(g or 0) for g in clock.groups())
-        return days * 86400 + hours * 3600 + minutes * 60 + seconds
-    return _finite(_sum_parts(text.strip(), where), text, where)
+        return _in_range(days * 86400 + hours * 3600 + minutes * 60 + seconds, text, where)
+    return _in_range(_sum_parts(text.strip(), where), text, where)
 
 
 def _sum_parts(text: str, where: str) -> float:
@@ -54,12 +58,15 @@ def _sum_parts(text: str, where: str) -> float:
     return total
 
 
-def _finite(value: float, text: object, where: str) -> float:
-    if not math.isfinite(value) or value < 0:
+def _in_range(value: float, text: object, where: str) -> float:
+    """A duration in seconds that can be meant: 0, or from a microsecond to thirty years."""
+    if not (value == 0 or _SHORTEST_S <= value <= LONGEST_S):
         raise InputError(
-            f"'{text}' is no duration", where=where, fix="it must be finite and not negative"
+            f"'{text}' is no duration",
+            where=where,
+            fix=f"it must be 0, or between {_SHORTEST_S:g} and {LONGEST_S:g} seconds",
         )
-    return value
+    return float(value)
 
 
 def format_duration(seconds: float | None) -> str:
@@ -104,16 +111,24 @@ def _number(value: str | float, where: str) -> float:
         if isinstance(value, str) and value.strip().endswith("%"):
             return float(value.strip()[:-1]) / 100
         return float(Fraction(value.strip())) if isinstance(value, str) else float(value)
-    except (ValueError, ZeroDivisionError, TypeError) as error:
+    except (ValueError, ZeroDivisionError, TypeError, OverflowError) as error:
         raise InputError(f"'{value}' is no number", where=where) from error
 
 
 def parse_instant(text: str | float, where: str = "time") -> float | datetime:
     """Seconds of a log's own clock as a float, or an RFC 3339 time as an aware datetime."""
     try:
-        return _finite(float(text), text, where)
+        seconds = float(text)
     except (ValueError, TypeError):
-        pass
+        seconds = None
+    except OverflowError:
+        seconds = math.inf
+    if seconds is not None:
+        if not 0 <= seconds <= _LATEST_S:
+            raise InputError(
+                f"{text} is no instant", where=where, fix=f"seconds go from 0 to {_LATEST_S:g}"
+            )
+        return seconds
     try:
         instant = datetime.fromisoformat(str(text))
     except ValueError as error:

@@ -23,7 +23,7 @@ from statistics import fmean
 
 from pool.acquire import Pace, toward
 from pool.release import before_the_end
-from pool.view import HostView, PoolDecision, PoolView, together
+from pool.view import Decide, HostView, PoolDecision, PoolView, together
 
 _KEPT = 9  # arrivals that are remembered: work changes its ways
 
@@ -140,3 +140,15 @@ def _left_s(host: HostView, view: PoolView) -> float:
 def _going_on(passed_s: float, expected_s: float) -> float:
     """What is left of something; what is late is believed to be late by as much again."""
     return abs(expected_s - passed_s)
+
+
+def looking_ahead(patience: float = 3.0, policy: str = "all-at-once") -> Decide:
+    """Look-ahead that learns from look to look; one for each site."""
+    seen = Seen()
+
+    def decide(view: PoolView) -> PoolDecision:
+        nonlocal seen
+        seen = learn(seen, view)
+        return look_ahead(seen, view, patience, policy)
+
+    return decide

@@ -6,7 +6,7 @@ processors into that. Times are seconds of the asker's clock.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 
@@ -107,6 +107,8 @@ class PoolDecision:
 
 
 NOTHING = PoolDecision()
+Decide = Callable[[PoolView], PoolDecision]
+"""When how many hosts are asked for, and which go."""
 
 
 def together(decisions: Iterable[PoolDecision]) -> PoolDecision:

@@ -24,9 +24,9 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from dispatch.fleet import looking_ahead
 from kernel.streams import stream
 from pool.acquire import ACQUISITIONS, Pace, acquire
+from pool.lookahead import looking_ahead
 from pool.release import central_all, coordinated, distributed
 from pool.view import NOTHING, PoolDecision, PoolView, together
 from studies.falkon_scale import tell

@@ -91,6 +91,11 @@ def test_words_that_a_shell_would_change_are_left_to_it():
         assert words_of(one) == []
 
 
+def children(number):
+    """The processes that a process has begun."""
+    return [int(one) for one in Path(f"/proc/{number}/task/{number}/children").read_text().split()]
+
+
 def drive(scenario, **how):
     """Run a scenario against an agent."""
 
@@ -297,19 +302,71 @@ def test_an_agent_ends_what_one_that_was_killed_has_left(tmp_path):
         await desk.say(give=[[1, 0, 0, f"echo $$ >{note}; sleep 60"]])
         await asyncio.to_thread(until, lambda: note.exists() and note.read_text().endswith("\n"))
         number = int(note.read_text())
-        host.process.kill()
+        folder = Path(f"/proc/{number}/cwd").resolve().parent
+        for one in (host.process.pid, *children(host.process.pid)):
+            os.kill(one, signal.SIGSTOP)  # neither sees the other end
+        for one in (*children(host.process.pid), host.process.pid):
+            os.kill(one, signal.SIGKILL)
         await host.code()
-        assert runs(number)
-        again = environment(desk, str(tmp_path), VGRADS_SLOT=desk.hellos[0]["slot"])
+        assert runs(number) and folder.exists()
+        slot = desk.hellos[0]["slot"]
+        again = environment(desk, str(tmp_path), VGRADS_SLOT=slot, TMPDIR=str(folder.parent))
         next_one = await asyncio.create_subprocess_exec(
             "/bin/sh", "-c", pilot_command(sys.executable), env=again
         )
         await desk.until(lambda: len(desk.hellos) == 2)
-        await asyncio.to_thread(until, lambda: not runs(number))
+        assert not runs(number) and not folder.exists()
         assert desk.messages[0]["host"] == desk.messages[-1]["host"]
         assert desk.messages[0]["life"] != desk.messages[-1]["life"]
         await desk.say(drain=True)
         assert await next_one.wait() == 0
+
+    drive(scenario)
+
+
+@pytest.mark.parametrize("killed", ["agent", "guardian"])
+def test_nothing_of_a_killed_agent_outlives_its_slot(killed, tmp_path):
+    """A new attempt begins when the slot has ended: by then all of the first one is dead, and its folder gone."""
+    note = tmp_path / "note"
+
+    async def scenario(desk, host):
+        await desk.say(
+            give=[[1, 0, 1, f"echo $$ >{note}; trap '' TERM; sleep 60 & wait; sleep 60"]]
+        )
+        await asyncio.to_thread(until, lambda: note.exists() and note.read_text().endswith("\n"))
+        number = int(note.read_text())
+        folder = Path(f"/proc/{number}/cwd").resolve().parent
+        (agent,) = children(host.process.pid)
+        if killed == "agent":
+            os.kill(agent, signal.SIGKILL)
+            assert await host.code() == 128 + signal.SIGKILL
+            assert not runs(number) and not folder.exists()
+        else:
+            host.process.kill()
+            await asyncio.to_thread(until, lambda: not runs(number) and not runs(agent))
+
+    drive(scenario)
+
+
+def test_a_task_begins_again_when_what_a_dead_agent_left_of_it_is_dead():
+    """An agent is given what another one of its machine had, which was killed together with its guardian."""
+
+    async def scenario(desk, host):
+        (end,) = await desk.run("pwd")
+        dead = Path(end[7].strip()).parent.parent / "vgrads-dead"
+        dead.mkdir()
+        (dead / "mark").write_text("dead.agent")
+        (dead / "lock").touch()
+        bearing = {**os.environ, "VGRADS_COPY": "dead.agent.1.0.1"}
+        with subprocess.Popen(["sleep", "60"], env=bearing, start_new_session=True) as left:
+            await desk.say(
+                give=[
+                    [1, 7, 2, f"test ! -e /proc/{left.pid}/environ || cat /proc/{left.pid}/environ"]
+                ]
+            )
+            await desk.until(lambda: (1, 7, 2) in desk.ended)
+            assert left.wait(PATIENCE_S) == -signal.SIGKILL and not dead.exists()
+        assert desk.ended[1, 7, 2][7] == ""  # it was dead when the task began
 
     drive(scenario)
 
@@ -383,7 +440,7 @@ def test_files_come_by_digest_and_go_before_the_end_is_told():
             "404" in ends[4][8]
             and "digest" in ends[5][8]
             and "../a" in ends[6][8]
-            and "digest" in ends[7][8]
+            and "the input 'a' cannot be read" in ends[7][8]
         )
         assert desk.fetched.count(first) == 1  # kept
         cached = {one for message in desk.messages for one in message.get("cached", ())}

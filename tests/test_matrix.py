@@ -20,9 +20,10 @@ from desk.matrices import about as matrix_about
 from dispatch.block_files import judged, keep_values
 from dispatch.document import BagDocument
 from dispatch.kept import keep_bag
-from dispatch.manager import Manager, Setting
+from dispatch.manager import Manager
 from dispatch.matrix_store import MatrixStore, joined, parted
 from dispatch.records import End
+from dispatch.setting import Setting
 from dispatch.talk import Message
 from dispatch.tasks import DONE, HELD, PENDING
 from kernel.clock import SimClock

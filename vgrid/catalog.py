@@ -70,7 +70,7 @@ class Site:
     ``node_mtbf_s`` the mean time between failures of one node, ``node_hours`` the allocation that
     is left there (None: unlimited). ``cycle_s``: a simulated batch site starts jobs only so often
     (0: at any time), at ``cycle_phase_s`` and whole cycles from there. ``containers``: the engines for
-    containers that it has, the preferred one first.
+    containers that it has, the preferred one first. ``pass_env``: variables of its nodes that all tasks are passed.
     """
 
     name: str
@@ -92,6 +92,7 @@ class Site:
     cycle_phase_s: float = 0.0
     access: Access = field(default_factory=Access)
     containers: tuple[str, ...] = ()
+    pass_env: tuple[str, ...] = ()
 
     @property
     def paid(self) -> bool:
@@ -168,7 +169,7 @@ def _site(entry: SiteDocument, folder: Path, where: str) -> Site:
         billing_s=float(entry.billing), boot_s=float(entry.boot),
         cycle_s=float(entry.cycle), cycle_phase_s=float(entry.cycle_phase), node_mtbf_s=float(entry.node_mtbf),
         node_repair_s=float(entry.node_repair), access=_access(entry.access),
-        containers=_engines(entry.containers, driver),
+        containers=_engines(entry.containers, driver), pass_env=entry.pass_env,
     )  # fmt: skip
 
 

@@ -8,13 +8,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from kernel.documents import Document, as_value_error
+from kernel.documents import Count, Document, NotNegative, Positive, Variable, as_value_error
 from kernel.units import parse_duration
 
 Kind = Literal["batch", "reservation", "dedicated", "cloud", "local"]
 Probability = Annotated[float, Field(ge=0, le=1)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 _NAME = r"^[A-Za-z0-9_.-]+$"
 Word = Annotated[str, Field(pattern=r"^$|^[^-\s\x00-\x1f][^\s\x00-\x1f]*$", max_length=200)]
 Line = Annotated[str, Field(pattern=r"^[^\x00-\x1f]*$", max_length=200)]
@@ -86,9 +84,9 @@ class QueueDocument(Document):
     name: Annotated[str, Field(min_length=1)]
     history: str | None = None
     log_queue: str | int | None = None
-    max_procs: Annotated[int, Field(ge=1)] | None = None
+    max_procs: Count | None = None
     max_walltime: float | str = float("inf")
-    max_jobs: Annotated[int, Field(ge=1)] = 8
+    max_jobs: Count = 8
     stated_probability: Probability = 0.0
     stated_wait: float | str = 0.0
 
@@ -100,7 +98,7 @@ class NodeDocument(Document):
     """A type of node as written under ``[[site.node]]``; without any, the site's own fields are one."""
 
     type: Annotated[str, Field(min_length=1, pattern=_NAME)]
-    cores: Annotated[int, Field(ge=1)] = 1
+    cores: Count = 1
     memory_mib: Positive | None = None
     resources: Mapping[Resource, Units] = {}
     speed: Positive = 1.0
@@ -116,10 +114,11 @@ class SiteDocument(Document):
 
     name: Annotated[str, Field(min_length=1, pattern=_NAME)]
     kind: Kind
-    procs: Annotated[int, Field(ge=1)]
-    cores_per_node: Annotated[int, Field(ge=1)] = 1
+    procs: Count
+    cores_per_node: Count = 1
     memory_mib: Positive | None = None
     resources: Mapping[Resource, Units] = {}
+    pass_env: Annotated[tuple[Variable, ...], Field(max_length=100)] = ()
     containers: tuple[Literal["apptainer", "singularity", "docker", "podman"], ...] | None = None
     speed: Positive = 1.0
     slot_up: Probability = 1.0

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
-from kernel.documents import Document, as_value_error, validate
+from kernel.documents import Count, Document, NotNegative, as_value_error, validate
 from kernel.errors import InputError
 from kernel.units import parse_duration, parse_probability
 from vgrid.catalog import NodeType
@@ -32,9 +32,9 @@ class GroupDocument(Document):
     name: Annotated[str, Field(pattern=_NAME, max_length=60)]
     coupling: Coupling = "loose"
     nodes: int | str
-    cores: Annotated[int, Field(ge=1)] = 1
+    cores: Count = 1
     memory: float | str | None = None
-    speed: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    speed: NotNegative = 0.0
     rank: Rank = "probability"
 
     @field_validator("nodes")
@@ -57,7 +57,7 @@ class RequestDocument(Document):
     earliest: float | str = 0.0
     deadline: float | str
     probability: float | str = 0.9
-    budget_usd: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    budget_usd: NotNegative | None = None
     groups: Annotated[tuple[GroupDocument, ...], Field(min_length=1)]
 
     @field_validator("duration", "earliest", "deadline")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from kernel.errors import InputError
+from kernel.units import LONGEST_S
 from workflows.manner import PLAIN, Manner
 from workflows.needs import Needs
 from workflows.remote import RemoteFile
@@ -19,6 +20,7 @@ UNSTATED = float("nan")
 
 _LONGEST_COMMAND = 120_000  # of one argument, which Linux takes up to 128 KiB
 _LONGEST_NAME = 255
+_MOST_PROCS = 100_000_000
 _RESERVED = (
     ".task",
     ".workdir",
@@ -153,12 +155,14 @@ def make_workflow(
 
 def _check_task(task: Task, by_id: Mapping[str, Task], where: str) -> None:
     place = f"{where}: task '{task.id}'" if where else f"task '{task.id}'"
-    if task.stated and not 0 <= task.runtime_s < float("inf"):
+    if task.stated and not 0 <= task.runtime_s <= LONGEST_S:
         raise InputError(
-            f"runtime_s is {task.runtime_s}", where=place, fix="give seconds, 0 or more"
+            f"runtime_s is {task.runtime_s}", where=place, fix=f"give seconds, 0 to {LONGEST_S:g}"
         )
-    if task.procs < 1:
-        raise InputError(f"procs is {task.procs}", where=place, fix="give 1 or more")
+    if not 1 <= task.procs <= _MOST_PROCS:
+        raise InputError(
+            f"procs is {task.procs}", where=place, fix=f"give a number from 1 to {_MOST_PROCS:,}"
+        )
     if len(set(task.parents)) < len(task.parents):
         raise InputError("names a parent twice", where=place)
     for parent in task.parents:

@@ -13,10 +13,19 @@ from typing import Annotated, Any
 
 from pydantic import Field, field_validator, model_validator
 
-from kernel.documents import Document, as_value_error, load_mapping, validate
+from kernel.documents import (
+    Count,
+    Document,
+    NotNegative,
+    Seconds,
+    Variable,
+    as_value_error,
+    load_mapping,
+    validate,
+)
 from kernel.errors import InputError
 from kernel.files import read_text
-from kernel.units import parse_duration, parse_fraction
+from kernel.units import LONGEST_S, parse_duration, parse_fraction
 from workflows.by_files import after_makers, refuse_two_makers
 from workflows.dag import UNSTATED, Task, Workflow, make_workflow
 from workflows.load import UNDERSTOOD, format_of, is_workflow, load_workflow
@@ -27,8 +36,6 @@ from workflows.runtimes import Runtimes
 from workflows.spread import RuntimeSpread
 
 MAX_WORKFLOWS = 100_000
-_LONGEST_S = 1e9  # thirty years: more is a slip of the pen
-_MOST_PROCS = 100_000_000
 _SETS = (".yaml", ".yml", ".json", ".toml", ".gz", ".xz")
 
 
@@ -50,15 +57,15 @@ class TaskDocument(MannerDocument):
     """One task, written inline."""
 
     id: Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f/]+$")]
-    runtime_s: Annotated[float, Field(ge=0, le=_LONGEST_S)] | None = None
+    runtime_s: Seconds | None = None
     kind: Annotated[str, Field(max_length=200)] = ""
     spread: SpreadDocument | None = None
-    procs: Annotated[int, Field(ge=1, le=_MOST_PROCS)] = 1
+    procs: Count = 1
     parents: tuple[str, ...] = ()
     command: str = ""
     inputs: tuple[str | FetchDocument, ...] = ()
     outputs: tuple[str | SendDocument, ...] = ()
-    memory_mib: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    memory_mib: NotNegative = 0.0
     resources: Mapping[_Resource, _Units] = {}
 
 
@@ -74,8 +81,8 @@ class WorkflowDocument(MannerDocument):
     file: str | None = None
     inputs: str | None = None
     tasks: tuple[TaskDocument, ...] = ()
-    runtimes: Mapping[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = {}
-    file_mib: Mapping[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = {}
+    runtimes: Mapping[str, Seconds] = {}
+    file_mib: Mapping[str, NotNegative] = {}
     notes: tuple[Annotated[str, Field(max_length=1000)], ...] = ()
 
     @model_validator(mode="after")
@@ -95,12 +102,13 @@ class SetDocument(MannerDocument):
     name: Annotated[str, Field(min_length=1, max_length=200)]
     deadline: str | float | datetime
     fraction: str | float | None = None
-    at_least: Annotated[int, Field(ge=1)] | None = None
+    at_least: Count | None = None
     probability: float = 0.9
     runtime_spread: Annotated[float, Field(ge=0, le=2)] = 0.0
-    budget_usd: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    budget_usd: NotNegative | None = None
     workflows: Annotated[tuple[WorkflowDocument, ...], Field(min_length=1)]
     released: bool = False
+    pass_env: Annotated[tuple[Variable, ...], Field(max_length=100)] = ()
     sites: str | None = None
 
     @field_validator("fraction")
@@ -128,7 +136,7 @@ class WorkflowSet:
 
     ``runtime_spread`` is the standard deviation of the logarithm of run times of tasks that have no spread of
     their own: what is written with a task is their median. ``env`` is what all tasks find in their environment beside the
-    usual; what else a set says of how tasks run stands with each of them. ``released``: tasks begin only when whoever
+    usual, ``pass_env`` names variables of the caller that they are passed; what else a set says of how tasks run stands with each of them. ``released``: tasks begin only when whoever
     handed the set over releases them, with their commands; one copy of each.
     """
 
@@ -142,6 +150,7 @@ class WorkflowSet:
     directory: str = "."
     env: Mapping[str, str] = field(default_factory=dict)
     released: bool = False
+    pass_env: tuple[str, ...] = ()
 
     @property
     def most_usd(self) -> float:
@@ -241,7 +250,7 @@ def build_set(
     return WorkflowSet(
         name=document.name, workflows=workflows, deadline_s=deadline_s, needed=needed,
         probability=document.probability, runtime_spread=document.runtime_spread, budget_usd=document.budget_usd, directory=directory,
-        env=dict(document.env), released=document.released,
+        env=dict(document.env), released=document.released, pass_env=document.pass_env,
     )  # fmt: skip
 
 
@@ -321,7 +330,7 @@ def _deadline(deadline: str | float | datetime, now: datetime | None, where: str
         seconds = (instant - (now or datetime.now(UTC))).total_seconds()
     if seconds <= 0:
         raise InputError(f"'{deadline}' is in the past", where=place)
-    if seconds > _LONGEST_S:
+    if seconds > LONGEST_S:
         raise InputError(f"'{deadline}' is more than thirty years away", where=place)
     return seconds
 

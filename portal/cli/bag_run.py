@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from desk.bag_answers import results, why
-from desk.bag_work import check_places
+from desk.bag_places import check_places
 from dispatch.document import BagDocument, load_bag
 from dispatch.kept import is_worked_on
 from dispatch.manager import GUEST
@@ -90,7 +90,7 @@ def cancel_bag(bag_id: str, how: HowToWork) -> str:
         if said:
             return said
         catalog = choose_catalog(how.sites) if how.sites else this_machine()
-        Crew(store, row.dispatcher, catalog, Rules(policy=how.policy)).carry_out()
+        Crew(store, row.dispatcher, catalog, Rules(policy=how.policy), own=True).carry_out()
     return "cancelled; everything was given back"
 
 
@@ -101,7 +101,7 @@ def work_on(
     out = console(stderr=how.as_json)
     with _shown(out, rows) as watch:
         crew = Crew(
-            store, dispatcher, catalog, Rules(policy=how.policy), watch=watch, contact=how.contact,
+            store, dispatcher, catalog, Rules(policy=how.policy), watch=watch, contact=how.contact, own=True,
             ledger=service_ledger(how.service) if how.service else None,
         )  # fmt: skip
         stopped = crew.carry_out()

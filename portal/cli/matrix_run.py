@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from desk.bag_work import places_of
+from desk.bag_places import places_of
 from desk.matrices import Digests, Problem, about, check_same, lay_out, lines_of, measure
 from desk.wiring import all_simulated
 from dispatch.block_files import is_of_blocks
@@ -137,11 +137,14 @@ def _carry_out(
         return _told(work_on(records, dispatcher, catalog, [row], how.work), row, how)
 
 
+_LEAST_S = 1e-3  # that a block is said to take
+
+
 def _document(problem: Problem, how: HowToCompute, alone_s: float) -> BagDocument:
     """The rules of the bag; ``alone_s``: what a block takes on one processor."""
     return BagDocument(
         name=how.matrix.name, command="block", procs=problem.procs, retries=how.retries,
-        runtime_s=alone_s / problem.procs,
+        runtime_s=max(_LEAST_S, alone_s / problem.procs),
     )  # fmt: skip
 
 

@@ -11,8 +11,8 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from dispatch.document import BagDocument, LinesDocument
-from dispatch.kept import is_worked_on
+from dispatch.document import BagDocument, LinesDocument, with_written_parameters
+from dispatch.kept import is_worked_on, open_bag
 from dispatch.manager import GUEST
 from kernel.documents import validate_field
 from kernel.errors import InputError, VgradsError
@@ -36,7 +36,7 @@ _log = logging.getLogger("vgrads.bags")
 
 def read_document(given: dict[str, Any], owner: str) -> BagDocument:
     """A bag that came from outside: it may name no files, for there are none beside it, and no other owner."""
-    document = validate_field(BagDocument, given)
+    document = validate_field(BagDocument, with_written_parameters(given))
     named = [n for n, p in document.parameters.items() if isinstance(p, LinesDocument)]
     for where in ("table", "commands_file", "policy_file"):
         value = getattr(document, where)
@@ -114,9 +114,10 @@ def work_on(store: Store, catalog: Catalog, dispatcher: str) -> None:
 
 
 def _sites_of(row: BagRow) -> tuple[str, ...]:
-    from dispatch.kept import open_bag  # noqa: PLC0415 only where it is worked on
-
-    return open_bag(dispatcher_folder(row.dispatcher), row.number).document.sites
+    try:
+        return open_bag(dispatcher_folder(row.dispatcher), row.number).document.sites
+    except InputError:  # its dispatcher says why it cannot be served
+        return ()
 
 
 @dataclass
@@ -134,14 +135,21 @@ class Dispatchers:
     apart: bool
     _children: dict[str, BaseProcess | threading.Thread] = field(default_factory=dict)
     _pauses: dict[str, _Pause] = field(default_factory=dict)
+    _failures: dict[str, int] = field(default_factory=dict)
 
     def look(self) -> None:
         """Start what is to be started; called twice a second."""
         now = time.monotonic()
-        for name in {r.dispatcher for r in Bags(self.store.engine).unended() if r.owner != HERE}:
+        names = {r.dispatcher for r in Bags(self.store.engine).unended() if r.owner != HERE}
+        for name in self._failures.keys() - names:
+            del self._failures[name]
+        for name in names:
             child = self._children.get(name)
             pause = self._pauses.setdefault(name, _Pause())
-            if (child is not None and child.is_alive()) or now < pause.until_s:
+            if now < pause.until_s:
+                continue
+            if child is not None and child.is_alive():
+                self._failures.pop(name, None)  # it has lived longer than the pause before it
                 continue
             if is_worked_on(dispatcher_folder(name)):
                 continue
@@ -149,7 +157,14 @@ class Dispatchers:
             pause.length_s = min(_LONGEST_PAUSE_S, pause.length_s * 2)
             self._children[name] = self._start(name)
         for name in [n for n, c in self._children.items() if not c.is_alive()]:
-            del self._children[name]
+            child = self._children.pop(name)
+            failed = isinstance(child, BaseProcess) and child.exitcode
+            self._failures[name] = self._failures.get(name, 0) + 1 if failed else 0
+
+    @property
+    def failing(self) -> list[str]:
+        """Dispatchers that ended with an error more than once in a row although they have work."""
+        return [name for name, count in self._failures.items() if count > 1]
 
     def _start(self, name: str) -> BaseProcess | threading.Thread:
         child: BaseProcess | threading.Thread

@@ -21,7 +21,7 @@ from desk.config import home
 from desk.ledger import Ledger
 from desk.ledger_line import LedgerLine
 from dispatch.document import BagDocument
-from dispatch.kept import is_worked_on, kept_bags, only_one, open_bag, read_status
+from dispatch.kept import is_worked_on, only_one, read_status, readable_bags
 from dispatch.talk import Rules
 from kernel.errors import InputError, SiteError
 from portal.records.bags import ENDED, HERE, Bags, new_bag
@@ -62,7 +62,7 @@ def bag_standing(row: BagRow) -> dict[str, Any]:
 @dataclass
 class Crew:
     """A dispatcher of the database at work in this process. ``stay``: it waits for more bags; ``ledger``: where it says
-    that it takes hosts of pools, if its bags do (None: the database); ``contact``: where these find it."""
+    that it takes hosts of pools, if its bags do (None: the database); ``contact``: where these find it; ``own``: the bags belong to whoever runs this process."""
 
     store: Store
     dispatcher: str
@@ -72,6 +72,7 @@ class Crew:
     watch: Callable[[dict[str, Any]], None] = lambda _: None
     ledger: Ledger | None = None
     contact: str = ""
+    own: bool = False
     _noted_s: float = 0.0
     _last: Wishes = field(default_factory=lambda: Wishes(stay=True))
     _work: BagWork | VirtualBagWork | None = None
@@ -86,7 +87,9 @@ class Crew:
             if virtual is not None:
                 self._work = VirtualBagWork(folder, virtual, *how)
             else:
-                self._work = BagWork(folder, self.catalog, *how, beside=self._advertiser(folder))
+                self._work = BagWork(
+                    folder, self.catalog, *how, beside=self._advertiser(folder), own=self.own
+                )
             try:
                 with self._signals():
                     ended = self._work.carry_out()
@@ -99,7 +102,8 @@ class Crew:
 
     def _advertiser(self, folder: Path) -> Advertiser | None:
         """Says that the dispatcher takes hosts of pools, where one of its bags has guests."""
-        guests = [d for n in kept_bags(folder) if (d := open_bag(folder, n).document).hosts.guests]
+        documents = [kept.document for kept in readable_bags(folder)]
+        guests = [document for document in documents if document.hosts.guests]
         if not guests:
             return None
         ledger = self.ledger or PoolLedger(self.store.engine)

@@ -158,6 +158,11 @@ class Supervisor:
             self._stopped.wait(0.2)
 
     @property
+    def failing(self) -> list[str]:
+        """Dispatchers of bags that end with an error whenever they are started."""
+        return self._dispatchers.failing
+
+    @property
     def alive(self) -> bool:
         """True while the queue is looked after."""
         return self._thread.is_alive()

@@ -16,6 +16,8 @@ from starlette.exceptions import HTTPException
 
 from desk.bag_answers import Results, how_it_ended, why
 from dispatch.kept import (
+    NotOpen,
+    check_open,
     close_bag,
     host_names,
     more_commands,
@@ -104,23 +106,14 @@ def _add_submission(app: FastAPI, service: Service) -> None:
         What is wrong with a line ends it; the lines of whole bundles before it are kept, and the answer says how many.
         """
         row = await run_in_threadpool(visible_bag, service, bag_id, who)
-        count = 0
-        async for lines in _bundles(request.stream()):
-            try:
-                count += await run_in_threadpool(
-                    more_commands,
-                    dispatcher_folder(row.dispatcher),
-                    row.number,
-                    _commands(lines, count),
-                )
-            except InputError as error:
-                raise InputError(f"{error.what}; {count} were taken", where=error.where) from error
-        return {"id": row.id, "taken": count}
+        return {"id": row.id, "taken": await _take_tasks(row, request)}
 
     @app.post("/v1/bags/{bag_id}/close", status_code=202)
     def close(bag_id: BagId, who: Submitter) -> Json:
         """No more tasks come to an open bag: it ends when those that it has have ended."""
         row = visible_bag(service, bag_id, who)
+        if not open_bag(dispatcher_folder(row.dispatcher), row.number).document.open:
+            raise HTTPException(409, f"bag '{bag_id}' was not submitted as an open one")
         close_bag(dispatcher_folder(row.dispatcher), row.number)
         return {"id": row.id, "told": "no more tasks are taken"}
 
@@ -133,6 +126,34 @@ def _add_submission(app: FastAPI, service: Service) -> None:
         Bags(service.store.engine).ask_to_stop(bag_id, f"cancelled by {who.user}")
         service.supervisor.poke()
         return {"id": row.id, "told": "its dispatcher was asked to stop it"}
+
+
+async def _take_tasks(row: BagRow, request: Request) -> int:
+    """Keep the commands of a request; how many. 409 where the bag takes none."""
+    count, folder = 0, dispatcher_folder(row.dispatcher)
+    await run_in_threadpool(_check_open, row)
+    async for lines in _bundles(request.stream()):
+        try:
+            count += await run_in_threadpool(
+                more_commands, folder, row.number, _commands(lines, count)
+            )
+        except NotOpen as error:
+            raise HTTPException(409, f"{error}; {count} were taken") from error
+        except InputError as error:
+            raise InputError(f"{error.what}; {count} were taken", where=error.where) from error
+    return count
+
+
+def _check_open(row: BagRow) -> None:
+    """409, with the reason, for a bag that takes no more tasks."""
+    if row.state in ENDED or row.stop:
+        raise HTTPException(
+            409, f"bag '{row.id}' is over: {row.state if row.state in ENDED else row.stop}"
+        )
+    try:
+        check_open(dispatcher_folder(row.dispatcher), row.number)
+    except NotOpen as error:
+        raise HTTPException(409, f"{row.id}: {error}") from error
 
 
 async def _bundles(stream: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
@@ -233,7 +254,7 @@ def _add_reading(app: FastAPI, service: Service) -> None:
 def _add_following(app: FastAPI, service: Service) -> None:
     @app.get("/v1/bags/{bag_id}/results", response_class=StreamingResponse)
     def bag_results(
-        bag_id: BagId, who: Reader, follow: bool = False, skip: Annotated[int, Query(ge=0)] = 0
+        bag_id: BagId, who: Reader, follow: bool = False, skip: Annotated[int, Query(ge=0, le=10**12)] = 0
     ) -> StreamingResponse:  # fmt: skip
         """How each attempt ended, with what it printed: a JSON document a line, in the order of the ends.
 

@@ -43,7 +43,7 @@ class EndReport(Document):
 
     workflow: Annotated[str, Field(max_length=200)]
     task: Annotated[str, Field(max_length=200)]
-    copy_: Annotated[int, Field(alias="copy", ge=0)] = 0
+    copy_: Annotated[int, Field(alias="copy", ge=0, le=1_000_000)] = 0
     ok: bool
     reason: Annotated[str, Field(max_length=1000)] = ""
 

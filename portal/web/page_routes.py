@@ -69,9 +69,12 @@ def _add_health(app: FastAPI, service: Service) -> None:
 
     @app.get("/readyz")
     def readyz() -> dict[str, str]:
-        """Does it take work? 503 while it starts or stops, and where nothing can be written down."""
+        """Does it take work? 503 while it starts or stops, where nothing can be written down, and where bags are not
+        served."""
         if service.stopping.is_set() or not service.supervisor.alive:
             raise HTTPException(503, "not taking work")
+        if service.supervisor.failing:
+            raise HTTPException(503, "the dispatcher of bags ends with an error: see the log")
         service.store.ready()
         service.store.try_writing()
         return {"status": "ready"}

@@ -14,7 +14,7 @@ from pydantic import ConfigDict, Field, field_validator
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
-from kernel.documents import Document, as_value_error
+from kernel.documents import Document, NotNegative, as_value_error
 from portal.records.access import Principal
 from portal.records.mailbox import MessageBox
 from portal.records.store import GOES_ON
@@ -39,7 +39,7 @@ class ReleaseDocument(Document):
     workflow: _Name
     task: _Name
     command: Annotated[str, Field(min_length=1)]
-    memory_mib: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    memory_mib: NotNegative = 0.0
 
     @field_validator("command")
     @classmethod

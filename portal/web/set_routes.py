@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
-from kernel.documents import Document
+from kernel.documents import Document, NotNegative
 from kernel.errors import InputError
 from portal.charts.exports import FORMATS, export
 from portal.jobs.worker import usable, what_if_in_child
@@ -54,7 +54,7 @@ class WhatIf(Document):
     deadline: str | float | None = None
     fraction: str | float | None = None
     probability: Annotated[float | None, Field(gt=0, lt=1)] = None
-    budget_usd: Annotated[float | None, Field(ge=0, allow_inf_nan=False)] = None
+    budget_usd: NotNegative | None = None
 
 
 class HowToRun(BaseModel):

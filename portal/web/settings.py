@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from pydantic_settings import BaseSettings, InitSettingsSource, SettingsConfigDict, SettingsError
 from pydantic_settings import PydanticBaseSettingsSource as Source
 
-from kernel.documents import document_error
+from kernel.documents import Count, Positive, document_error
 from kernel.errors import InputError
 from kernel.files import read_text
 from kernel.units import parse_duration
@@ -50,10 +50,10 @@ class ServiceSettings(BaseSettings):
     url: Annotated[str, Field(pattern=r"^(https?://.+)?$")] = ""
     planners: Annotated[int, Field(ge=0, le=64)] = 2
     runs: Annotated[int, Field(ge=1, le=1000)] = 16
-    max_tasks: Annotated[int, Field(ge=1)] = 50_000
-    max_body_mib: Annotated[float, Field(gt=0)] = 32.0
-    max_upload_mib: Annotated[float, Field(gt=0)] = 256.0
-    max_history_mib: Annotated[float, Field(gt=0)] = 2048.0
+    max_tasks: Count = 50_000
+    max_body_mib: Positive = 32.0
+    max_upload_mib: Positive = 256.0
+    max_history_mib: Positive = 2048.0
     rate: str = "200/second"
     log: Literal["text", "json"] = "text"
     own: bool = False
