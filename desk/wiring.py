@@ -270,10 +270,10 @@ def await_gone(drivers: Mapping[str, Driver], run_id: str) -> None:
 
 def _pilot(site: Site, away: AwayEngine) -> Pilot:
     """What a slot of a site runs. The first one asked for opens this machine's port for workers."""
-    python = python_of(site)
+    python = f"{quote(python_of(site))} -P"  # nothing of the folder that the slot starts in
     environment = away.dask().environment(contact_host(site))
-    tried = f"{quote(python)} -c 'import execmgr.pilot' || exit {CANNOT_WORK}"
-    return Pilot(command=f"{tried}\nexec {quote(python)} -m execmgr.pilot", environment=environment)
+    tried = f"{python} -c 'import execmgr.pilot' || exit {CANNOT_WORK}"
+    return Pilot(command=f"{tried}\nexec {python} -m execmgr.pilot", environment=environment)
 
 
 def python_of(site: Site) -> str:

@@ -31,6 +31,7 @@ import sys
 if sys.version_info < (3, 8):
     sys.stderr.write("vgrads: no Python 3.8 or newer here: %s is older\\n" % sys.executable)
     sys.exit(69)
+sys.path = [folder for folder in sys.path if folder]  # nothing of the working folder
 import base64, os, tempfile
 number, name = tempfile.mkstemp(".pyz", "vgrads-")
 with os.fdopen(number, "wb") as file:
@@ -63,5 +64,5 @@ def pilot_command(python: str = "python3") -> str:
     packed = base64.b64encode(agent_file()).decode()
     return (
         f"command -v {name} >/dev/null 2>&1 || {{ echo {missing} >&2; exit 69; }}\n"
-        f"exec {name} -c {shlex.quote(_UNPACK)} {packed}"
+        f"exec {name} -Es -c {shlex.quote(_UNPACK)} {packed}"
     )

@@ -6,16 +6,19 @@ Its folder holds ``work.json`` (what F is), the items ``a/N/…`` and ``b/N/…`
 (``edge``). No shell is asked for a cell. With MOST_S it only measures: seconds a cell, as JSON on standard output.
 
 Shipped to hosts: the standard library only, Python 3.8 or newer; nothing of ours. What not every block needs is imported where it
-is needed: a block may take a second, and an import a twentieth of it.
+is needed: a block may take a second, and an import a twentieth of it. Never from its folder: a json.py there is the user's.
 """
 
 from __future__ import annotations
 
-import json
 import os
+import sys
+
+sys.path[:] = [p for p in sys.path if p != os.path.dirname(os.path.realpath(__file__))]
+
+import json
 import shutil
 import signal
-import sys
 import time
 from array import array
 from collections import deque

@@ -1,4 +1,4 @@
-"""What runs in a slot: ``python -m execmgr.pilot``, a Dask worker that bears the slot's name.
+"""What runs in a slot: ``python -P -m execmgr.pilot``, a Dask worker that bears the slot's name.
 
 Told by its environment: ``VGRADS_CONTACT`` (where the manager is), ``VGRADS_KEYS`` (the run's TLS keys), ``VGRADS_RUN`` (its folder),
 ``VGRADS_SLOT_NAME``, ``VGRADS_PROCS``. When the manager is lost it looks for it again, until the slot ends
@@ -113,7 +113,7 @@ class _Slot:
 def _work_until_over(slot: _Slot) -> None:
     """One worker after the other, until the slot is over."""
     while not slot.over():
-        worker = subprocess.Popen([sys.executable, "-m", "execmgr.pilot", "--once"])
+        worker = subprocess.Popen([sys.executable, "-P", "-m", "execmgr.pilot", "--once"])
         try:
             while worker.poll() is None and not slot.over():
                 with suppress(subprocess.TimeoutExpired):

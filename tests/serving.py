@@ -38,19 +38,19 @@ def free_port() -> int:
 class Served:
     """``vgrads serve`` in a process of its own."""
 
-    def __init__(self, home: Path, *options: object, port: int = 0) -> None:
+    def __init__(
+        self, home: Path, *options: object, port: int = 0, folder: Path | None = None
+    ) -> None:
         self.port = port or free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        self._home, self._options = home, [str(o) for o in options]
+        self._home, self._options, self._folder = home, [str(o) for o in options], folder
         self.log = home / "serve.log"
         self.begin()
 
     def begin(self) -> None:
         """Start it, and wait until it takes work."""
         command = [
-            sys.executable,
-            "-m",
-            "portal",
+            Path(sys.executable).with_name("vgrads"),
             "serve",
             "--port",
             str(self.port),
@@ -59,7 +59,9 @@ class Served:
         environment = {**os.environ, "VGRADS_HOME": str(self._home)}
         environment.pop("VGRADS_DB", None)
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(command, env=environment, stderr=log, stdout=log)
+            self.process = subprocess.Popen(
+                command, env=environment, stderr=log, stdout=log, cwd=self._folder
+            )
         until(self.ready, f"the service ({self.log})", 60)
 
     def ready(self) -> bool:
@@ -86,9 +88,9 @@ class Served:
 
 
 @contextmanager
-def serving(home: Path, *options: object):
-    """A service that ends with the block."""
-    served = Served(home, *options)
+def serving(home: Path, *options: object, folder: Path | None = None):
+    """A service that ends with the block; ``folder``: where it stands."""
+    served = Served(home, *options, folder=folder)
     try:
         yield served
     finally:

@@ -8,13 +8,16 @@ import sys
 import threading
 import time
 from dataclasses import replace
+from queue import SimpleQueue
 
 import pytest
 
-from drivers.api import SlotSpec
+from desk.wiring import _pilot
+from drivers.api import Access, SlotSpec
 from drivers.local import LocalDriver
 from execmgr.dask_engine import DaskEngine
 from execmgr.engine import TaskOrder
+from execmgr.engines import AwayEngine
 from execmgr.parcels import Parcel, pack, unpack
 from execmgr.process_engine import ProcessEngine
 from execmgr.processes import marked
@@ -23,12 +26,13 @@ from execmgr.task_process import NOTES, await_end
 from kernel.clock import WallClock
 from tests.conftest import ROOT
 from tests.waiting import runs, until
+from vgrid.catalog import Site
 
 
 class Bench:
     """An engine over a run's folder; ``again`` is a manager that comes after this one was killed."""
 
-    def __init__(self, kind, folder, own=False):
+    def __init__(self, kind, folder, own=False, pilot="", engine=None):
         self.kind, self.folder, self.orders = kind, folder, {}
         (folder / "set").mkdir(exist_ok=True)
         self.place = TaskFolder(
@@ -38,7 +42,7 @@ class Bench:
         self.driver = None
         self.apart = frozenset({"here"} if kind == "apart" else ())
         if kind != "processes":
-            self.engine = DaskEngine(self.clock, self.place, None, self.apart)
+            self.engine = engine or DaskEngine(self.clock, self.place, None, self.apart)
             self.driver = LocalDriver(4, self.clock)
             environment = self.engine.environment("127.0.0.1") | {
                 "VGRADS_SLOT_NAME": "slot", "PYTHONPATH": str(ROOT),
@@ -46,7 +50,7 @@ class Bench:
             self.driver.submit(
                 SlotSpec(
                     id="run.slot", name="slot", site="here", queue="", procs=4, duration_s=600.0, environment=environment,
-                    pilot=f"exec {sys.executable} -m execmgr.pilot",
+                    pilot=pilot or f"exec {sys.executable} -m execmgr.pilot",
                 )
             )  # fmt: skip
         else:
@@ -199,6 +203,24 @@ def test_a_lost_worker_is_a_lost_task_and_the_pilot_brings_another(tmp_path):
         assert not marked(
             lambda mark: mark.startswith(bench.place.marks)
         )  # nothing of the first attempt
+    finally:
+        bench.close()
+
+
+def test_a_slot_imports_nothing_from_the_folder_in_which_it_starts(tmp_path, monkeypatch):
+    for name in ("drivers", "planner", "pool", "execmgr", "distributed"):
+        (tmp_path / f"{name}.py").write_text(
+            "raise SystemExit('a file of the user was imported')\n"
+        )
+    monkeypatch.chdir(tmp_path)  # slots of this machine start where the manager stands
+    site = Site(name="here", kind="local", procs=4, access=Access(python=sys.executable))
+    place = TaskFolder(tmp_path / "run", tmp_path / "set", AWAY)
+    engine = AwayEngine(WallClock(), place, SimpleQueue(), frozenset())
+    pilot = _pilot(site, engine)
+    bench = Bench("dask", tmp_path, pilot=pilot.command, engine=engine.dask())
+    try:
+        bench.engine.start([bench.order("a", "true")])
+        assert bench.ends(1)["a"].ok
     finally:
         bench.close()
 

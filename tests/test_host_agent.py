@@ -555,8 +555,19 @@ def test_the_pilots_command_unpacks_runs_and_removes_the_file(tmp_path):
     asyncio.run(scenario())
 
 
-def told_by(command):
-    done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=False)
+def test_the_pilots_command_imports_nothing_from_its_folder(tmp_path):
+    for name in ("base64", "tempfile", "dispatch", "execmgr", "json"):
+        (tmp_path / f"{name}.py").write_text(
+            "raise SystemExit('a file of the user was imported')\n"
+        )
+    code, said = told_by(f"unset VGRADS_CONTACT; {pilot_command(sys.executable)}", tmp_path)
+    assert code == 78 and "VGRADS_CONTACT" in said
+
+
+def told_by(command, folder=None):
+    done = subprocess.run(
+        ["/bin/sh", "-c", command], capture_output=True, text=True, check=False, cwd=folder
+    )
     return done.returncode, done.stderr
 
 

@@ -333,6 +333,16 @@ def test_a_wavefront_of_every_kind_of_function(vgrads, place, how):
     assert "tasks" not in again.out
 
 
+@pytest.mark.parametrize("name", ["json", "array"])
+def test_a_function_may_lie_in_a_file_called_like_a_module_of_python(vgrads, place, name):
+    (place / "f.py").rename(place / f"{name}.py")
+    edges, cells, _ = wavefront_of(3, 2)
+    (place / "edges.txt").write_text(edges)
+    done = vgrads("wavefront", "edges.txt", "-o", "r.txt", "--python", f"{name}.py:cell")
+    assert done.code == 0, done
+    assert (place / "r.txt").read_text().splitlines() == cells
+
+
 def test_a_part_of_a_wavefront_with_edges_as_files(vgrads, place):
     _, _, r = wavefront_of(12, 12)
     (place / "R").mkdir()

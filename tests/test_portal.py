@@ -51,6 +51,17 @@ def submit(client, document=SMALL, **headers):
     return answer.json()["id"]
 
 
+def test_a_service_imports_nothing_from_the_folder_in_which_it_stands(tmp_path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for name in ("drivers", "planner", "pool", "portal", "socket"):
+        (folder / f"{name}.py").write_text("raise SystemExit('a file of the user was imported')\n")
+    with serving(tmp_path, folder=folder) as service:
+        client = service.client()
+        assert client.wait(client.run(client.submit(LEAD))) == "kept"
+    assert "a file of the user" not in service.log.read_text()
+
+
 # asked twice, done once
 
 

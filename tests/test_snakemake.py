@@ -37,6 +37,14 @@ rule report:
     log: "logs/report.log"
     shell: "cat {input:q} > {output} 2> {log}"
 """
+NAMED_LIKE_OURS = """
+rule all:
+    input: "report.txt"
+rule report:
+    output: "report.txt"
+    run:
+        open(output[0], "w").write("done\\n")
+"""
 CHECKPOINT = """
 rule all:
     input: "all.txt"
@@ -109,6 +117,15 @@ def test_the_same_files_as_plain_snakemake_makes(project, tmp_path, text):
     assert ("covers only what is known before checkpoint split" in out) == (text is CHECKPOINT)
     assert files_in(mine.folder) == mine.local(tmp_path / "plain")
     assert states(mine) == ["kept"]
+
+
+def test_a_snakemake_in_a_slot_imports_nothing_from_the_workflows_folder(project):
+    mine = project(NAMED_LIKE_OURS)
+    for name in ("kernel", "workflows", "snakemake", "snakemake_executor_plugin_vgrads"):
+        (mine.folder / f"{name}.py").write_text("raise SystemExit('imported')\n")
+    code, out = mine.run()
+    assert code == 0, out
+    assert (mine.folder / "report.txt").read_text() == "done\n"
 
 
 def test_what_fails_is_tried_again_by_snakemakes_rules_and_then_told(project):

@@ -77,7 +77,7 @@ def read_cwl(path: Path, runtimes: Runtimes, inputs: Path | None = None) -> Work
 def _pack(path: Path) -> dict[str, Any]:
     """The workflow with all that it refers to, normalised, as cwltool does it in a process of its own."""
     program = shutil.which("cwltool")
-    begin = [sys.executable, "-m", "cwltool"] if find_spec("cwltool") else [program] if program else None  # fmt: skip
+    begin = [sys.executable, "-P", "-m", "cwltool"] if find_spec("cwltool") else [program] if program else None  # fmt: skip
     if begin is None:
         raise InputError("cwltool is not here, which reads CWL", where=str(path), fix="pip install 'vgrads[cwl]'")  # fmt: skip
     command = [*begin, "--pack", "--quiet", "--disable-color", "--skip-schemas", str(path.absolute())]  # fmt: skip

@@ -73,7 +73,7 @@ def _score(store: Store, catalog: Catalog, site: Site) -> Scores:
 def _wanted(folder: str) -> WorkflowSet:
     """One task; whoever is surer than nothing that it comes to run may try."""
     task = Task(
-        id="score", runtime_s=_TAKES_S, kind="machine_score", command=f"python3 {_SCRIPT} > {_ANSWER}",
+        id="score", runtime_s=_TAKES_S, kind="machine_score", command=f"python3 -I {_SCRIPT} > {_ANSWER}",
         inputs=(_SCRIPT,), outputs=(_ANSWER,),
     )  # fmt: skip
     flow = make_workflow("score", [task])

@@ -30,6 +30,7 @@ from kernel.documents import parse_mapping, validate, validate_field
 from kernel.errors import InputError, VgradsError
 from planner.make import make_plan
 from planner.plan import Done
+from portal.jobs.beside import clean_environment
 from portal.jobs.runs import carry_out, go_on, take_over
 from portal.records.earlier import runs_of_set
 from portal.records.run_record import RunRecord
@@ -50,6 +51,7 @@ FRESH_S = 300.0
 def be_a_child() -> None:
     """In a process of the service: leave Ctrl-C to the service, and end when it ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    clean_environment()
     parent = parent_process()
     if parent is not None:
         threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()

@@ -118,8 +118,11 @@ class Executor(RealExecutor):
         return ExecMode.REMOTE
 
     def get_python_executable(self) -> str:
-        """The interpreter that this runs in; its folder must be there wherever slots are."""
-        return sys.executable
+        """The interpreter that this runs in; its folder must be there wherever slots are.
+
+        ``-P``: like the command ``snakemake``, it imports nothing from the workflow's folder.
+        """
+        return f"{sys.executable} -P"
 
     def run_job(self, job: Any) -> None:
         """One job."""

@@ -84,7 +84,7 @@ def _vgrads() -> list[str]:
     """The command beside this Python, else the one that is found, else the module."""
     beside = Path(sys.executable).with_name("vgrads")
     found = str(beside) if beside.is_file() else shutil.which("vgrads")
-    return [found] if found else [sys.executable, "-m", "portal"]
+    return [found] if found else [sys.executable, "-P", "-m", "portal"]
 
 
 def asked(call: object, *arguments: object, **named: object) -> object:
