@@ -14,6 +14,7 @@ from pathlib import Path
 from execmgr import staging
 from execmgr.engine import TaskOrder
 from execmgr.processes import MARK
+from execmgr.spawner import SHELL, shell_words
 from workflows.manner import Container, Manner
 
 TOLD = ("OMP_NUM_THREADS", MARK, "VGRADS_FOLDER", "VGRADS_PROCS", "VGRADS_SLOT", "VGRADS_TASK", "VGRADS_WORKFLOW")  # fmt: skip
@@ -96,7 +97,7 @@ def container_text(box: Container, command: str, manner: Manner, place: Place) -
             *((path, "") for path in writes),
         ):
             words += ["--bind", f"{_escaped(path)}:{_escaped(path)}{mode}"]
-        words += ["--pwd", folder, *box.options, box.image, "/bin/sh", "-c", command]
+        words += ["--pwd", folder, *box.options, box.image, *shell_words(command)]
         return f"{passed} {shlex.join(words)}"
     words = [
         box.engine,
@@ -116,7 +117,7 @@ def container_text(box: Container, command: str, manner: Manner, place: Place) -
         words += ["--mount", f"type=bind,{_field('source', path)},{_field('target', path)}{mode}"]
     for name in names:
         words += ["--env", name]
-    words += [*box.options, "--entrypoint", "/bin/sh", box.image, "-c", command]
+    words += [*box.options, "--entrypoint", SHELL, box.image, *shell_words(command)[1:]]
     return shlex.join(words)
 
 

@@ -82,9 +82,20 @@ _OF_THE_SHELL = frozenset(
         "while",
     ]
 )
-_FOR_THE_SHELL = (errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR, errno.ETXTBSY)
+_FOR_THE_SHELL = (
+    errno.ENOENT,
+    errno.EACCES,
+    errno.ENOEXEC,
+    errno.ENOTDIR,
+    errno.ETXTBSY,
+    errno.E2BIG,
+)
 """It says what is wrong with such a program, or runs it."""
 _THERE = 'cd -- "$0" && exec "$@"'
+_PART = 32_000
+"""Characters of an argument at most: the system takes 128 KiB (MAX_ARG_STRLEN), and a character has up to four bytes."""
+JOINED = 'IFS=; eval "unset IFS; set --\n$*"'
+"""Runs a command that comes in parts: its arguments."""
 _DEFAULT = sorted(set(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP})
 
 
@@ -126,6 +137,27 @@ def words_of(command: str) -> list[str]:
     except ValueError:  # the shell says what is wrong with the quotes
         return []
     return [] if not words or words[0] in _OF_THE_SHELL or "=" in words[0] else words
+
+
+def parts_of(command: str) -> list[str]:
+    """A command as arguments none of which is too long for the system."""
+    return [command[at : at + _PART] for at in range(0, len(command), _PART)] or [""]
+
+
+def shell_words(command: str) -> list[str]:
+    """The words that have a shell run a command, however long it is."""
+    parts = parts_of(command)
+    return [SHELL, "-c", command] if len(parts) == 1 else [SHELL, "-c", JOINED, SHELL, *parts]
+
+
+def too_long(error: OSError, command: str) -> OSError:
+    """An error of beginning a process, in words where the command was too long."""
+    if error.errno != errno.E2BIG:
+        return error
+    kib = len(os.fsencode(command)) // 1024
+    return OSError(
+        f"its command ({kib} KiB) and environment are longer than the system takes: put it into a script, an input of the task"
+    )
 
 
 def _blanks(command: str) -> list[str]:
@@ -189,10 +221,13 @@ class Spawner:
                 if error.errno not in _FOR_THE_SHELL:
                     raise
                 self._programs.clear()
-        words = words if program and folder else [SHELL, "-c", command]
+        words = words if program and folder else shell_words(command)
         if folder:
             words = [SHELL, "-c", _THERE, folder, *words]
-        return self._call(SHELL, words, environment, output)
+        try:
+            return self._call(SHELL, words, environment, output)
+        except OSError as error:
+            raise too_long(error, command) from None
 
     def _call(
         self, program: str, words: list[str], environment: Mapping[bytes, bytes], output: Sequence[int]

@@ -20,7 +20,15 @@ from typing import Any
 from execmgr.containers import end_container
 from execmgr.free_spawn import spawn
 from execmgr.processes import DEATH_S, MARK, is_over, kill_marked, marked, runs, signal_group
-from execmgr.spawner import SHELL, Ended, Spawner, words_of
+from execmgr.spawner import (
+    JOINED,
+    SHELL,
+    Ended,
+    Spawner,
+    parts_of,
+    too_long,
+    words_of,
+)
 from execmgr.staging import SAID
 from execmgr.task_output import STDERR, tail
 from execmgr.times import Times
@@ -36,9 +44,6 @@ code=$?
 echo $code >>.task
 exit $code
 """
-_WHOLE = _ATTENDED.format('( eval "$1" )')
-_SIMPLE = _ATTENDED.format('eval "$1"')
-"""For a command that leaves the shell as it is: one process less."""
 LOOK_S = 0.2
 """Between looks at a task whose memory is watched, or that somebody may stop."""
 QUICK_S = 0.2
@@ -70,19 +75,20 @@ class TaskProcess:
 
     def begin(self, spawner: Spawner, token: Hashable) -> None:
         """Begin it in its scratch folder; OSError where it cannot be. The spawner tells its end by the token."""
-        words = [
-            SHELL,
-            "-c",
-            _SIMPLE if words_of(self._command) else _WHOLE,
-            str(self._scratch),
-            self._command,
-        ]
+        parts = parts_of(self._command)
+        inner = 'eval "$1"' if len(parts) == 1 else JOINED
+        simple = words_of(self._command)  # leaves the shell as it is: one process less
+        text = _ATTENDED.format(inner if simple else f"( {inner} )")
+        words = [SHELL, "-c", text, str(self._scratch), *parts]
         self._left, held = os.pipe()
         self._began_s, self._spawner = time.monotonic(), spawner
         try:
             null = spawner.null
             at = _HELD_AT[held == _HELD_AT[0]]
             self._pid = spawn(words, self._environment, {0: null, 1: null, 2: null, at: held})
+        except OSError as error:
+            self.close()
+            raise too_long(error, self._command) from None
         except BaseException:
             self.close()
             raise

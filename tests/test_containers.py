@@ -56,6 +56,10 @@ def test_a_task_in_a_container_reads_and_writes_as_others_do(bench):
     assert bench.ends(1)["d"].ok
     folder = bench.place.place(bench.orders["w", "d", 0])
     assert bench.result("out") == f"beside\nd a, 'b' \"c\"\n{folder}\n"
+    long = bench.order("e", f"echo '{'ä' * 100_000}' >out", outputs=("out",), manner=IN_PODMAN)
+    bench.engine.start([long])
+    assert bench.ends(1)["e"].ok
+    assert bench.result("out") == "ä" * 100_000 + "\n"
 
 
 def test_what_kills_a_task_ends_its_container(bench):

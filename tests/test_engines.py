@@ -129,6 +129,24 @@ def test_failures_are_told_in_their_own_words(bench):
     assert not (bench.place.results("w") / "one.txt").exists()
 
 
+def test_a_command_may_be_longer_than_one_argument(bench):
+    """Linux takes 128 KiB an argument; 2 MiB for all of them: what is longer is told in plain words."""
+    letters = "ä" * 150_000
+    bench.engine.start(
+        [
+            bench.order("long", f"printf %s '{letters}' $# \"${{IFS- }}x\" > l.txt", outputs=("l.txt",)),
+            bench.order("simple", f"true {letters}"),
+            bench.order("huge", f"true {letters * 12}"),
+        ]
+    )  # fmt: skip
+    ends = bench.ends(3)
+    assert ends["long"].ok and ends["simple"].ok
+    assert bench.result("l.txt") == f"{letters}0 x"
+    assert (
+        not ends["huge"].ok and "longer than the system takes: put it into a" in ends["huge"].reason
+    )
+
+
 def test_memory_that_is_stated_is_a_limit(bench):
     hungry = f"{sys.executable} -c 'x = bytearray(300_000_000); import time; time.sleep(30)'"
     bench.engine.start(

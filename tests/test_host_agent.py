@@ -47,6 +47,8 @@ def spawner(request):
         ("kill -9 $$", -9, ""),
         ("kill -TERM $$", -15, ""),
         ("", 0, ""),
+        pytest.param(f"printf '{'ä' * 100_000}' | wc -c", 0, "200000\n", id="long"),
+        pytest.param(f"true {'ä' * 100_000}", 0, "", id="long words"),
     ],
 )
 def test_commands_mean_what_a_shell_means(spawner, command, code, printed, tmp_path):

@@ -45,6 +45,39 @@ rule report:
     run:
         open(output[0], "w").write("done\\n")
 """
+DERIVED = """
+word = "main"
+config["word"] = "main"
+module middle:
+    snakefile: "middle.smk"
+    config: {"word": "middle"}
+use rule * from middle as middle_*
+use rule middle_inner_make as again with:
+    output: "again.txt"
+rule all:
+    default_target: True
+    input: "made.txt", "again.txt", "long.txt", "here.txt"
+rule long:
+    output: "long.txt"
+    params: letters="x" * 200_000
+    shell: "echo {params.letters} | wc -c > {output}"
+rule here:
+    output: "here.txt"
+    params: folder=lambda wildcards, resources: resources.tmpdir
+    shell: "test -d {params.folder} && echo there > {output}"
+"""
+MIDDLE = """
+module inner:
+    snakefile: "inner.smk"
+    config: {"word": "inner"}
+use rule * from inner as inner_*
+"""
+INNER = """
+word = "inner"
+rule make:
+    output: "made.txt"
+    shell: f"echo {word} {{word}} {{config[word]}} {threads} {output[0]} > {output}"
+"""
 CHECKPOINT = """
 rule all:
     input: "all.txt"
@@ -117,6 +150,19 @@ def test_the_same_files_as_plain_snakemake_makes(project, tmp_path, text):
     assert ("covers only what is known before checkpoint split" in out) == (text is CHECKPOINT)
     assert files_in(mine.folder) == mine.local(tmp_path / "plain")
     assert states(mine) == ["kept"]
+
+
+def test_commands_are_those_that_snakemake_derives_in_nested_modules(project, tmp_path):
+    mine = project(DERIVED)
+    (mine.folder / "middle.smk").write_text(MIDDLE)
+    (mine.folder / "inner.smk").write_text(INNER)
+    code, out = mine.run()
+    assert code == 0, out
+    assert (mine.folder / "again.txt").read_text() == "inner inner inner 1 again.txt\n"
+    assert (mine.folder / "long.txt").read_text() == "200001\n"
+    assert files_in(mine.folder) == mine.local(tmp_path / "plain")
+    respawned = [line for line in out.splitlines() if "a Snakemake of its own" in line]
+    assert len(respawned) == 1 and "vgrads: here is begun by" in respawned[0]
 
 
 def test_a_snakemake_in_a_slot_imports_nothing_from_the_workflows_folder(project):

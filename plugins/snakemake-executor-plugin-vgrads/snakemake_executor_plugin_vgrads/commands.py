@@ -6,14 +6,17 @@ shadow folders, …) is begun by a Snakemake of its own, which takes about a sec
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import FunctionType, ModuleType
 from typing import Any
 
 from snakemake.shell import shell
+from snakemake.utils import format as format_command
 from snakemake_interface_executor_plugins.settings import DeploymentMethod, SharedFSUsage
 
 _THREADS = ("OMP", "GOTO", "OPENBLAS", "MKL", "VECLIB_MAXIMUM", "NUMEXPR")
@@ -23,6 +26,11 @@ _NOT_PASSED_ON = re.compile(
 """Of the environment: what belongs to the place where Snakemake runs, not to the user."""
 _TAIL = 2000  # of what a job printed, shown where it fails
 _LONGEST = 60_000  # of a command that is sent as it is; a longer one lies in a file
+_OPEN = "<TBD>"  # what Snakemake writes for values that are known only where the job runs
+
+
+class NotDerivable(Exception):
+    """The shell command of a job is known only to a Snakemake that runs where the job does."""
 
 
 class Commands:
@@ -76,7 +84,42 @@ class Commands:
         script.write_text(whole)
         return f"/bin/sh {shlex.quote(str(script))}"
 
-    def runs_directly(self, job: Any) -> bool:
+    def direct(self, job: Any, task: str, report: Callable[[str], None]) -> str:
+        """The command of a job that needs no Snakemake around it; empty for any other. ``report``: takes the reason where
+        its command cannot be derived."""
+        if not self._runs_directly(job):
+            return ""
+        self._workflow.async_run(job.prepare())
+        try:
+            return self._plain(job, task)
+        except NotDerivable as error:
+            report(
+                f"vgrads: {task} is begun by a Snakemake of its own: its shell command cannot be derived here: {error}"
+            )
+            return ""
+
+    def _plain(self, job: Any, task: str) -> str:
+        """The shell command of a plain job as Snakemake would begin it (``snakemake.shell``); NotDerivable where only
+        Snakemake itself knows it."""
+        try:
+            inner = _shell_command(job)
+        except NotDerivable:
+            raise
+        except (
+            Exception
+        ) as error:  # of the user's expressions, or members that Snakemake has no more
+            raise NotDerivable(f"{type(error).__name__}: {error}") from error
+        executable = job.resources.get("shell_exec") or shell.get_executable() or "/bin/sh"
+        prefix = shell._get_process_prefix(executable)
+        command = " ".join((prefix, inner, shell._process_suffix)).strip()
+        threads = " ".join(f"{name}_NUM_THREADS={job.threads}" for name in _THREADS)
+        if len(command.encode()) <= _LONGEST:
+            return f"export {threads}\n{shlex.quote(executable)} -c {shlex.quote(command)}"
+        script = self.folder / f"{self.log_of(task).stem}.command.sh"  # too long for one argument
+        script.write_text(f"{command}\n")
+        return f"export {threads}\n{shlex.quote(executable)} {shlex.quote(str(script))}"
+
+    def _runs_directly(self, job: Any) -> bool:
         """True for a plain shell command that needs no Snakemake around it."""
         return (
             self._direct
@@ -105,16 +148,36 @@ def _is_plain(job: Any) -> bool:
             job.is_shell
             and not (job.is_shadow or job.is_pipe or job.is_service or job.benchmark)
             and not any(getattr(file, "is_storage", False) for file in files)
-            and "resources.tmpdir" not in job.rule.shellcmd  # of this machine, not of the slot's
         )
     except AttributeError:
         return False
 
 
-def plain_command(job: Any) -> str:
-    """The shell command of a plain job as Snakemake would begin it (``snakemake.shell``)."""
-    executable = job.resources.get("shell_exec") or shell.get_executable() or "/bin/sh"
-    prefix = shell._get_process_prefix(executable)
-    command = " ".join((prefix, job.shellcmd, shell._process_suffix)).strip()
-    threads = " ".join(f"{name}_NUM_THREADS={job.threads}" for name in _THREADS)
-    return f"export {threads}\n{shlex.quote(executable)} -c {shlex.quote(command)}"
+def _shell_command(job: Any) -> str:
+    """The command as the rule's function hands it to ``snakemake.shell``; NotDerivable says why it cannot be derived here.
+
+    ``job.rule.shellcmd`` is not that: it was evaluated while the Snakefile was read, when ``output`` and the like stood
+    for no job, and ``job.shellcmd`` formats it with the main Snakefile's variables, also that of a module's rule.
+    """
+    run, found = job.rule.run_func, []
+    for name in run.__code__.co_names:
+        value = run.__globals__.get(name)
+        if name != "shell" and (callable(value) or isinstance(value, ModuleType)):
+            raise NotDerivable(f"it uses '{name}'")
+
+    def take(command: str, *words: Any, **named: Any) -> None:
+        named.pop("bench_record", None)  # not for the text
+        found.append(format_command(command, *words, stepout=2, **named))
+
+    scope = {**run.__globals__, "shell": take}
+    copy = FunctionType(run.__code__, scope, run.__name__, run.__defaults__, run.__closure__)
+    given = {
+        "input": job.input._plainstrings(), "output": job.output._plainstrings(), "params": job.params,
+        "wildcards": job.wildcards, "threads": job.threads, "resources": job.resources, "log": job.log._plainstrings(),
+        "rule": job.rule.name, "jobid": job.jobid, "is_shell": True, "basedir": job.rule.basedir,
+    }  # fmt: skip
+    parameters = inspect.signature(run).parameters.values()
+    copy(**{p.name: given.get(p.name) for p in parameters if p.default is p.empty})
+    if len(found) != 1 or _OPEN in found[0]:
+        raise NotDerivable("it depends on where the job runs")
+    return str(found[0])

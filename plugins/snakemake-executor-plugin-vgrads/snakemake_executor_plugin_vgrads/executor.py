@@ -20,7 +20,7 @@ from snakemake_interface_executor_plugins.settings import ExecMode
 
 from kernel.errors import InputError, VgradsError
 from snakemake_executor_plugin_vgrads import graph
-from snakemake_executor_plugin_vgrads.commands import Commands, plain_command
+from snakemake_executor_plugin_vgrads.commands import Commands
 from snakemake_executor_plugin_vgrads.promise import (
     Promised,
     Wishes,
@@ -147,10 +147,8 @@ class Executor(RealExecutor):
         )
         self.report_job_submission(info)
         try:
-            if self._commands.runs_directly(job):
-                self.workflow.async_run(job.prepare())
-                inner, own_mib = plain_command(job), graph.SHELLS_MIB
-            else:
+            inner, own_mib = self._commands.direct(job, task, self.logger.info), graph.SHELLS_MIB
+            if not inner:
                 inner, own_mib = self.format_job_exec(job), graph.OWN_MIB
             found = HandedOver(
                 info, task, self._commands.around(inner, task), graph.memory_mib(job, own_mib)
