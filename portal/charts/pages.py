@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -13,13 +14,24 @@ from markupsafe import Markup, escape
 
 from kernel.units import format_duration
 
+_METHODS = ("get", "items")
 _CODE = re.compile(r"``?([^`]+)``?")
 STATIC = Path(__file__).parent / "static"
 
 
+class _Templates(Environment):
+    """Templates in which ``row.copy`` is the entry of a dictionary, never a method of that name but ``get`` and ``items``."""
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        if isinstance(obj, Mapping) and attribute not in _METHODS:
+            return obj[attribute] if attribute in obj else self.undefined(obj=obj, name=attribute)
+        return super().getattr(obj, attribute)
+
+
 @cache
-def _templates(package: str) -> Environment:
-    found = Environment(loader=PackageLoader(package), autoescape=True, undefined=StrictUndefined)
+def environment(package: str) -> Environment:
+    """The templates of a package."""
+    found = _Templates(loader=PackageLoader(package), autoescape=True, undefined=StrictUndefined)
     found.filters |= {
         "duration": format_duration,
         "clock": clock,
@@ -62,7 +74,7 @@ def told(text: str) -> Markup:
 
 def render(template: str, /, package: str = "portal.charts", **values: Any) -> str:
     """A template of a package filled in; everything that is not marked as safe is escaped."""
-    return _templates(package).get_template(template).render(**values)
+    return environment(package).get_template(template).render(**values)
 
 
 @cache

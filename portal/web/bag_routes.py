@@ -55,6 +55,10 @@ _TASKS = {
     },
 }
 _LOOK_S = 0.3
+_COUNTS = ("done", "failed", "running", "waiting", "tried_again", "copied", "rate")
+_UNMEASURED: Json = dict.fromkeys(_COUNTS, 0) | {
+    "weight": 1, "typical_s": None, "left_s": None, "reason": "", "problem": "", "times": {},
+}  # fmt: skip
 _MOST_LINE = 1 << 20
 _BUNDLE = 10_000
 
@@ -206,6 +210,11 @@ def standing_of(row: BagRow) -> Json:
     }  # fmt: skip
 
 
+def _row_of(row: BagRow) -> Json:
+    """A bag for the pages: all that they show, also before its dispatcher has measured anything."""
+    return _UNMEASURED | standing_of(row)
+
+
 def _hosts_of(row: BagRow) -> Json:
     status = read_status(dispatcher_folder(row.dispatcher))
     return {
@@ -304,7 +313,7 @@ def _add_pages(app: FastAPI, service: Service) -> None:
     def bags_page(request: Request) -> HTMLResponse:
         who = reader_of(request)
         rows = Bags(service.store.engine).newest(None if who.operator else who.user)
-        return page_of(request, "/bags", "bags.html", bags=[standing_of(row) for row in rows])
+        return page_of(request, "/bags", "bags.html", bags=[_row_of(row) for row in rows])
 
     @app.get("/bags/{bag_id}/why", response_class=HTMLResponse, include_in_schema=False)
     def why_page(
@@ -317,14 +326,14 @@ def _add_pages(app: FastAPI, service: Service) -> None:
         except InputError as error:
             told, problem = {}, str(error)
         return page_of(
-            request, "/bags", "bag_why.html", b=standing_of(row), t=told, problem=problem, task=task, host=host
+            request, "/bags", "bag_why.html", b=_row_of(row), t=told, problem=problem, task=task, host=host
         )  # fmt: skip
 
     @app.get("/bags/{bag_id}", response_class=HTMLResponse, include_in_schema=False)
     def bag_page(bag_id: BagId, request: Request) -> HTMLResponse:
         row = visible_bag(service, bag_id, reader_of(request))
         return page_of(
-            request, "/bags", "bag.html", b=standing_of(row), d=_hosts_of(row), live=row.state not in ENDED,
+            request, "/bags", "bag.html", b=_row_of(row), d=_hosts_of(row), live=row.state not in ENDED,
             last=_last(row), chart=rate_chart(_hosts_of(row)["rates"] or ()),
         )  # fmt: skip
 
