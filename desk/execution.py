@@ -142,19 +142,33 @@ def run_plan(
     outside: OutsideEngine | None = None,
 ) -> Outcome:  # fmt: skip
     """Execute a plan to its end; ``outside``: somebody else runs the tasks, in real time."""
-    book = make_book(planned.plan, planned.snapshot)
-    setup = begun_now(options, planned.grid.catalog)
-    simulated = is_simulated(book, setup.catalog)
-    if not simulated and outside is None and not book.released:
-        _refuse_without_commands(book)
-        _refuse_without_s3(book)
-    carry_over(planned.plan.done, planned.snapshot.wanted, options.folder)
+    setup, book = prepare_run(planned, options, outside is None)
     record.keep_setup(setup)
     record.keep_book(0, book)
-    if not planned.plan.placements:  # all was done before
+    return start_run(planned.grid, setup, book, record, watch, outside)
+
+
+def prepare_run(planned: Planned, options: RunOptions, own: bool = True) -> tuple[Setup, Book]:
+    """What a run begins with, to be kept before anything is done; InputError where tasks cannot be run that are our
+    ``own`` to run."""
+    book = make_book(planned.plan, planned.snapshot)
+    setup = begun_now(options, planned.grid.catalog)
+    if own and not is_simulated(book, setup.catalog) and not book.released:
+        _refuse_without_commands(book)
+        _refuse_without_s3(book)
+    return setup, book
+
+
+def start_run(
+    grid: Grid, setup: Setup, book: Book, record: Record, watch: Watcher | None = None,
+    outside: OutsideEngine | None = None,
+) -> Outcome:  # fmt: skip
+    """Execute from its beginning a run of which nothing is journalled."""
+    carry_over(book.plan.done, book.snapshot.wanted, setup.options.folder)
+    if not book.plan.placements:  # all was done before
         return Outcome(book=book, state=begin(book), done={})
-    around = _surroundings(book, setup, planned.grid, record, 0.0, outside)
-    return _outcome(Runner(options.run_id, book, around, watch), lambda runner: runner.run())
+    around = _surroundings(book, setup, grid, record, 0.0, outside)
+    return _outcome(Runner(setup.options.run_id, book, around, watch), lambda runner: runner.run())
 
 
 def resume_run(
@@ -164,8 +178,11 @@ def resume_run(
     setup, books = begun.setup, begun.books
     grid = open_grid(setup.catalog, setup.options.at, seen=begun.seen, run_times=begun.run_times)
     if is_simulated(books[0], setup.catalog):
-        around = _surroundings(books[0], setup, grid, record, 0.0, outside)
-        return _outcome(Runner(setup.options.run_id, books[0], around, watch), lambda r: r.run())
+        return start_run(grid, setup, books[0], record, watch, outside)
+    if begun.state == begin(books[0]):  # its manager may have ended before this was done
+        carry_over(books[0].plan.done, books[0].snapshot.wanted, setup.options.folder)
+    if not books[0].plan.placements:
+        return Outcome(book=books[0], state=begun.state, done={})
     around = _surroundings(books[0], setup, grid, record, begun.passed_s, outside)
     wanted = wanted_slots(books[begun.state.version], begun.state, setup.options.run_id)
     sweep_others(around.drivers, setup.options.run_id, wanted)

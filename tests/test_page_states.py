@@ -152,3 +152,20 @@ def test_a_page_shows_the_entries_of_a_dictionary_never_its_methods():
         template = pages.environment("portal.web").from_string(f"{{{{ a.{undefined} }}}}")
         with pytest.raises(UndefinedError, match=undefined):
             template.render(a={})
+
+
+def test_a_run_whose_manager_was_killed_before_it_began_is_cancelled_from_its_page(served):
+    client, store = served
+    set_id = submit(client, SMALL)
+    store.add_run(set_id)
+    assert client.post(f"/sets/{set_id}/cancel", headers=PAGE).status_code == 303
+    page = open_all(client, set_id)
+    assert "The run is cancelled.</strong> before it began" in page
+    assert client.post(f"/v1/workflow-sets/{set_id}/run").status_code == 202
+
+
+def test_a_bag_of_the_command_line_whose_dispatcher_is_gone_is_not_cancelled_by_the_service(served):
+    client, store = served
+    Bags(store.engine).add(new_bag("bag-0123456789", "bag-0123456789", 0, "left", "", 3))
+    refused = client.delete("/v1/bags/bag-0123456789")
+    assert (refused.status_code, "vgrads bags cancel" in refused.text) == (409, True)

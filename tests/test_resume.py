@@ -1,4 +1,4 @@
-"""Runs on this machine that are interrupted, killed, resumed, cancelled: from the command line, in real time."""
+"""Runs and bags that are interrupted, killed, resumed, cancelled: from the command line, in real time."""
 
 import os
 import signal
@@ -134,3 +134,100 @@ def test_an_interrupted_run_leaves_no_process_behind(write, tmp_path):
     _, errors = run.communicate(timeout=30)
     assert (run.returncode, errors.decode().splitlines()[-1]) == (130, "vgrads: interrupted")
     assert not runs(child)
+
+
+KILL = """\
+import os, signal, sys
+from sqlalchemy import Engine, event
+from portal.main import main
+table, left, inserted = sys.argv[1], int(sys.argv[2]), []
+
+@event.listens_for(Engine, "before_cursor_execute")
+def look(connection, cursor, statement, *rest):
+    if statement.startswith(f"INSERT INTO {table} "):
+        inserted.append(statement)
+
+@event.listens_for(Engine, "commit")
+def count(connection):
+    global left
+    left -= bool(inserted)
+    if inserted and left == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+main(sys.argv[3:])
+"""
+"""Kills its process at the given commit, counted from the first one of a row in a table: nothing of it is written."""
+ONE = "  - {name: w, tasks: [{id: a, runtime_s: 1, command: 'echo x > a.txt', outputs: [a.txt]}]}\n"
+
+
+def killed(table, commit, tmp_path, *arguments):
+    """Run a command that is killed (kill -9) at a commit."""
+    command = [sys.executable, "-c", KILL, table, commit, *arguments]
+    done = subprocess.run(
+        [str(word) for word in command], check=False, cwd=ROOT, env={**os.environ, "VGRADS_HOME": str(tmp_path / "home")},
+        capture_output=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == -signal.SIGKILL, done
+
+
+@pytest.mark.parametrize("act", ["resume", "cancel"])
+@pytest.mark.parametrize("commit", [1, 2, 3, 4])
+def test_a_run_that_is_killed_before_its_first_event(commit, act, vgrads, write, tmp_path):
+    """Either there is no such run, or it can be resumed and cancelled."""
+    killed("run", commit, tmp_path, "run", local_set(write, tmp_path, ONE))
+    rows = vgrads("status", "--json").json["runs"]
+    assert len(rows) == (commit > 1)
+    for row in rows:
+        assert vgrads(act, row["run"]).code == 0
+        (after,) = vgrads("status", "--json").json["runs"]
+        assert after["state"] == {"resume": "kept", "cancel": "cancelled"}[act]
+        assert vgrads("status", row["run"]).code == 0
+
+
+def test_a_run_that_was_killed_before_it_brought_earlier_results_brings_them_when_resumed(
+    vgrads, write, tmp_path
+):
+    tasks = (
+        "  - name: w\n    tasks:\n      - {{id: a, runtime_s: 1, command: 'echo 1 > a.txt; echo a >> {0}/ran', outputs: [a.txt]}}\n"
+        "      - {{id: b, runtime_s: 1, parents: [a], command: 'cat a.txt {1}> b.txt', inputs: [a.txt], outputs: [b.txt]}}\n"
+    )
+    assert vgrads("run", local_set(write, tmp_path, tasks.format(tmp_path, ""))).code == 0
+    path = local_set(write, tmp_path, tasks.format(tmp_path, "a.txt "))
+    killed("run", 2, tmp_path, "run", path)
+    row = vgrads("status", "--json").json["runs"][0]
+    assert vgrads("resume", row["run"]).code == 0
+    assert (tmp_path / "ran").read_text() == "a\n"  # the first run did it
+    (result,) = (tmp_path / "home" / "runs" / row["run"]).glob("w-*/results/b.txt")
+    assert result.read_text() == "1\n1\n"
+
+
+def test_a_run_of_which_an_earlier_version_wrote_down_nothing_but_its_row_is_cancelled(
+    vgrads, write, tmp_path
+):
+    """Its manager was killed before it wrote down what the run begins with."""
+    assert vgrads("run", local_set(write, tmp_path, ONE)).code == 0
+    with Store() as store:
+        run_id = store.add_run(store.list_runs()[0].set_id)
+    assert f"vgrads cancel {run_id} ends it" in vgrads("status", run_id).out
+    refused = vgrads("resume", run_id)
+    assert (refused.code, f"vgrads cancel {run_id} ends it" in refused.err) == (2, True)
+    assert vgrads("cancel", run_id, "--json").json["told"] == "it had not begun"
+    assert vgrads("status", run_id, "--json").json["runs"][0]["state"] == "cancelled"
+
+
+def test_a_set_that_cannot_be_run_leaves_no_run(vgrads, write, tmp_path):
+    path = local_set(write, tmp_path, "  - {name: w, tasks: [{id: a, runtime_s: 1}]}\n")
+    refused = vgrads("run", path)
+    assert (refused.code, "has no command to run" in refused.err) == (2, True)
+    assert vgrads("status", "--json").json["runs"] == []
+
+
+@pytest.mark.parametrize("act", ["resume", "cancel"])
+@pytest.mark.parametrize("commit", [1, 2])
+def test_a_bag_that_is_killed_before_its_first_event(commit, act, vgrads, write, tmp_path):
+    path = write("bag.yaml", "name: b\ncommand: 'echo {x}'\nparameters: {x: [1, 2]}\n")
+    killed("bag", commit, tmp_path, "bags", "run", path)
+    rows = vgrads("bags", "status", "--json").json["bags"]
+    assert len(rows) == (commit > 1)
+    for row in rows:
+        assert vgrads("bags", act, row["id"]).code == 0

@@ -48,8 +48,10 @@ def run_pool(file: Path, sites: Path | None, service: str | None, as_json: bool)
 def _run_of(folder: Path) -> str:
     """What the names of a pool's slots begin with at sites: the same whenever it is run."""
     path = folder / "run"
-    if not path.exists():
-        path.write_text(new_id("pool"))
+    if not path.exists() or not path.read_text():
+        fresh = path.with_suffix(".new")
+        fresh.write_text(new_id("pool"))
+        fresh.replace(path)
     return path.read_text()
 
 

@@ -15,13 +15,13 @@ from pathlib import Path
 
 from rich.console import Console
 
-from desk.answers import outcome_json, plan_json, planned_gantt, run_gantt
+from desk.answers import outcome_json, plan_json, run_gantt
 from desk.config import run_folder
-from desk.execution import Outcome, RunOptions, run_plan
+from desk.execution import Outcome, RunOptions
 from desk.histories import Instant
 from desk.planning import Planned
 from desk.wiring import any_real
-from execmgr.book import Book, make_book
+from execmgr.book import Book
 from execmgr.runner import Watcher
 from execmgr.states import Event, RunState
 from execmgr.task_folder import make_room
@@ -32,13 +32,12 @@ from portal.cli.plan_text import outcome_sentence, print_plan
 from portal.cli.planning import draw_gantt
 from portal.cli.run_text import held_slots, name_troubles
 from portal.cli.terminal import console
-from portal.jobs.runs import carry_out, go_on, take_over, tidy, unended
+from portal.jobs.runs import ask_to_stop, create_run, go_on, take_over, tidy, unended
 from portal.jobs.webhook import Webhook
 from portal.records.earlier import refuse_unfinished
 from portal.records.run_record import RunRecord
-from portal.records.store import Store
+from portal.records.store import Store, new_id
 from workflows.sets import WorkflowSet
-from workflows.written import document_of
 
 _SECOND_S = 5.0  # in which a second Ctrl-C is waited for
 
@@ -71,13 +70,7 @@ def run_here(planned: Planned, how: HowToRun) -> Outcome:
         if chosen is not None:
             refuse_unfinished(store, chosen)
             make_room(chosen, planned.snapshot.wanted.workflows)
-        set_id = store.add_set(
-            planned.wanted.name,
-            document_of(planned.wanted),
-            plan_json(planned.plan),
-            planned_gantt(planned),
-        )
-        run_id = store.add_run(set_id, chosen)
+        run_id = new_id("run")
         folder = chosen or run_folder(run_id).resolve()
         options = RunOptions(
             run_id=run_id,
@@ -88,23 +81,19 @@ def run_here(planned: Planned, how: HowToRun) -> Outcome:
             replan=how.replan,
             own=True,
         )
-        record = RunRecord(store.engine, run_id)
-        book, gantt = make_book(planned.plan, planned.snapshot), planned_gantt(planned)
+        new = create_run(store, planned, options, chosen)
         real = any_real(planned.grid.catalog, planned.plan)
         pace = 1.0 if real else how.speed
         with (
             _told(how, run_id, out) as told,
             _interruptible(store, run_id, how, out),
-            following(out, book, 0.0, pace) as watchers,
+            following(out, new.book, 0.0, pace) as watchers,
         ):
-            watch = _Watch([*watchers, *told])
-            outcome = carry_out(
-                store, record, gantt, lambda: run_plan(planned, options, record, watch)
-            )
+            outcome = new.execute(_Watch([*watchers, *told]))
             for hook in told:
                 hook.outcome = outcome_json(outcome)
         _conclude(outcome, options, how, out, real)
-        name_troubles(outcome, record, options.folder, out)
+        name_troubles(outcome, new.record, options.folder, out)
     return outcome
 
 
@@ -245,9 +234,9 @@ def cancel_run(run_id: str, how: HowToRun) -> str:
     """Stop a run: ask its manager, or where there is none, give everything back from here."""
     with Store() as store:
         unended(store, run_id)
-        asked = RunRecord(store.engine, run_id).ask_to_stop("cancelled by command")
-    if asked:
-        return "its manager was asked to stop"
+        done = ask_to_stop(store, run_id, "cancelled by command")
+    if done:
+        return done
     resume_here(run_id, how, stop="cancelled by command")
     return "cancelled; everything was given back"
 

@@ -6,12 +6,24 @@ import logging
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from resource import RUSAGE_SELF, getrusage
 from typing import Any
 
-from desk.answers import outcome_json, run_gantt
+from desk.answers import outcome_json, plan_json, planned_gantt, run_gantt
 from desk.attempts import attempts_of
-from desk.execution import Begun, Outcome, RunOptions, cancel_run, is_simulated, resume_run
+from desk.execution import (
+    Begun,
+    Outcome,
+    RunOptions,
+    Setup,
+    cancel_run,
+    is_simulated,
+    prepare_run,
+    resume_run,
+    start_run,
+)
+from desk.planning import Planned
 from desk.runtimes import records_of
 from desk.wiring import any_real
 from execmgr.acquisitions import acquisitions
@@ -26,9 +38,11 @@ from kernel.clock import WallClock
 from kernel.errors import InputError
 from portal.records.run_record import RunRecord
 from portal.records.runtimes import RunTimeRecords
-from portal.records.store import GOES_ON, Store
+from portal.records.store import GOES_ON, Store, new_run
 from portal.records.tables import RunRow
+from portal.records.work import Works
 from traces.task_record import TaskRecord
+from workflows.written import document_of
 
 _log = logging.getLogger("vgrads.runs")
 
@@ -43,6 +57,54 @@ class TakenOver:
     begun: Begun
     replayed: bool
     stop: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewRun:
+    """A run that was added to the database; nothing of it is done yet."""
+
+    store: Store
+    record: RunRecord
+    planned: Planned
+    setup: Setup
+    book: Book
+
+    def execute(self, watch: Watcher | None = None) -> Outcome:
+        """Carry it out to its end."""
+
+        def work() -> Outcome:
+            return start_run(self.planned.grid, self.setup, self.book, self.record, watch)
+
+        return carry_out(self.store, self.record, planned_gantt(self.planned), work)
+
+
+def create_run(
+    store: Store, planned: Planned, options: RunOptions, chosen: Path | None = None
+) -> NewRun:
+    """Add a run of a plan, with all that it can be resumed from; ``chosen``: the folder of its files, if its user chose it."""
+    setup, book = prepare_run(planned, options)
+    name, document = planned.wanted.name, document_of(planned.wanted)
+    set_id = store.add_set(name, document, plan_json(planned.plan), planned_gantt(planned))
+    record = RunRecord(store.engine, options.run_id)
+    record.create(new_run(set_id, options.run_id, chosen), setup, book)
+    return NewRun(store=store, record=record, planned=planned, setup=setup, book=book)
+
+
+def ask_to_stop(store: Store, run_id: str, reason: str) -> str:
+    """Have a run stopped that goes on: what was done about it; empty where it holds something and has no manager."""
+    record, works = RunRecord(store.engine, run_id), Works(store.engine)
+    if record.ask_to_stop(reason):
+        return "its manager was asked to stop"
+    if store.count_events(run_id):
+        return ""
+    if not works.drop(run_id) and works.awaits(run_id):
+        record.leave_word(reason)
+        return "its manager was asked to stop"
+    record.take()
+    if store.count_events(run_id) == 0:  # no slot was requested
+        store.end_run(run_id, "cancelled", {"reason": "before it began"}, {})
+    record.leave()
+    return "it had not begun"
 
 
 def unended(store: Store, run_id: str) -> RunRow:
@@ -88,7 +150,7 @@ def take_over(
 def _read_through(record: RunRecord, books: list[Book], events: list[Event]) -> RunState:
     """What a journal has come to; InputError for an event that can be read and does not fit what was before it, or for books that are gone."""
     if not books:
-        raise InputError(f"run '{record.run_id}' kept nothing that it could be resumed from")
+        record.refuse_unbegun()
     state = begin(books[0])
     for position, event in enumerate(events):
         try:

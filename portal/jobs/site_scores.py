@@ -8,22 +8,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from desk.answers import plan_json, planned_gantt
 from desk.config import run_folder
-from desk.execution import RunOptions, run_plan
+from desk.execution import RunOptions
 from desk.planning import open_grid, plan_set
 from desk.wiring import all_simulated
 from drivers.machine_score import parse_score, score_script
 from kernel.errors import InfeasibleError, SiteError, VgradsError
-from portal.jobs.runs import carry_out
-from portal.records.run_record import RunRecord
+from portal.jobs.runs import create_run
 from portal.records.runtimes import RunTimeRecords
-from portal.records.store import Store
+from portal.records.store import Store, new_id
 from runtimes.machines import Scores
 from vgrid.catalog import Catalog, Site
 from workflows.dag import Task, make_workflow
 from workflows.sets import WorkflowSet
-from workflows.written import document_of
 
 Json = dict[str, Any]
 _TAKES_S, _WITHIN_S = 60.0, 3600.0
@@ -53,12 +50,9 @@ def _score(store: Store, catalog: Catalog, site: Site) -> Scores:
         planned = plan_set(_wanted(folder), grid)
         if not planned.plan.feasible:
             raise InfeasibleError("no slot for a benchmark", lacking=planned.plan.lacking)
-        wanted, gantt = planned.wanted, planned_gantt(planned)
-        set_id = store.add_set(wanted.name, document_of(wanted), plan_json(planned.plan), gantt)
-        run_id = store.add_run(set_id)
-        record = RunRecord(store.engine, run_id)
+        run_id = new_id("run")
         options = RunOptions(run_id=run_id, folder=run_folder(run_id), own=True)
-        carry_out(store, record, gantt, lambda: run_plan(planned, options, record))
+        create_run(store, planned, options).execute()
     answers = sorted(options.folder.rglob(_ANSWER))
     if not answers:
         raise SiteError(

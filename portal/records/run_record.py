@@ -28,7 +28,7 @@ from portal.records.lease import (
     sign_of_life,
 )
 from portal.records.mailbox import MessageBox
-from portal.records.tables import ArchiveRow, EventRow, LeaseRow
+from portal.records.tables import ArchiveRow, EventRow, LeaseRow, RunRow
 
 _LOOK_S = 1.0  # between looks whether the run is to stop
 _PAUSE_S = 0.5  # between looks at a lease that only time can tell of
@@ -47,6 +47,18 @@ class RunRecord:
         self._position, self._look_s, self._confirmed_s = 0, 0.0, 0.0
         self._owner, self._number = new_owner(), 0
         self._watch = watch or Watch()
+
+    def create(self, row: RunRow, setup: Any, book: Book) -> None:
+        """Add a run with all that it can be resumed from, and be its manager: all in one transaction."""
+        with Session(self._engine) as session:
+            session.add(row)
+            session.flush()
+            first = {"owner": self._owner, "number": 1, "beats": 1, **sign_of_life(session)}
+            session.execute(insert(LeaseRow).values(run_id=self.run_id, stop="", **first))
+            session.add(ArchiveRow(run_id=self.run_id, name=SETUP, body=pack(setup)))
+            session.add(ArchiveRow(run_id=self.run_id, name="book-0", body=pack(book)))
+            session.commit()
+        self._number, self._confirmed_s = 1, time.monotonic()
 
     # the lease
 
@@ -274,8 +286,15 @@ class RunRecord:
         with Session(self._engine) as session:
             row = session.get(ArchiveRow, (self.run_id, SETUP))
         if row is None:
-            raise InputError(f"run '{self.run_id}' kept nothing that it could be resumed from")
+            self.refuse_unbegun()
         return unpack(row.body, f"run '{self.run_id}'")
+
+    def refuse_unbegun(self) -> NoReturn:
+        """InputError for a run that ended before it was written down what it begins with."""
+        raise InputError(
+            f"run '{self.run_id}' was stopped before it began, so there is nothing to resume",
+            fix=f"vgrads cancel {self.run_id} ends it; then run its set again",
+        )
 
     def begun(self) -> bool:
         """True where a manager came as far as to keep what it began with."""

@@ -11,7 +11,8 @@ from sqlmodel import Session, col, select
 from kernel.errors import InputError
 from portal.records.lease import beat_of, is_dead
 from portal.records.store import GOES_ON, Store
-from portal.records.tables import LeaseRow, RunRow, SetRow
+from portal.records.tables import ArchiveRow, LeaseRow, RunRow, SetRow
+from portal.records.work import Works
 
 Json = dict[str, Any]
 AT_WORK, GONE, UNKNOWN = "at work", "gone", "not known yet"
@@ -27,10 +28,11 @@ def run_rows(store: Store, run_id: str | None = None, limit: int = 50) -> list[J
         found = session.exec(query).all()
         if run_id is not None and not found:
             raise InputError(f"no run '{run_id}'", fix="vgrads status lists them")
-        return [
+        rows = [
             _row(run, name, json.loads(summary), manager_of(session, run))
             for run, name, summary in found
         ]
+    return [row | {"hint": _hint(store, row["run"])} if row["manager"] == GONE else row for row in rows]  # fmt: skip
 
 
 def manager_of(session: Session, run: RunRow) -> str | None:
@@ -52,6 +54,20 @@ def _row(run: RunRow, name: str, summary: Json, manager: str | None) -> Json:
         "run": run.id, "set": run.set_id, "name": name, "state": run.state, "started": started.isoformat(),
         "due": due.isoformat() if due else None, "promise": (summary.get("promise") or {}).get("probability"),
         "needed": summary.get("needed"), "cost_usd": summary.get("cost_usd"), "manager": manager,
-        "hint": f"its manager is gone: vgrads resume {run.id} goes on, vgrads cancel {run.id} gives all back" if manager == GONE else None,
+        "hint": None,
         "outcome": json.loads(run.outcome),
     }  # fmt: skip
+
+
+def _hint(store: Store, run_id: str) -> str:
+    """What can be done about a run without a manager."""
+    query = select(ArchiveRow.name).where(ArchiveRow.run_id == run_id, ArchiveRow.name == "book-0")
+    with Session(store.engine) as session:
+        begun = session.exec(query).first()
+    if begun:
+        return f"its manager is gone: vgrads resume {run_id} goes on, vgrads cancel {run_id} gives all back"
+    if Works(store.engine).awaits(run_id):
+        return (
+            f"it has not begun: a service begins it (vgrads serve), vgrads cancel {run_id} ends it"
+        )
+    return f"it was stopped before it began: vgrads cancel {run_id} ends it; then run its set again"

@@ -72,9 +72,12 @@ def new_id(prefix: str) -> str:
     return f"{prefix}-{secrets.token_hex(5)}"
 
 
-def new_run(set_id: str) -> RunRow:
-    """A run that begins now."""
-    return RunRow(id=new_id("run"), set_id=set_id, state="running", started=datetime.now(UTC))
+def new_run(set_id: str, run_id: str = "", folder: Path | None = None) -> RunRow:
+    """A run that begins now. ``folder``: where its files go, where its user chose that."""
+    return RunRow(
+        id=run_id or new_id("run"), set_id=set_id, state="running", started=datetime.now(UTC),
+        how=json.dumps({"folder": str(folder)} if folder else {}),
+    )  # fmt: skip
 
 
 def summary_of(plan: Mapping[str, Any]) -> dict[str, Any]:
@@ -126,8 +129,7 @@ class Store:
 
     def add_run(self, set_id: str, folder: Path | None = None) -> str:
         """A run begins; returns its id. ``folder``: where its files go, where its user chose that."""
-        row = new_run(set_id)
-        row.how = json.dumps({"folder": str(folder)} if folder else {})
+        row = new_run(set_id, folder=folder)
         run_id = row.id
         self._save(row)
         return run_id

@@ -9,7 +9,7 @@ from sqlalchemy import Engine as SqlEngine
 from sqlalchemy import update
 from sqlmodel import Session, col, select
 
-from portal.records.lease import Watch, beat_of, sign_of_life
+from portal.records.lease import Watch, beat_of, is_dead, sign_of_life
 from portal.records.tables import WorkRow
 
 PLAN, RUN = "plan", "run"
@@ -69,15 +69,18 @@ class Works:
             )
 
     def drop(self, run_id: str) -> bool:
-        """Take a run out of the queue that nobody has taken; False where somebody has."""
+        """Take a run out of the queue that nobody has taken, or only a process that is dead; False where somebody has."""
+        query = select(WorkRow).where(
+            WorkRow.run_id == run_id, col(WorkRow.state).in_(("queued", "taken"))
+        )
         with Session(self._engine) as session:
-            found = session.execute(
-                update(WorkRow)
-                .where(col(WorkRow.run_id) == run_id, col(WorkRow.state) == "queued")
-                .values(state="done")
-            )  # fmt: skip
+            row = session.exec(query).first()
+            if row is None or (row.state == "taken" and not is_dead(beat_of(session, row))):
+                return False
+            seen = (col(WorkRow.id) == row.id, col(WorkRow.state) == row.state, col(WorkRow.beats) == row.beats)  # fmt: skip
+            dropped = session.execute(update(WorkRow).where(*seen).values(state="done"))
             session.commit()
-        return bool(found.rowcount)  # type: ignore[attr-defined]
+        return bool(dropped.rowcount)  # type: ignore[attr-defined]
 
     def awaits(self, run_id: str) -> bool:
         """True while a run is queued or taken: a service looks after it, or soon will."""

@@ -20,6 +20,7 @@ from dispatch.kept import (
     check_open,
     close_bag,
     host_names,
+    is_worked_on,
     more_commands,
     open_bag,
     read_latest,
@@ -31,7 +32,7 @@ from portal.charts.rates import rate_chart
 from portal.jobs.bag_service import hand_over, read_document, source_of
 from portal.jobs.bags import bag_standing, dispatcher_folder
 from portal.records.access import Principal
-from portal.records.bags import ENDED, Bags
+from portal.records.bags import ENDED, HERE, Bags
 from portal.records.tables import BagRow
 from portal.web.guard import Reader, Submitter
 from portal.web.service import Service
@@ -125,8 +126,7 @@ def _add_submission(app: FastAPI, service: Service) -> None:
     def cancel_bag(bag_id: BagId, who: Submitter) -> Json:
         """Drop what has not ended of a bag; what runs is killed."""
         row = visible_bag(service, bag_id, who)
-        if row.state in ENDED:
-            raise HTTPException(409, f"bag '{bag_id}' is over: {row.state}")
+        _refuse_unattended(row)
         Bags(service.store.engine).ask_to_stop(bag_id, f"cancelled by {who.user}")
         service.supervisor.poke()
         return {"id": row.id, "told": "its dispatcher was asked to stop it"}
@@ -158,6 +158,14 @@ def _check_open(row: BagRow) -> None:
         check_open(dispatcher_folder(row.dispatcher), row.number)
     except NotOpen as error:
         raise HTTPException(409, f"{row.id}: {error}") from error
+
+
+def _refuse_unattended(row: BagRow) -> None:
+    """409 for a bag that is over, or of the command line whose dispatcher is gone: no service takes its place."""
+    if row.state in ENDED:
+        raise HTTPException(409, f"bag '{row.id}' is over: {row.state}")
+    if row.owner == HERE and not is_worked_on(dispatcher_folder(row.dispatcher)):
+        raise HTTPException(409, f"nobody is at work on bag '{row.id}'; see vgrads bags cancel")
 
 
 async def _bundles(stream: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:

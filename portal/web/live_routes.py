@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 
 from execmgr.outside_engine import OutsideEngine
 from kernel.documents import Document
+from portal.jobs.runs import ask_to_stop
 from portal.records.access import Principal
 from portal.records.run_record import RunRecord
 from portal.records.store import GOES_ON
@@ -72,15 +73,13 @@ def cancel_run(service: Service, set_id: str, who: Principal) -> dict[str, Any]:
     run = _newest(service, set_id, who)
     if run is None or run.state not in GOES_ON:
         raise HTTPException(409, f"set '{set_id}' has no run that goes on")
-    record, reason = RunRecord(service.store.engine, run.id), f"cancelled by {who.user}"
-    if not record.begun() and service.supervisor.works.drop(run.id):
-        service.store.end_run(run.id, "cancelled", {"reason": "before it began"}, {})
-        return {"run": run.id, "told": "it had not begun"}
-    if not record.ask_to_stop(reason):
-        if not service.supervisor.works.awaits(run.id):
-            raise HTTPException(409, f"nobody looks after run '{run.id}'; see vgrads cancel")
-        record.leave_word(reason)
-    return {"run": run.id, "told": "its manager was asked to stop"}
+    reason = f"cancelled by {who.user}"
+    done = ask_to_stop(service.store, run.id, reason)
+    if not done and not service.supervisor.works.awaits(run.id):
+        raise HTTPException(409, f"nobody looks after run '{run.id}'; see vgrads cancel")
+    if not done:
+        RunRecord(service.store.engine, run.id).leave_word(reason)
+    return {"run": run.id, "told": done or "its manager was asked to stop"}
 
 
 def _newest(service: Service, set_id: str, who: Principal) -> RunRow | None:
