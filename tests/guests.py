@@ -53,6 +53,7 @@ class Guests:
             k: v for k, v in os.environ.items() if not k.startswith(("VGRADS_", "PYTHON"))
         }
         environment |= {"VGRADS_HOST_NAME": name, "VGRADS_HOST_PROCS": "1", **more}
+        environment["VGRADS_PASS_ENV"] = " ".join(more)
         self.processes[name] = subprocess.Popen(
             ["sh", str(script)], env=environment, cwd="/", start_new_session=True
         )

@@ -359,6 +359,10 @@ def test_a_task_begins_again_when_what_a_dead_agent_left_of_it_is_dead():
         dead.mkdir()
         (dead / "mark").write_text("dead.agent")
         (dead / "lock").touch()
+        marks = [dead.parent / f"vgrads-1-{name}.given-back" for name in ("old", "new")]
+        for mark, age_s in zip(marks, (3600, 0), strict=True):
+            mark.touch()
+            os.utime(mark, (mark.stat().st_mtime - age_s,) * 2)
         bearing = {**os.environ, "VGRADS_COPY": "dead.agent.1.0.1"}
         with subprocess.Popen(["sleep", "60"], env=bearing, start_new_session=True) as left:
             await desk.say(
@@ -369,6 +373,7 @@ def test_a_task_begins_again_when_what_a_dead_agent_left_of_it_is_dead():
             await desk.until(lambda: (1, 7, 2) in desk.ended)
             assert left.wait(PATIENCE_S) == -signal.SIGKILL and not dead.exists()
         assert desk.ended[1, 7, 2][7] == ""  # it was dead when the task began
+        assert [mark.exists() for mark in marks] == [False, True]
 
     drive(scenario)
 
