@@ -14,7 +14,7 @@ from collections import deque
 from contextlib import suppress
 from typing import Any, Callable, Iterable, Mapping, NamedTuple, Tuple
 
-from execmgr.spawner import Ended, Spawner, as_bytes
+from execmgr.spawner import Ended, Spawner, as_bytes, explain_limit
 from kernel.environment import pass_environment, refusal, withheld
 
 Key = Tuple[int, int, int]
@@ -25,6 +25,7 @@ GRACE_S = 2.0
 _LOOK_S = 0.2  # between looks at the memory of tasks
 _LONG_S = 0.5  # a task of this length is worth a look through all processes
 _SWEEP_S = 0.25  # between such looks
+_DESCRIPTORS = 3  # that a task takes: its two files, and its process
 _WITHIN = ord("/")
 _MUCH = 64 << 20  # bytes of output on disk beyond which only the tail is kept
 _PAGE_MIB = os.sysconf("SC_PAGE_SIZE") / (1 << 20)
@@ -143,7 +144,7 @@ class Tasks:
                 why = f"needs {task.bag.procs} processors, the host has {self.procs}"
                 failed.append(End(self.waiting.popleft(), None, 0.0, 0.0, 0.0, "", why))
                 continue
-            if task.bag.procs > self.free:
+            if task.bag.procs > self.free or not self._has_room():
                 break
             self.waiting.popleft()
             if task.key[2] > 1:  # an earlier attempt may have been a dead agent's of this machine
@@ -151,9 +152,13 @@ class Tasks:
             try:
                 self._spawn(task, now_s)
             except (OSError, ValueError) as error:  # ValueError: a zero byte in the command
-                why = str(error)
+                why = str(explain_limit(error) if isinstance(error, OSError) else error)
                 failed.append(End(task, None, 0.0, 0.0, 0.0, "", why))
         return failed
+
+    def _has_room(self) -> bool:
+        """True where there are descriptors for a task; others that run give theirs back."""
+        return not self.running or self._spawner.has_room(1 if self._lanes else _DESCRIPTORS)
 
     def _spawn(self, task: Task, now_s: float) -> None:
         environment = dict(task.bag.environment)
@@ -195,7 +200,12 @@ class Tasks:
             self._serial += 1
             path = os.path.join(os.path.dirname(self._scratch), f"{kind}{self._serial}")  # noqa: PTH118, PTH120
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
-            lane.append(os.open(path, flags, 0o600))
+            try:
+                lane.append(os.open(path, flags, 0o600))
+            except OSError:
+                for one in lane:
+                    os.close(one)
+                raise
             os.unlink(path)  # noqa: PTH108
         return lane
 

@@ -20,9 +20,10 @@ from execmgr.engine import TaskOrder
 from execmgr.folder_engine import FolderEngine
 from execmgr.news import News
 from execmgr.processes import kill_marked, marked
-from execmgr.spawner import Spawner
+from execmgr.spawner import NO_DESCRIPTORS, Spawner, explain_limit
 from execmgr.task_folder import TaskFolder
 from execmgr.task_process import (
+    DESCRIPTORS,
     IDLE_S,
     LOOK_S,
     QUICK_S,
@@ -117,10 +118,30 @@ class ProcessEngine(FolderEngine):
     def _start_all(self) -> None:
         while (copy := self._ordered.get()) is not None:
             try:
-                self._begin(copy)
+                self._begin_with_room(copy)
             except OSError as error:
-                self._end(copy, Verdict(str(error)))
+                self._end(copy, Verdict(str(explain_limit(error))))
         self._ordered.put(None)  # for the next of them
+
+    def _begin_with_room(self, copy: _Copy) -> None:
+        """Begin it as soon as there are descriptors for it: others give theirs back when they end."""
+        while True:
+            with self._changed:
+                while not self._spawner.has_room(DESCRIPTORS) and self._waits_for_others(copy):
+                    self._changed.wait(LOOK_S)
+            try:
+                self._begin(copy)
+                return
+            except OSError as error:
+                if error.errno not in NO_DESCRIPTORS or not self._waits_for_others(copy):
+                    raise
+                if copy.process is not None:
+                    copy.process.close()
+
+    def _waits_for_others(self, copy: _Copy) -> bool:
+        """True for a copy that is wanted while others run."""
+        wanted = not self._abandoned and not copy.unwanted
+        return wanted and len(self._spawner) > 0
 
     def _begin(self, copy: _Copy) -> None:
         order = copy.order

@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import resource
 import select
 import shlex
 import signal
@@ -24,64 +25,13 @@ LOOK_S = 0.02
 """Between looks at the children where nothing tells of their ends."""
 _SIGNS = re.compile(r"[\\|&;<>()$`*?\[\]#~{}!^\x00-\x08\x0a-\x1f\x7f]")
 """What a shell may take for more than a letter, wherever it stands."""
-_OF_THE_SHELL = frozenset(
-    [
-        ".",
-        ":",
-        "[",
-        "alias",
-        "bg",
-        "break",
-        "case",
-        "cd",
-        "command",
-        "continue",
-        "do",
-        "done",
-        "echo",
-        "elif",
-        "else",
-        "esac",
-        "eval",
-        "exec",
-        "exit",
-        "export",
-        "fc",
-        "fg",
-        "fi",
-        "for",
-        "function",
-        "getopts",
-        "hash",
-        "if",
-        "in",
-        "jobs",
-        "kill",
-        "local",
-        "printf",
-        "pwd",
-        "read",
-        "readonly",
-        "return",
-        "select",
-        "set",
-        "shift",
-        "source",
-        "test",
-        "then",
-        "time",
-        "times",
-        "trap",
-        "type",
-        "ulimit",
-        "umask",
-        "unalias",
-        "unset",
-        "until",
-        "wait",
-        "while",
-    ]
-)
+_OF_THE_SHELL = frozenset([
+    ".", ":", "[", "alias", "bg", "break", "case", "cd", "command", "continue", "do", "done", "echo", "elif",
+    "else", "esac", "eval", "exec", "exit", "export", "fc", "fg", "fi", "for", "function", "getopts", "hash",
+    "if", "in", "jobs", "kill", "local", "printf", "pwd", "read", "readonly", "return", "select", "set", "shift",
+    "source", "test", "then", "time", "times", "trap", "type", "ulimit", "umask", "unalias", "unset", "until",
+    "wait", "while"
+])  # fmt: skip
 _FOR_THE_SHELL = (
     errno.ENOENT,
     errno.EACCES,
@@ -94,6 +44,11 @@ _FOR_THE_SHELL = (
 _THERE = 'cd -- "$0" && exec "$@"'
 _PART = 32_000
 """Characters of an argument at most: the system takes 128 KiB (MAX_ARG_STRLEN), and a character has up to four bytes."""
+_SPARE = 16
+"""Descriptors that are left for all else: files that are copied, databases, connections."""
+_FEW = 128
+"""Descriptors that this process never takes beside those of tasks."""
+NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 JOINED = 'IFS=; eval "unset IFS; set --\n$*"'
 """Runs a command that comes in parts: its arguments."""
 _DEFAULT = sorted(set(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP})
@@ -157,6 +112,29 @@ def too_long(error: OSError, command: str) -> OSError:
     kib = len(os.fsencode(command)) // 1024
     return OSError(
         f"its command ({kib} KiB) and environment are longer than the system takes: put it into a script, an input of the task"
+    )
+
+
+def descriptor_limit() -> int:
+    """How many descriptors this process may have (setrlimit(2)); -1: as many as it likes."""
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+def has_room(descriptors: int) -> bool:
+    """True where as many descriptors are free, and some more for all else that this process does."""
+    limit = descriptor_limit()
+    try:
+        return limit < 0 or len(os.listdir("/proc/self/fd")) + descriptors + _SPARE <= limit  # noqa: PTH208
+    except OSError as error:
+        return error.errno not in NO_DESCRIPTORS  # without /proc nobody knows
+
+
+def explain_limit(error: OSError) -> OSError:
+    """An error of the system, with what to do where there are no descriptors left."""
+    if error.errno not in NO_DESCRIPTORS:
+        return error
+    return OSError(
+        f"too many open files: the limit is {descriptor_limit()}; raise it where vgrads or its slots start (ulimit -n 1024)"
     )
 
 
@@ -271,15 +249,26 @@ class Spawner:
         self._children[pid] = token
         if self._epoll is None:
             return
+        descriptor = -1
         try:
             descriptor = os.pidfd_open(pid)
             self._pid_of[descriptor] = pid
             self._epoll.register(descriptor, select.EPOLLIN)
         except OSError:  # no descriptors left: one that nobody can wait for must not run
-            del self._children[pid]
-            _signal_group(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
+            if descriptor >= 0:
+                del self._pid_of[descriptor]
+                os.close(descriptor)
+            with self._lock:  # no signal to a number that is somebody else's
+                del self._children[pid]
+                _signal_group(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
             raise
+
+    def has_room(self, descriptors: int) -> bool:
+        """True where another child can be begun; ``descriptors``: that each takes of this process."""
+        limit = descriptor_limit()
+        few = limit < 0 or (len(self._children) + 1) * descriptors + _FEW <= limit
+        return few or has_room(descriptors)
 
     def signal(self, pid: int, number: int) -> bool:
         """Send a signal to a child's process group, from any thread; False where it has ended and been told."""
@@ -340,13 +329,14 @@ class Spawner:
 
     def close(self) -> None:
         """Let go of what it holds; children run on."""
-        for descriptor in (self.null, self._bell, self._ringer, *self._pid_of):
+        held = (self.null, self._bell, self._ringer, *self._pid_of)
+        self.null = self._bell = self._ringer = -1  # first: a closed number is soon another's
+        self._pid_of.clear()
+        for descriptor in held:
             if descriptor >= 0:
                 os.close(descriptor)
         if self._epoll is not None:
             self._epoll.close()
-        self.null = self._bell = self._ringer = -1
-        self._pid_of.clear()
 
 
 def _epoll() -> Any:

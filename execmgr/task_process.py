@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -25,6 +26,9 @@ from execmgr.spawner import (
     SHELL,
     Ended,
     Spawner,
+    descriptor_limit,
+    explain_limit,
+    has_room,
     parts_of,
     too_long,
     words_of,
@@ -53,8 +57,15 @@ IDLE_S = 3600.0
 _LONG_S = (
     0.5  # a task of this length is worth a look through all processes: daemons let go of the pipe
 )
-_HELD_AT = (198, 199)
-"""What a task holds its pipe as: one of them, where scripts look for nothing."""
+_HELD_AT = 198
+"""What a task holds its pipe as, or the number above: where scripts look for nothing. Lower where the limit is."""
+DESCRIPTORS = 3
+"""Of this process that a task takes: two ends of its pipe until it has begun, one afterwards, and its process."""
+_OF_ITS_OWN = 8
+"""Of a task that has a spawner of its own."""
+_alone: set[TaskProcess] = set()
+_attended = threading.Condition()
+"""Guards the tasks that have a spawner of their own."""
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _MIB = 1024 * 1024
 
@@ -84,7 +95,7 @@ class TaskProcess:
         self._began_s, self._spawner = time.monotonic(), spawner
         try:
             null = spawner.null
-            at = _HELD_AT[held == _HELD_AT[0]]
+            at = _held_at(held)
             self._pid = spawn(words, self._environment, {0: null, 1: null, 2: null, at: held})
         except OSError as error:
             self.close()
@@ -101,9 +112,8 @@ class TaskProcess:
 
         When this returns, nothing of the task runs any more; OSError where something cannot be killed.
         """
-        spawner = Spawner()
+        spawner = self._begin_alone(stop)
         try:
-            self.begin(spawner, "")
             while not (ended := spawner.reap(LOOK_S if memory_mib > 0 or stop else IDLE_S)):
                 if stop is not None and stop():
                     self.signal(signal.SIGKILL)
@@ -118,7 +128,28 @@ class TaskProcess:
             return ended[0].code
         finally:
             self.close()
-            spawner.close()
+            with _attended:
+                spawner.close()
+                _alone.discard(self)
+                _attended.notify_all()
+
+    def _begin_alone(self, stop: Callable[[], bool] | None) -> Spawner:
+        """Begin it with a spawner of its own, when others that end have made room for its descriptors."""
+        with _attended:
+            while _alone and not has_room(_OF_ITS_OWN) and not (stop is not None and stop()):
+                _attended.wait(LOOK_S)
+            try:
+                spawner = Spawner()
+                try:
+                    self.begin(spawner, "")
+                except BaseException:
+                    self.close()
+                    spawner.close()
+                    raise
+            except OSError as error:
+                raise explain_limit(error) from None
+            _alone.add(self)
+            return spawner
 
     def has_ended(self, ended: Ended) -> None:
         """Its end was heard of now."""
@@ -165,6 +196,13 @@ class TaskProcess:
         left, self._left = self._left, -1
         if left >= 0:
             os.close(left)
+
+
+def _held_at(held: int) -> int:
+    """The number that a task holds its pipe as: one that the limit allows, and not the one that it has here."""
+    limit = descriptor_limit()
+    at = _HELD_AT if limit < 0 else min(_HELD_AT, limit - 2)
+    return at + (held == at)
 
 
 def memory_of(pids: Iterable[int]) -> float:

@@ -10,7 +10,9 @@ import ssl
 import sys
 import tempfile
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
+from resource import RLIMIT_NOFILE, setrlimit
 from urllib.parse import unquote
 
 from dispatch.agent_file import agent_file
@@ -182,8 +184,9 @@ def environment(desk: Desk, folder: str, **more: str) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def at_work(secure: bool = False, python: str = sys.executable, **more: str):
-    """(desk, host): an agent from its one file, told of a desk, in a temporary folder of its own."""
+async def at_work(secure: bool = False, python: str = sys.executable, files: int = 0, **more: str):
+    """(desk, host): an agent from its one file, told of a desk, in a temporary folder of its own; ``files``: how many it may
+    open, if that is limited."""
     desk = Desk()
     with tempfile.TemporaryDirectory() as folder:
         context = None
@@ -197,8 +200,9 @@ async def at_work(secure: bool = False, python: str = sys.executable, **more: st
         (Path(folder) / "agent.pyz").write_bytes(agent_file())
         told = environment(desk, folder, **more)
         process = await asyncio.create_subprocess_exec(
-            python, "-I", f"{folder}/agent.pyz", env=told, cwd="/", stderr=asyncio.subprocess.PIPE
-        )
+            python, "-I", f"{folder}/agent.pyz", env=told, cwd="/", stderr=asyncio.subprocess.PIPE,
+            preexec_fn=partial(setrlimit, RLIMIT_NOFILE, (files, files)) if files else None,
+        )  # fmt: skip
         try:
             yield desk, Host(process)
         finally:

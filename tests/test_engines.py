@@ -8,7 +8,9 @@ import sys
 import threading
 import time
 from dataclasses import replace
+from functools import partial
 from queue import SimpleQueue
+from resource import RLIMIT_NOFILE, setrlimit
 
 import pytest
 
@@ -276,6 +278,92 @@ def test_ctrl_c_while_a_task_begins_is_an_interruption_and_no_error(tmp_path):
         bench.engine.start([bench.order("a", "sleep 60")])
     bench.close()
     assert not marked(lambda mark: mark.startswith(bench.place.marks))
+
+
+MANY = """
+import sys
+from queue import SimpleQueue
+from threading import Thread
+from execmgr.task_process import TaskProcess
+from pathlib import Path
+
+def attend(number):
+    folder = Path(sys.argv[1], f"alone{number}")
+    folder.mkdir()
+    try:
+        codes.put(TaskProcess("sleep .2; exit 3", folder, {"PATH": "/usr/bin:/bin", "VGRADS_COPY": str(folder)}).attend())
+    except OSError as error:
+        codes.put(str(error))
+
+codes = SimpleQueue()
+threads = [Thread(target=attend, args=(number,)) for number in range(40)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print({codes.get() for _ in threads})
+"""
+
+
+def limited(files, *command, **options):
+    """A command that may open so many files, run to its end."""
+    return subprocess.run(
+        command, preexec_fn=partial(setrlimit, RLIMIT_NOFILE, (files, files)), capture_output=True, text=True, check=False,
+        timeout=60, **options,
+    )  # fmt: skip
+
+
+def test_threads_attend_to_more_tasks_than_there_are_descriptors_for(tmp_path):
+    done = limited(64, sys.executable, "-c", MANY, str(tmp_path), cwd=ROOT)
+    assert done.stdout == "{3}\n", done
+
+
+FULL = """
+import os, sys
+from pathlib import Path
+from execmgr.task_process import TaskProcess
+
+process = TaskProcess("true", Path(sys.argv[1]), {"PATH": "/usr/bin:/bin"})
+held = []
+try:
+    while True:
+        held.append(os.dup(0))
+except OSError:
+    os.close(held.pop())
+try:
+    process.attend()
+except OSError as error:
+    print(error, flush=True)
+"""
+
+
+def test_a_task_that_no_descriptor_is_left_for_tells_the_limit(tmp_path):
+    done = limited(64, sys.executable, "-c", FULL, str(tmp_path), cwd=ROOT)
+    assert done.stdout.startswith("too many open files: the limit is 64; raise it"), done
+    assert "ulimit -n" in done.stdout
+
+
+@pytest.mark.parametrize(("files", "tasks"), [(64, 60), (24, 1)])
+def test_a_run_waits_for_free_descriptors(tmp_path, files, tasks):
+    rows = "".join(
+        f"      - {{id: t{n}, runtime_s: 30, command: 'echo {n} >> {tmp_path}/ran; sleep .2'}}\n"
+        for n in range(tasks)
+    )
+    (tmp_path / "set.yaml").write_text(
+        f"name: many\ndeadline: 70s\nworkflows:\n  - name: w\n    tasks:\n{rows}"
+    )
+    (tmp_path / "sites.toml").write_text(
+        '[[site]]\nname = "here"\nkind = "local"\nprocs = 60\ndriver = "local"\n'
+    )
+    command = [sys.executable, "-m", "portal", "run", tmp_path / "set.yaml", "--sites"]
+    done = limited(
+        files, *command, tmp_path / "sites.toml", cwd=ROOT,
+        env={**os.environ, "VGRADS_HOME": str(tmp_path / "home")},
+    )  # fmt: skip
+    assert done.returncode == 0, done
+    ran = (tmp_path / "ran").read_text().split()
+    assert sorted(ran) == sorted(str(n) for n in range(tasks))
+    assert "failed" not in done.stdout + done.stderr
 
 
 def test_keys_are_not_for_everybody(tmp_path):

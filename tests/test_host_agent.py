@@ -278,6 +278,16 @@ def test_limits_of_time_memory_and_processors_hold():
     drive(scenario)
 
 
+def test_tasks_wait_for_free_descriptors():
+    async def scenario(desk, host):
+        ends = await desk.run(*["sleep .2; echo done"] * 60)
+        assert [(end[3], end[7]) for end in ends] == [(0, "done\n")] * 60, ends
+        await desk.say(drain=True)
+        assert await host.code() == 0
+
+    drive(scenario, files=64, VGRADS_PROCS="60")
+
+
 def test_nothing_of_a_task_outlives_it(tmp_path):
     note = tmp_path / "note"
 
