@@ -18,6 +18,7 @@ from drivers.ledger import LedgerDriver
 from drivers.pilot import environment_exports
 from kernel.clock import Clock
 from kernel.errors import SiteError
+from kernel.units import billed_s
 
 TAG_SLOT, TAG_RUN, TAG_SECONDS, TAG_USD = (
     "vgrads-slot", "vgrads-run", "vgrads-seconds", "vgrads-usd",
@@ -66,8 +67,7 @@ class Price:
             if spot and self.spot_usd_per_hour is not None
             else self.usd_per_hour
         )
-        units = math.ceil(seconds / self.billing_s - 1e-9)
-        return nodes * units * self.billing_s / 3600.0 * rate
+        return nodes * billed_s(seconds, self.billing_s) / 3600.0 * rate
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -147,6 +147,13 @@ def format_instant(unix_s: float) -> str:
     return datetime.fromtimestamp(unix_s, UTC).isoformat().replace("+00:00", "Z")
 
 
+def billed_s(held_s: float, billing_s: float) -> float:
+    """Seconds that are paid for of a machine that is held this long: started billing units (0: by the second)."""
+    if held_s <= 0 or billing_s <= 0:
+        return max(0.0, held_s)
+    return math.ceil(held_s / billing_s - 1e-9) * billing_s
+
+
 def format_usd(amount: float) -> str:
     """Money, to the cent."""
     return f"${amount:,.2f}"

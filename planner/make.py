@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from kernel.units import format_usd
 from planner.draft import Draft
 from planner.improve import FRESH, TOLD, Version, improve, slot_uses
 from planner.phases import run_phases
@@ -159,7 +160,24 @@ def _rival(snapshot: Snapshot, policy: str, rule: str) -> Plan:
 
 
 def plan_alone(snapshot: Snapshot, options: Options, judged: bool = False) -> Plan:
-    """One policy's plan. ``judged``: its promise is the joint one whatever rule it was made by."""
+    """One policy's plan. ``judged``: its promise is the joint one whatever rule it was made by.
+
+    Phases keep what they plan within the budget; tasks that take longer hold what is paid for. Where that costs more than
+    the budget on average, less is planned.
+    """
+    wanted = snapshot.wanted
+    plan, budget = _by_policy(snapshot, options, judged), wanted.most_usd
+    would_usd, left_usd = plan.cost_usd, budget
+    while plan.cost_usd > budget + 1e-9:
+        left_usd = max(0.0, left_usd - max(plan.cost_usd - budget, 0.1 * budget))
+        tighter = replace(snapshot, wanted=replace(wanted, budget_usd=left_usd))
+        plan = _by_policy(tighter, options, judged)
+        if plan.scheduled < wanted.needed:
+            plan = replace(plan, lacking=_too_dear(plan, wanted, would_usd))
+    return plan
+
+
+def _by_policy(snapshot: Snapshot, options: Options, judged: bool) -> Plan:
     wanted = snapshot.wanted
     draft = make_draft(snapshot, options.probability)
     phases = run_phases(draft, make_pipeline(options.policy)(draft))
@@ -224,6 +242,14 @@ def _lacking(snapshot: Snapshot, plan: Plan) -> str:
     found = (r for r in map(lambda w: _obstacle(w, snapshot), shapes.values()) if r)
     reason = next(found, "") or _refused(plan) or "room in the slots on offer"
     return f"{missing} of the {wanted.needed} workflows needed cannot be placed: {reason}"
+
+
+def _too_dear(plan: Plan, wanted: WorkflowSet, would_usd: float) -> str:
+    """Why the minimum is not placed where that would cost more than the budget on average."""
+    return (
+        f"{wanted.needed - plan.scheduled} of the {wanted.needed} workflows needed cannot be placed: money: the budget is "
+        f"{format_usd(wanted.most_usd)}, with them the plan would cost {format_usd(would_usd)} on average"
+    )
 
 
 def _refused(plan: Plan) -> str:

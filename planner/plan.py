@@ -140,7 +140,9 @@ class Plan:
 
     @property
     def cost_usd(self) -> float:
-        return round(sum(use.cost_usd for use in self.uses), 2)
+        """What counts against the budget: money for the slots as planned, or on average where that is more, as where
+        tasks may take longer than planned."""
+        return round(max(sum(use.cost_usd for use in self.uses), self.expected_usd), 2)
 
     @property
     def kept_as_asked(self) -> bool:

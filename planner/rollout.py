@@ -22,6 +22,7 @@ from planner.rules import EVERYTHING
 from planner.schedule import Schedule, make_schedule
 from planner.snapshot import Snapshot
 from vgrid.fate import slot_fate
+from vgrid.slot import Slot
 
 Floats = NDArray[np.float64]
 _STEPS = 6_000_000  # copies that are played at most: more copies, fewer scenarios
@@ -61,14 +62,8 @@ class Played:
         }
 
     def usd_by_slot(self, uses: Iterable[SlotUse]) -> dict[str, float]:
-        """Slot → what it costs, on average: begun billing units from its request to when it is given back."""
-        found = {}
-        for use in uses:
-            slot, until_s = use.slot, self.until_s[use.slot.id]
-            held_s = np.where(until_s > 0, until_s - use.submit_s, 0.0)
-            units = np.ceil(held_s / slot.billing_s - 1e-9) * slot.billing_s
-            found[slot.id] = float(units.mean()) / 3600.0 * slot.nodes * slot.price_usd_per_hour
-        return found
+        """Slot → what it costs, on average: paid for from when it is ready to when it is given back."""
+        return {use.slot.id: self._mean_usd(use.slot) for use in uses}
 
     def hours(self, uses: Iterable[SlotUse]) -> float:
         """Processor-hours held by all slots, on average."""
@@ -80,6 +75,12 @@ class Played:
 
     def _held_s(self, slot: str) -> Floats:
         return np.maximum(self.until_s[slot] - self.ready_s[slot], 0.0)
+
+    def _mean_usd(self, slot: Slot) -> float:
+        if not slot.paid:
+            return 0.0
+        held_s, counts = np.unique(self._held_s(slot.id), return_counts=True)
+        return float(np.average([slot.cost_usd(one) for one in held_s.tolist()], weights=counts))
 
 
 def rollout(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+from kernel.units import billed_s
 
 _SOON = 1.01
 """So near to the quickest counts as the quickest: of these the fewest hosts."""
@@ -19,12 +20,7 @@ class Price:
 
     def of(self, hosts: int, seconds: float) -> float:
         """Dollars of some hosts for so long."""
-        paid_s = (
-            math.ceil(seconds / self.billing_s - 1e-9) * self.billing_s
-            if self.billing_s
-            else seconds
-        )
-        return hosts * paid_s / 3600.0 * self.usd_per_hour
+        return hosts * billed_s(seconds, self.billing_s) / 3600.0 * self.usd_per_hour
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

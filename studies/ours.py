@@ -91,7 +91,6 @@ def holdings(outcome: Outcome) -> tuple[float, float]:
         end_s = record.ended_s if record.ended_s is not None else slot.end_s
         length_s = max(0.0, end_s - begun_s)
         held += slot.procs * length_s / 3600.0
-        if slot.paid:
-            periods = max(1, math.ceil(length_s / slot.billing_s))
-            usd += periods * slot.billing_s / 3600.0 * slot.nodes * slot.price_usd_per_hour
+        if record.ready_s is not None:
+            usd += slot.cost_usd(end_s - record.ready_s)
     return held, usd

@@ -10,13 +10,15 @@ from hypothesis import strategies as st
 from planner.calendar import Calendar
 from planner.coarse import coarse_pipeline
 from planner.draft import Draft
-from planner.make import make_plan
+from planner.make import Options, make_plan
 from planner.mapping import place_workflow
 from planner.phases import run_phases
 from planner.plan import Placement
 from planner.probability import Scenarios, WorkflowOutcome, paper_probability
 from planner.replicate import add_copy
 from planner.snapshot import Snapshot
+from portal.cli.plan_text import promise_sentence
+from tests.plan_judge import judge
 from tests.test_workflows import dags
 from vgrid.slot import Slot, StartCurve, certain_from
 from workflows.dag import Task, make_workflow
@@ -334,3 +336,37 @@ def test_large_sets_are_planned_whole_workflows_at_a_time():
         len({p.slot for p in plan.placements if p.workflow == w.name and p.copy == 0}) == 1
         for w in workflows[:9]
     )
+
+
+def test_the_expected_cost_is_paid_from_when_a_slot_is_ready():
+    """A machine boots for 200 s or, one time in ten, for 800 s: the hour that is paid for begins when it is ready."""
+    boot = StartCurve(np.array([200.0, 800.0]), np.array([0.9, 1.0]))
+    paid = slot("m", procs=1, curve=boot, end_s=9000.0, price_usd_per_hour=1.0)
+    snapshot = Snapshot(
+        wanted=wanted([chain("w", 3300.0)], deadline_s=9000.0, probability=0.5, budget_usd=1.0),
+        slots=(paid,),
+    )
+    plan = make_plan(snapshot)
+    assert (plan.feasible, plan.cost_usd, plan.expected_usd) == (True, 1.0, 1.0)
+    assert "for $1.00 at most (on average $1.00, " in promise_sentence(plan)
+    plan.check(snapshot)
+    assert judge(snapshot, plan, 300).usd == 1.0  # carried out, by the judge that shares no code
+
+
+@pytest.mark.parametrize(
+    ("budget_usd", "feasible"), [(0.5, False), (1.0, False), (2.0, False), (2.5, True), (3.0, True)]
+)
+def test_no_plan_costs_more_than_the_budget_on_average(budget_usd, feasible):
+    """Tasks that may take longer than stated hold machines for hours that the plan has not."""
+    machines = [slot(f"m{n}", procs=1, end_s=9000.0, price_usd_per_hour=1.0) for n in range(3)]
+    flows = [chain(f"w{n}", 2600.0) for n in range(3)]
+    asked = wanted(
+        flows, 2, deadline_s=9000.0, probability=0.3, budget_usd=budget_usd, runtime_spread=0.3
+    )
+    snapshot = Snapshot(wanted=asked, slots=tuple(machines))
+    plan = make_plan(snapshot, Options(effort_s=0.0))
+    assert plan.expected_usd <= plan.cost_usd <= budget_usd
+    assert plan.feasible == feasible, plan.lacking
+    assert feasible or f"the budget is ${budget_usd:.2f}, with" in plan.lacking
+    assert not feasible or f"for ${plan.cost_usd:.2f} " in promise_sentence(plan)
+    assert not feasible or judge(snapshot, plan, 1000).usd <= budget_usd

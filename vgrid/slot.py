@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from kernel.units import billed_s
 from workflows.needs import Needs
 
 Floats = NDArray[np.float64]
@@ -162,8 +163,8 @@ class Slot:
         return self.price_usd_per_hour > 0
 
     def cost_usd(self, held_s: float) -> float:
-        """Price of holding the slot this long: started billing units of every node, to the cent."""
+        """Price of holding the slot this long from when it is ready: started billing units of every node, to the cent."""
         if not self.paid or held_s <= 0:
             return 0.0
-        units = int(np.ceil(held_s / self.billing_s - 1e-9)) * self.billing_s
-        return round(self.nodes * units / 3600.0 * self.price_usd_per_hour + 1e-9, 2)
+        paid_s = billed_s(held_s, self.billing_s)
+        return round(self.nodes * paid_s / 3600.0 * self.price_usd_per_hour + 1e-9, 2)

@@ -116,8 +116,11 @@ def _expected(plan: Plan) -> str:
     """What is really used, on average, where that is known."""
     if plan.expected_hours <= 0:
         return ""
+    hours = f"{plan.expected_hours:.1f} processor-hours held"
+    if plan.expected_usd > sum(use.cost_usd for use in plan.uses):
+        return f" on average ({hours})"
     usd = f"{format_usd(plan.expected_usd)}, " if plan.cost_usd > 0 else ""
-    return f" at most (on average {usd}{plan.expected_hours:.1f} processor-hours held)"
+    return f" at most (on average {usd}{hours})"
 
 
 def outcome_sentence(outcome: Outcome) -> str:
