@@ -168,7 +168,7 @@ def plan_alone(snapshot: Snapshot, options: Options, judged: bool = False) -> Pl
     wanted = snapshot.wanted
     plan, budget = _by_policy(snapshot, options, judged), wanted.most_usd
     would_usd, left_usd = plan.cost_usd, budget
-    while plan.cost_usd > budget + 1e-9:
+    while plan.cost_usd > budget + 1e-9 and left_usd > 0:
         left_usd = max(0.0, left_usd - max(plan.cost_usd - budget, 0.1 * budget))
         tighter = replace(snapshot, wanted=replace(wanted, budget_usd=left_usd))
         plan = _by_policy(tighter, options, judged)
