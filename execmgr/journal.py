@@ -35,6 +35,12 @@ class LeaseLost(VgradsError):
     exit_code = 130
 
 
+class LeaseExpired(LeaseLost):
+    """The journal could not be reached for a whole lease: another manager may look after the run by now."""
+
+    exit_code = 4
+
+
 class Journal(Protocol):
     """Where events are kept; both calls raise :class:`LeaseLost` for a manager that was followed by another."""
 

@@ -147,7 +147,7 @@ class Runner:
                 self._wait()
                 self._handle(self._collect())
                 self._read_mail()
-        except LeaseLost:  # all of it is somebody else's now, and goes on
+        except LeaseLost:  # all of it is somebody else's now, or may be, and goes on
             self._sites.forget()
             self.around.engine.abandon()
             raise

@@ -9,8 +9,9 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,9 @@ from dispatch.kept import is_worked_on, only_one, read_status, readable_bags
 from dispatch.talk import Rules
 from kernel.errors import InputError, SiteError
 from portal.records.bags import ENDED, HERE, Bags, new_bag
+from portal.records.lease import LEASE_S
 from portal.records.pools import PoolLedger
+from portal.records.reconnect import await_database
 from portal.records.store import Store, new_id
 from portal.records.tables import BagRow
 from vgrid.catalog import Catalog
@@ -97,7 +100,7 @@ class Crew:
                 bags.set_state(self.dispatcher, "interrupted")
                 raise
         if ended.ended_early or ended.hopeless:
-            bags.set_state(self.dispatcher, "interrupted")
+            _when_reached(lambda: bags.set_state(self.dispatcher, "interrupted"))
         return ended.hopeless or ("interrupted" if ended.ended_early else "")
 
     def _advertiser(self, folder: Path) -> Advertiser | None:
@@ -114,6 +117,7 @@ class Crew:
     def _wishes(self) -> Wishes:
         try:
             rows = Bags(self.store.engine).open_of(self.dispatcher)
+            stay = self.stay()
         except (
             SiteError
         ) as error:  # a database that does not answer, or has no room: asked again soon
@@ -121,7 +125,7 @@ class Crew:
             return self._last
         self._last = Wishes(
             new=[row.number for row in rows], stops={row.number: row.stop for row in rows if row.stop},
-            stay=self.stay(),
+            stay=stay,
         )  # fmt: skip
         return self._last
 
@@ -129,10 +133,12 @@ class Crew:
         self.watch(status)
         if status["state"] == "ended" or time.monotonic() - self._noted_s > _NOTE_S:
             self._noted_s = time.monotonic()
-            with (
-                nullcontext() if status["state"] == "ended" else suppress(SiteError)
-            ):  # else told again soon
-                Bags(self.store.engine).note(self.dispatcher, status["bags"])
+            note = partial(Bags(self.store.engine).note, self.dispatcher, status["bags"])
+            if status["state"] == "ended":
+                _when_reached(note)
+            else:
+                with suppress(SiteError):  # told again soon
+                    note()
 
     def _signals(self) -> _Signals:
         return _Signals(self)
@@ -146,6 +152,12 @@ class Crew:
         """Stop; hosts work on."""
         if self._work is not None:
             self._work.leave()
+
+
+def _when_reached(work: Callable[[], None]) -> None:
+    """Do what may be done twice; a database that is lost meanwhile is waited for."""
+    end_s = time.monotonic() + LEASE_S
+    await_database(lambda _: work(), lambda: end_s)
 
 
 class _Signals:

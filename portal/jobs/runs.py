@@ -182,19 +182,21 @@ def carry_out(
     """Do a run's work under its lease, and keep how it ended; on an error it stands as interrupted."""
     run_id = record.run_id
     record.take()
-    store.set_run_state(run_id, "running")
+    record.while_leased(lambda: store.set_run_state(run_id, "running"))
     try:
         outcome = work()
-    except LeaseLost:  # all of it is another manager's
+    except LeaseLost:  # all of it is another manager's, or will be
         raise
     except BaseException:
         store.end_run(run_id, "interrupted", {}, gantt)
         record.leave()
         raise
     record.confirm_now()
-    store.add_acquisitions(run_id, acquisitions(outcome.book, outcome.state))
-    _learn(store, record, outcome)
-    store.end_run(run_id, outcome.verdict, outcome_json(outcome), run_gantt(outcome))
+    found = acquisitions(outcome.book, outcome.state)
+    record.while_leased(lambda: store.add_acquisitions(run_id, found))
+    record.while_leased(lambda: _learn(store, record, outcome))
+    ended = (run_id, outcome.verdict, outcome_json(outcome), run_gantt(outcome))
+    record.while_leased(lambda: store.end_run(*ended))
     record.leave()
     return outcome
 

@@ -7,20 +7,22 @@ import json
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.process import BaseProcess
 from typing import Any
 
+from execmgr.journal import LeaseExpired
 from execmgr.outside_engine import OutsideEngine
 from kernel.clock import WallClock
 from kernel.errors import SiteError
 from portal.jobs import beside, worker
 from portal.jobs.bag_service import Dispatchers
 from portal.records.lease import RENEW_S, new_owner
+from portal.records.reconnect import DatabaseLost
 from portal.records.run_record import RunRecord
 from portal.records.sets import Sets
 from portal.records.store import Store
@@ -119,6 +121,7 @@ class Supervisor:
         self.works, self.sets = Works(store.engine), Sets(store.engine)
         self._owner, self._crew = new_owner(), _Crew(store.url, places)
         self._busy: dict[int, tuple[Work, Future[None]]] = {}
+        self._over: deque[tuple[Work, BaseException | None]] = deque()  # ends to be written down
         self._news, self._stopped = threading.Event(), threading.Event()
         self._outside: dict[str, OutsideEngine] = {}
         self._dispatchers = Dispatchers(store, all_sites, bool(places.planners))
@@ -179,15 +182,23 @@ class Supervisor:
         self.works.release(self._owner)
 
     def _look_after(self) -> None:
-        renewed_s = time.monotonic()
+        renewed_s, lost = time.monotonic(), False
         while not self._stopped.is_set():
             try:
-                while work := self.works.claim(self._owner, self._free()):
-                    self._hand_out(work)
-                self._dispatchers.look()
-                if time.monotonic() - renewed_s > RENEW_S:
+                if (
+                    time.monotonic() - renewed_s > RENEW_S
+                ):  # first: what was silent for long is taken
                     self.works.renew(self._owner)
                     renewed_s = time.monotonic()
+                self._write_ends()
+                while work := self.works.claim(self._owner, self._free(), self._busy):
+                    self._hand_out(work)
+                self._dispatchers.look()
+                lost = False
+            except SiteError as error:
+                if not lost:
+                    _log.warning("the queue of work cannot be read; trying again: %s", error)
+                lost = True
             except Exception:
                 _log.exception("the queue of work cannot be read; trying again")
             self._news.wait(_LOOK_S)
@@ -222,22 +233,34 @@ class Supervisor:
             self._outside.pop(run_id, None)
 
     def _ended(self, work: Work, done: Future[Any]) -> None:
-        self._busy.pop(work.id, None)
         if done.cancelled() or self._stopped.is_set():
+            self._busy.pop(work.id, None)
             return
-        error = done.exception()
-        with suppress(
-            Exception
-        ):  # a database that does not answer: the lease ends, the work is taken anew
-            if isinstance(error, ProcessDied | BrokenProcessPool):
-                _log.error("%s of %s: %s", work.kind, work.run_id or work.set_id, error)
-                self.works.release(self._owner, work)
-            elif error is not None:
-                _log.error("%s of %s failed", work.kind, work.set_id, exc_info=error)
-                self._give_up(work, "an internal error, which was logged")
-            else:
-                self.works.finish(work, True)
+        self._over.append((work, done.exception()))
         self.poke()
+
+    def _write_ends(self) -> None:
+        """Keep how work ended; until the database has taken that, it counts as under way."""
+        while self._over:
+            work, error = self._over[0]
+            try:
+                self._write_end(work, error)
+            except SiteError:  # a database that does not answer is asked again
+                raise
+            except Exception:
+                _log.exception("the end of %s of %s cannot be kept", work.kind, work.set_id)
+            self._over.popleft()
+            self._busy.pop(work.id, None)
+
+    def _write_end(self, work: Work, error: BaseException | None) -> None:
+        if isinstance(error, ProcessDied | BrokenProcessPool | DatabaseLost | LeaseExpired):
+            _log.error("%s of %s: %s", work.kind, work.run_id or work.set_id, error)
+            self.works.release(self._owner, work)
+        elif error is not None:
+            _log.error("%s of %s failed", work.kind, work.set_id, exc_info=error)
+            self._give_up(work, "an internal error, which was logged")
+        else:
+            self.works.finish(work, True)
 
     def _give_up(self, work: Work, reason: str) -> None:
         self.works.finish(work, False)

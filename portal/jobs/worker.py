@@ -10,9 +10,10 @@ import json
 import logging
 import os
 import signal
+import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing import connection, parent_process
@@ -24,7 +25,7 @@ from desk.config import embedded_data, run_folder, set_folder
 from desk.execution import Outcome, RunOptions, run_plan
 from desk.planning import Grid, Planned, open_grid, plan_set, take_snapshot
 from desk.up_to_date import up_to_date
-from execmgr.journal import LeaseLost
+from execmgr.journal import LeaseExpired, LeaseLost
 from execmgr.outside_engine import OutsideEngine
 from kernel.documents import parse_mapping, validate, validate_field
 from kernel.errors import InputError, VgradsError
@@ -33,6 +34,8 @@ from planner.plan import Done
 from portal.jobs.beside import clean_environment
 from portal.jobs.runs import carry_out, go_on, take_over
 from portal.records.earlier import runs_of_set
+from portal.records.lease import LEASE_S
+from portal.records.reconnect import DatabaseLost, await_database
 from portal.records.run_record import RunRecord
 from portal.records.runtimes import RunTimeRecords
 from portal.records.sets import Head, Sets
@@ -70,15 +73,28 @@ def warm_in_child(catalog: Catalog) -> None:
 
 def plan_in_child(url: str, catalog: Catalog, set_id: str) -> None:
     """Plan a set of the database at ``url``."""
-    with Store(url) as store:
-        plan_one(store, catalog, set_id)
+    _with_store(url, lambda store: plan_one(store, catalog, set_id))
 
 
 def run_in_child(url: str, catalog: Catalog, run_id: str) -> None:
     """Carry a run of the database at ``url`` out, or go on with it."""
     be_a_child()
-    with Store(url) as store:
-        run_one(store, catalog, run_id)
+    try:
+        _with_store(url, lambda store: run_one(store, catalog, run_id))
+    except (DatabaseLost, LeaseExpired) as error:  # whoever takes the work next goes on
+        _log.error("%s", error)
+        sys.exit(error.exit_code)
+
+
+def _with_store(url: str, work: Callable[[Store], None]) -> None:
+    """Do what may be done twice; a database that is lost meanwhile is waited for."""
+
+    def once(_: bool) -> None:
+        with Store(url) as store:
+            work(store)
+
+    end_s = time.monotonic() + LEASE_S
+    await_database(once, lambda: end_s)
 
 
 def wanted_of(document: SetDocument, folder: Path | None = None) -> WorkflowSet:
@@ -151,6 +167,8 @@ def plan_one(store: Store, catalog: Catalog, set_id: str, everything: bool = Fal
     try:
         done = _done_already(store, catalog, set_id, everything)
         planned = plan_set(_asked(sets, set_id), _grid(store, catalog), done=done)
+    except DatabaseLost:  # nothing is wrong with the set
+        raise
     except VgradsError as error:
         sets.fail(set_id, str(error))
         return
@@ -183,6 +201,8 @@ def run_one(
             go_on(store, record, take_over(store, record), outside=outside)
         else:
             _begin(store, record, catalog, outside)
+    except (DatabaseLost, LeaseExpired):  # it goes on when the database is there again
+        raise
     except LeaseLost as error:
         _log.warning("%s", error)
     except VgradsError as error:

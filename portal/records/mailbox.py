@@ -6,9 +6,9 @@ The number of a message is its key, so a reader goes on behind what it has read,
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from sqlalchemy import Engine as SqlEngine
 from sqlalchemy import func, insert, select
@@ -22,21 +22,39 @@ from workflows.dag import Task
 from workflows.sets import TaskDocument, task_of
 
 Json = dict[str, Any]
+_T = TypeVar("_T")
 _MOST = 20_000
 """Messages that are read at once."""
 
 
-class MessageBox:
-    """A :class:`execmgr.mailbox.Mailbox` for a run's manager, and the other end for who releases its tasks."""
+class Lease(Protocol):
+    """What a run's manager writes under: see :class:`portal.records.run_record.RunRecord`."""
 
-    def __init__(self, engine: SqlEngine, run_id: str) -> None:
-        self._engine, self._run_id = engine, run_id
+    def persist(self, write: Callable[[Session, bool], object]) -> None:
+        """A transaction of the manager's; ``write`` is given True where it may have been committed already."""
+
+    def while_leased(self, work: Callable[[], _T]) -> _T:
+        """Do what may be done twice."""
+
+
+class MessageBox:
+    """A :class:`execmgr.mailbox.Mailbox` for a run's manager, and the other end for who releases its tasks.
+
+    ``lease``: the manager's, who waits with it for a database that is lost.
+    """
+
+    def __init__(self, engine: SqlEngine, run_id: str, lease: Lease | None = None) -> None:
+        self._engine, self._run_id, self._lease = engine, run_id, lease
 
     # the run's end
 
     def take(self, after: int) -> Mail | None:
         """What was told behind this number."""
-        rows = self._read(after, True)
+        rows = (
+            self._lease.while_leased(lambda: self._read(after, True))
+            if self._lease
+            else self._read(after, True)
+        )
         if not rows:
             return None
         released: dict[TaskKey, Release] = {}
@@ -63,8 +81,23 @@ class MessageBox:
         )
 
     def answer(self, answers: Sequence[Answer]) -> None:
-        """Tell these."""
-        self._write(False, (_answer(one) for one in answers))
+        """Tell these, each once."""
+        rows = self._rows(False, (_answer(one) for one in answers))
+        if not rows:
+            return
+        newest: list[int] = []  # before them; nobody else answers for the run
+
+        def write(session: Session, again: bool) -> None:
+            mine = (col(MessageRow.run_id) == self._run_id, col(MessageRow.inward).is_(False))
+            last = session.execute(select(func.max(col(MessageRow.id))).where(*mine)).scalar() or 0
+            if again and newest and last > newest[0]:
+                return
+            newest[:] = [last]
+            session.execute(insert(MessageRow), rows)
+
+        if self._lease is None:
+            raise RuntimeError("only a run's manager answers")
+        self._lease.persist(write)
 
     # the other end
 
@@ -79,10 +112,13 @@ class MessageBox:
         """What the run has answered behind this number."""
         return self._read(after, False)
 
-    def _write(self, inward: bool, bodies: Iterable[Mapping[str, Any]]) -> None:
-        rows = [
+    def _rows(self, inward: bool, bodies: Iterable[Mapping[str, Any]]) -> list[Json]:
+        return [
             {"run_id": self._run_id, "inward": inward, "body": json.dumps(body)} for body in bodies
         ]
+
+    def _write(self, inward: bool, bodies: Iterable[Mapping[str, Any]]) -> None:
+        rows = self._rows(inward, bodies)
         if rows:
             with Session(self._engine) as session:
                 session.execute(insert(MessageRow), rows)

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterable
+from typing import Any, NoReturn, TypeVar
 
 from sqlalchemy import Engine as SqlEngine
-from sqlalchemy import delete, insert, update
+from sqlalchemy import delete, func, insert, update
 from sqlalchemy.exc import IntegrityError
 from sqlmodel import Session, col, select
 
 from execmgr.book import Book
-from execmgr.journal import LeaseLost, event_from_json, event_to_json
+from execmgr.journal import LeaseExpired, LeaseLost, event_from_json, event_to_json
 from execmgr.states import Event
 from kernel.errors import InputError
 from portal.records.archive import pack, unpack
 from portal.records.lease import (
+    LEASE_S,
     RENEW_S,
     Watch,
     beat_of,
@@ -28,18 +28,21 @@ from portal.records.lease import (
     sign_of_life,
 )
 from portal.records.mailbox import MessageBox
+from portal.records.reconnect import DatabaseLost, await_database
 from portal.records.tables import ArchiveRow, EventRow, LeaseRow, RunRow
 
 _LOOK_S = 1.0  # between looks whether the run is to stop
 _PAUSE_S = 0.5  # between looks at a lease that only time can tell of
 SETUP = "setup"
+_T = TypeVar("_T")
 
 
 class RunRecord:
     """The record of one run, held by one manager at a time.
 
     Whoever becomes the manager gets the next fencing number; what is written under an older one is refused,
-    in the transaction that would write it, with :class:`execmgr.journal.LeaseLost`.
+    in the transaction that would write it, with :class:`execmgr.journal.LeaseLost`. A manager whose database cannot be
+    reached waits for it as long as its lease lasts; then it is over, with :class:`execmgr.journal.LeaseExpired`.
     """
 
     def __init__(self, engine: SqlEngine, run_id: str, watch: Watch | None = None) -> None:
@@ -67,7 +70,7 @@ class RunRecord:
 
         Where only time can tell whether the last one is, this waits for up to a lease.
         """
-        while (found := self._free()) is None:
+        while (found := self.while_leased(self._free)) is None:
             pause(_PAUSE_S)
         number, stop = found
         self._number, now = number, time.monotonic()
@@ -79,7 +82,7 @@ class RunRecord:
             row = session.get(LeaseRow, self.run_id)
             if row is None:
                 return self._open_first(session)
-            if row.owner == self._owner and self._number == row.number:
+            if row.owner == self._owner:  # also where the answer that it was taken was lost
                 return row.number, row.stop
             dead = self._watch.judge(beat_of(session, row)) if row.owner else True
             if dead is None:
@@ -131,6 +134,9 @@ class RunRecord:
 
     def leave(self) -> None:
         """Look after the run no more."""
+        self.while_leased(self._leave)
+
+    def _leave(self) -> None:
         mine = update(LeaseRow).where(*self._mine()).values(owner="", stop="")
         with Session(self._engine) as session:
             session.execute(mine)
@@ -143,16 +149,39 @@ class RunRecord:
             col(LeaseRow.owner) == self._owner,
         )
 
-    @contextmanager
-    def _fenced(self) -> Iterator[Session]:
-        """A transaction that only this run's present manager can make; it is a sign of life too."""
+    def persist(self, write: Callable[[Session, bool], object]) -> None:
+        """A transaction that only this run's present manager can make; it is a sign of life too.
+
+        ``write`` is given True where it may have been committed already: the connection broke before the answer came.
+        Nobody else has written since, and what the broken one may still commit ends before this one begins: it holds
+        the lease's row.
+        """
+        self._await(lambda again: self._write(write, again))
+
+    def _write(self, write: Callable[[Session, bool], object], again: bool) -> None:
+        began_s = time.monotonic()
         with Session(self._engine) as session:
             alive = {"beats": col(LeaseRow.beats) + 1, **sign_of_life(session)}
             if not _changed(session, update(LeaseRow).where(*self._mine()).values(**alive)):
                 raise LeaseLost(f"run '{self.run_id}' has been taken over by another process")
-            yield session
+            write(session, again)
             session.commit()
-        self._confirmed_s = time.monotonic()
+        self._confirmed_s = began_s
+
+    def while_leased(self, work: Callable[[], _T]) -> _T:
+        """Do what may be done twice; where the database is lost, again as long as this manager's lease lasts."""
+        return self._await(lambda _: work())
+
+    def _await(self, work: Callable[[bool], _T]) -> _T:
+        if not self._number:  # nobody's manager: who asks is told at once
+            return work(False)
+        try:
+            return await_database(work, lambda: self._confirmed_s + LEASE_S)
+        except DatabaseLost as error:
+            raise LeaseExpired(
+                f"the manager of run '{self.run_id}' could not reach it for {LEASE_S:.0f} s: {error.what}", where=error.where,
+                fix=f"what runs goes on; 'vgrads resume {self.run_id}' finds it",
+            ) from error  # fmt: skip
 
     def confirm(self) -> None:
         """LeaseLost where somebody else may be the manager by now; asks the database where that is not sure."""
@@ -161,8 +190,7 @@ class RunRecord:
 
     def confirm_now(self) -> None:
         """LeaseLost where somebody else is the manager by now."""
-        with self._fenced():
-            pass
+        self.persist(lambda *_: None)
 
     def stop_reason(self) -> str:
         """Why the run is to stop, empty while it is not; keeps the lease alive. Cheap to call often."""
@@ -170,6 +198,9 @@ class RunRecord:
             return ""
         self.confirm()
         self._look_s = time.monotonic() + _LOOK_S
+        return self.while_leased(self._stop)
+
+    def _stop(self) -> str:
         with Session(self._engine) as session:
             row = session.get(LeaseRow, self.run_id)
             return row.stop if row is not None and row.number == self._number else ""
@@ -208,8 +239,8 @@ class RunRecord:
         return self._number
 
     def mailbox(self) -> MessageBox:
-        """From and to whoever releases the tasks of the run."""
-        return MessageBox(self._engine, self.run_id)
+        """From and to whoever releases the tasks of the run, under this manager's lease."""
+        return MessageBox(self._engine, self.run_id, self)
 
     # the journal
 
@@ -219,10 +250,17 @@ class RunRecord:
             {"run_id": self.run_id, "position": position, "body": json.dumps(event_to_json(event))}
             for position, event in enumerate(events, self._position)
         ]
-        with self._fenced() as session:
-            if rows:
+
+        def write(session: Session, again: bool) -> None:
+            if rows and not (again and self._count(session) == self._position + len(rows)):
                 session.connection().execute(insert(EventRow), rows)
+
+        self.persist(write)
         self._position += len(rows)
+
+    def _count(self, session: Session) -> int:
+        query = select(func.count()).where(EventRow.run_id == self.run_id)
+        return session.exec(query).one()
 
     def events(self, until: int | None = None) -> list[Event]:
         """What was written, all or up to a position; what is appended from now on comes after it.
@@ -232,8 +270,7 @@ class RunRecord:
         query = (
             select(EventRow).where(EventRow.run_id == self.run_id).order_by(col(EventRow.position))
         )
-        with Session(self._engine) as session:
-            rows = list(session.exec(query))
+        rows = self.while_leased(lambda: self._all(query))
         found: list[Event] = []
         for row in rows if until is None else rows[:until]:
             if row.position != len(found):
@@ -257,15 +294,12 @@ class RunRecord:
     def cut(self, position: int) -> None:
         """Forget the events from a position on."""
         later = (col(EventRow.run_id) == self.run_id, col(EventRow.position) >= position)
-        with self._fenced() as session:
-            session.execute(delete(EventRow).where(*later))
+        self.persist(lambda session, _: session.execute(delete(EventRow).where(*later)))
         self._position = position
 
     def begin_again(self) -> None:
         """Forget what happened: a simulated run is played from its beginning."""
-        with self._fenced() as session:
-            session.execute(delete(EventRow).where(col(EventRow.run_id) == self.run_id))
-        self._position = 0
+        self.cut(0)
 
     # the archive
 
@@ -278,16 +312,18 @@ class RunRecord:
         self._keep(f"book-{version}", book)
 
     def _keep(self, name: str, value: Any) -> None:
-        with self._fenced() as session:
-            session.merge(ArchiveRow(run_id=self.run_id, name=name, body=pack(value)))
+        body = pack(value)
+        self.persist(
+            lambda session, _: session.merge(ArchiveRow(run_id=self.run_id, name=name, body=body))
+        )
 
     def setup(self) -> Any:
         """What the run was started with; InputError where nothing was kept."""
-        with Session(self._engine) as session:
-            row = session.get(ArchiveRow, (self.run_id, SETUP))
-        if row is None:
+        mine = (col(ArchiveRow.run_id) == self.run_id, col(ArchiveRow.name) == SETUP)
+        rows = self.while_leased(lambda: self._all(select(ArchiveRow).where(*mine)))
+        if not rows:
             self.refuse_unbegun()
-        return unpack(row.body, f"run '{self.run_id}'")
+        return unpack(rows[0].body, f"run '{self.run_id}'")
 
     def refuse_unbegun(self) -> NoReturn:
         """InputError for a run that ended before it was written down what it begins with."""
@@ -306,13 +342,17 @@ class RunRecord:
 
     def books(self) -> list[Book]:
         """The books by version."""
-        with Session(self._engine) as session:
-            rows = session.exec(select(ArchiveRow).where(ArchiveRow.run_id == self.run_id)).all()
+        mine = select(ArchiveRow).where(ArchiveRow.run_id == self.run_id)
+        rows = self.while_leased(lambda: self._all(mine))
         found = {row.name: row.body for row in rows}
         books: list[Book] = []
         while (name := f"book-{len(books)}") in found:
             books.append(unpack(found[name], f"run '{self.run_id}'"))
         return books
+
+    def _all(self, query: Any) -> list[Any]:
+        with Session(self._engine) as session:
+            return list(session.exec(query))
 
 
 def _changed(session: Session, statement: Any) -> bool:

@@ -23,6 +23,7 @@ from sqlmodel import Session, SQLModel, col, create_engine, select
 from desk.config import home
 from kernel.errors import InputError, SiteError
 from portal.records.migrate import prepare
+from portal.records.reconnect import DatabaseLost, connection_options, is_lost
 from portal.records.tables import (
     AcquisitionRow,
     CollectionRow,
@@ -153,8 +154,9 @@ class Store:
             session.commit()
 
     def add_acquisitions(self, run_id: str, found: Iterable[Acquisition]) -> None:
-        """Keep how the slots of a run came about."""
+        """Keep how the slots of a run came about, in place of what was kept of it."""
         with Session(self._engine) as session:
+            session.execute(delete(AcquisitionRow).where(col(AcquisitionRow.run_id) == run_id))
             session.add_all(AcquisitionRow(run_id=run_id, **asdict(one)) for one in found)
             session.commit()
 
@@ -334,7 +336,7 @@ def open_engine(url: str | None = None) -> SqlEngine:
     if file is not None:
         _make_secret(file)
     try:
-        engine = create_engine(chosen)
+        engine = create_engine(chosen, **connection_options(make_url(chosen)))
     except (ArgumentError, ImportError) as error:
         raise InputError(f"cannot be used: {error}", where="database URL") from error
     sql_event.listen(engine, "handle_error", _translate)
@@ -352,9 +354,13 @@ def _make_secret(file: Path) -> None:
 
 def _translate(context: ExceptionContext) -> SiteError | None:
     """A database that cannot do what it is asked is a site that fails: said in a line, asked again later."""
-    if not isinstance(context.sqlalchemy_exception, OperationalError | InternalError):
+    lost = is_lost(context)
+    database = isinstance(context.sqlalchemy_exception, OperationalError | InternalError)
+    if context.is_pre_ping or not (database or context.is_disconnect):
         return None
-    said = str(context.original_exception).splitlines()[0]
+    said = (str(context.original_exception).splitlines() or ["no word"])[0]
+    if lost:
+        return DatabaseLost(said, site="database", transient=True, fix="see VGRADS_DB")
     fix = "free some room on its disk" if "full" in said else "see VGRADS_DB"
     return SiteError(said, site="database", transient=True, fix=fix)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import Engine as SqlEngine
@@ -34,17 +34,22 @@ class Works:
     def __init__(self, engine: SqlEngine) -> None:
         self._engine, self._watch = engine, Watch()
 
-    def claim(self, owner: str, kinds: Sequence[str]) -> Work | None:
-        """Take the oldest piece of these kinds that nobody answers for; None where there is none."""
+    def claim(self, owner: str, kinds: Sequence[str], busy: Container[int] = ()) -> Work | None:
+        """Take the oldest piece of these kinds that nobody answers for; None where there is none.
+
+        ``busy``: what the owner is at. What else it has taken, it does not know of: the answer was lost.
+        """
         query = select(WorkRow).where(
             col(WorkRow.kind).in_(kinds), col(WorkRow.state).in_(("queued", "taken"))
         )
         with Session(self._engine) as session:
             rows = [r.model_copy() for r in session.exec(query.order_by(col(WorkRow.id))).all()]
             for row in rows:
-                taken = row.state == "taken" and row.owner
-                busy = taken and not self._watch.judge(beat_of(session, row))
-                if not busy and _take(session, row, owner):
+                if row.id in busy:
+                    continue
+                taken = row.state == "taken" and row.owner not in ("", owner)
+                answered = taken and not self._watch.judge(beat_of(session, row))
+                if not answered and _take(session, row, owner):
                     return Work(int(row.id or 0), row.kind, row.set_id, row.run_id or "", row.tries)
         return None
 

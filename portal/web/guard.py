@@ -23,6 +23,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from kernel.errors import SiteError
 from portal.records.access import EVERYBODY_HERE, Access, Principal, secret_digest
 from portal.records.store import Store
 from portal.records.tables import AuditRow
@@ -251,8 +252,11 @@ class Guard:
             )  # fmt: skip
             try:
                 await run_in_threadpool(self._store.add, row)
-            except SQLAlchemyError:  # what was asked has been done, or refused: that stands
-                _log.exception("the audit log cannot be written")
+            except (
+                SQLAlchemyError,
+                SiteError,
+            ) as error:  # what was asked has been done, or refused
+                _log.error("the audit log cannot be written: %s", error)
 
 
 def _adds_tasks(path: str) -> bool:
