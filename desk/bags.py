@@ -21,6 +21,7 @@ from desk.histories import open_history
 from kernel.errors import InputError
 from kernel.files import write_text
 from traces.gwf import write_gwf
+from traces.records import LogQueue
 from traces.swf import write_swf
 
 Json = dict[str, Any]
@@ -37,7 +38,7 @@ class FittedHistory:
     warnings: tuple[str, ...]
 
 
-def fit_history(history: Path, queue: str | int | None, gap_s: float | None) -> FittedHistory:
+def fit_history(history: Path, queue: LogQueue, gap_s: float | None) -> FittedHistory:
     """Bags of a history (None: of all its queues) with all fits; InputError names what cannot be fitted."""
     log = open_history(history).only_queue(queue)
     bags = extract_bags(log, gap_s)
@@ -115,7 +116,7 @@ def _told(bags: Bags, system: System, how: Algorithm) -> Json:
 
 
 def play_history(
-    history: tuple[Path, str | int | None], names: tuple[str | None, str | None, str], system: System | None,
+    history: tuple[Path, LogQueue], names: tuple[str | None, str | None, str], system: System | None,
     gap_s: float | None, seed: int,
 ) -> Json:  # fmt: skip
     """Figures of the bags of a (history, queue) under every policy that is not named, the lowest makespan first.

@@ -11,7 +11,7 @@ from kernel.errors import InputError
 from qbets.arrays import distinct_starts
 from qbets.predictor import Settings
 from qbets.state_forecast import Known, known_of
-from traces.records import JobLog
+from traces.records import JobLog, LogQueue
 
 AS_ASKED = Settings(method="state", knows_user=False)
 """What questions, offers and plans ask unless they are told otherwise; ``vgrads backtest`` proves the same."""
@@ -40,7 +40,7 @@ def check_there(file: Path) -> None:
 
 @lru_cache(maxsize=256)
 def _cached_forecast(
-    path: str, _changed_ns: int, queue: str | int | None, at_s: float, settings: Settings
+    path: str, _changed_ns: int, queue: LogQueue, at_s: float, settings: Settings
 ) -> Known:
     def learn() -> Known:
         return known_of(open_history(path).only_queue(queue), at_s, settings)
@@ -49,7 +49,7 @@ def _cached_forecast(
 
 
 def cached_forecast(
-    path: str, queue: str | int | None, at_s: float, settings: Settings | None = None
+    path: str, queue: LogQueue, at_s: float, settings: Settings | None = None
 ) -> Known:
     """What a history says at an instant to somebody of whom nothing is known, learned once as long as its file
     does not change."""
@@ -58,11 +58,11 @@ def cached_forecast(
 
 
 @lru_cache(maxsize=256)
-def _cached_counts(path: str, _changed_ns: int, queue: str | int | None) -> tuple[int, int]:
+def _cached_counts(path: str, _changed_ns: int, queue: LogQueue) -> tuple[int, int]:
     log = open_history(path).only_queue(queue)
     return distinct_starts(log, log.end_s)
 
 
-def cached_counts(path: str, queue: str | int | None) -> tuple[int, int]:
+def cached_counts(path: str, queue: LogQueue) -> tuple[int, int]:
     """Jobs of a history that started, and as how many observations they count; counted once for a file."""
     return _cached_counts(path, Path(path).stat().st_mtime_ns, queue)

@@ -75,6 +75,7 @@ def open_grid(
     logs: dict[QueueKey, JobLog] = {}
     instants: dict[QueueKey, float] = {}
     forecasts: dict[QueueKey, Known] = {}
+    jobs: dict[QueueKey, int] = {}
     for site in catalog.sites:
         for queue in site.queues:
             if queue.history is None:
@@ -83,10 +84,11 @@ def open_grid(
             notify(f"learning from the history of {site.name}/{queue.name}")
             whole = open_history(queue.history)
             logs[key], instants[key] = whole, whole.instant(at)
-            forecasts[key] = cached_forecast(queue.history, queue.log_queue, instants[key])
+            jobs[key] = len(whole.only_queue(queue.of_log))
+            forecasts[key] = cached_forecast(queue.history, queue.of_log, instants[key])
     grid = Grid(
         catalog=catalog, logs=logs, instants=instants, forecasts=forecasts, seen=tuple(seen), run_times=run_times,
-        words={} if at is not None else first_words(catalog, {key: len(log) for key, log in logs.items()}),
+        words={} if at is not None else first_words(catalog, jobs),
     )  # fmt: skip
     return grid if at is not None else as_it_stands(grid)
 

@@ -14,7 +14,7 @@ from qbets.arrays import distinct_starts
 from qbets.explain import Reason, explain
 from qbets.predictor import NOBODY, Arrival, Settings
 from qbets.state_forecast import Known, StateForecast, known_of
-from traces.records import JobLog
+from traces.records import JobLog, LogQueue
 from vgrid.varq import STEP_S, Reservation, Trajectory, trajectory
 
 
@@ -46,7 +46,7 @@ class Source:
     """A history's file, which of its queues is meant (None: all jobs), in which format (None: found out), who asks."""
 
     file: Path
-    queue: str | int | None = None
+    queue: LogQueue = None
     format_name: str | None = None
     user: str | None = None
 
@@ -76,7 +76,7 @@ def ask_queue(source: Source, at: Instant, settings: Settings) -> AskedQueue:
 
 def ask_log(
     path: str,
-    log_queue: str | int | None,
+    log_queue: LogQueue,
     settings: Settings,
     learned: StateForecast | None = None,
 ) -> AskedQueue:

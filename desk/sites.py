@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from desk.histories import open_history
+from desk.log_queues import history_text, log_queue_row
 from desk.wiring import is_real, open_site
 from drivers.api import SPOT, QueueLimits
 from kernel.errors import SiteError, VgradsError
@@ -74,31 +75,46 @@ def _queue_row(queue: Queue) -> Json:
     if queue.history is None:
         return row
     try:
-        log = open_history(queue.history).only_queue(queue.log_queue)
+        whole = open_history(queue.history)
+        log = whole.only_queue(queue.of_log)
     except VgradsError as error:
         return row | {"problem": str(error)}
     until = format_instant(log.unix_start_s + log.end_s)
-    return row | {"history": {"file": queue.history, "jobs": len(log), "until": until}}
+    history = {
+        "file": queue.history,
+        "jobs": len(log),
+        "until": until,
+        **log_queue_row(queue, whole),
+    }
+    return row | {"history": history}
 
 
 def check_all(catalog: Catalog) -> list[Json]:
     """Each site: usable or not, and why."""
-    return [{"name": s.name, "driver": s.driver, **_check(s)} for s in catalog.sites]
+    return [_check_row(site) for site in catalog.sites]
 
 
-def _check(site: Site) -> Json:
-    """What can be found out without asking for a slot."""
-    if is_real(site):
-        return _check_real(site)
+def _check_row(site: Site) -> Json:
+    queues = [_queue_row(queue) for queue in site.queues]
+    found = _check_real(site) if is_real(site) else _check(site, queues)
+    promises = [
+        f"promise starts in {q['name']} from {history_text(q['history'])}" for q in queues if q["history"]
+    ]  # fmt: skip
+    if found["usable"]:
+        found["can"] += promises
+    histories = [{"queue": q["name"], **(q["history"] or {})} for q in queues]
+    return {"name": site.name, "driver": site.driver, **found, "histories": histories}
+
+
+def _check(site: Site, queues: Sequence[Json]) -> Json:
+    """What can be found out of a site that is here without asking for a slot."""
     if site.driver == "local":
         cores = os.cpu_count() or 1
         can = [f"run processes here on {site.procs} of {cores} cores"]
         over = f"{site.procs} processors are stated, this machine has {cores}"
         return {"usable": site.procs <= cores, "can": can, "problem": over if site.procs > cores else None}  # fmt: skip
-    queues = [_queue_row(queue) for queue in site.queues]
     problems = [f"{q['name']}: {q['problem']}" for q in queues if "problem" in q]
     can = [f"simulate {site.procs} processors"]
-    can += [f"promise starts in {q['name']} from {q['history']['jobs']} jobs" for q in queues if q["history"]]  # fmt: skip
     can += [f"nothing sure in {q['name']}: no history" for q in queues if q["history"] is None and "problem" not in q]  # fmt: skip
     return {"usable": not problems, "can": can, "problem": "; ".join(problems) or None}
 

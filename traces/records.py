@@ -16,6 +16,20 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 
+ALL_QUEUES = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class SiteQueue:
+    """The queue of a log that has the name of a site's queue, as it is written; the whole log where it has none such."""
+
+    name: str
+
+
+LogQueue = str | int | SiteQueue | None
+"""A queue of a log, by name or number; all of them for ``None`` and ``"*"``."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobLog:
     """Columns of equal length, sorted by submission.
@@ -80,9 +94,23 @@ class JobLog:
             )  # fmt: skip
         return found
 
-    def only_queue(self, queue: str | int | None) -> JobLog:
-        """Jobs of one queue (by name or number); all of them for ``None``."""
-        return self if queue is None else self.select(self.queue == self.queue_code(queue))
+    def only_queue(self, queue: LogQueue) -> JobLog:
+        """Jobs of one queue; InputError for a name or number that is not there."""
+        if isinstance(queue, SiteQueue):
+            codes = self._codes_of(queue.name)
+            return self.select(np.isin(self.queue, codes)) if codes else self
+        if queue in (None, ALL_QUEUES):
+            return self
+        return self.select(self.queue == self.queue_code(queue))
+
+    def has_queue(self, name: str) -> bool:
+        """True where jobs of a queue of this name are there."""
+        return bool(self._codes_of(name))
+
+    def _codes_of(self, name: str) -> list[int]:
+        """The numbers of a queue's jobs; of a job that was submitted to several queues the log has all their names."""
+        codes = map(int, np.unique(self.queue))
+        return [code for code in codes if name in self.queue_names.get(code, str(code)).split(",")]
 
     def instant(self, at: float | datetime | None) -> float:
         """An instant on this log's clock; the end of the log for ``None``."""

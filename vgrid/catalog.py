@@ -13,6 +13,7 @@ from pathlib import Path
 from drivers.api import Access
 from kernel.documents import load_mapping, validate
 from kernel.errors import InputError
+from traces.records import LogQueue, SiteQueue
 from vgrid.documents import (
     DEFAULT_BANDWIDTH_MIB_S,
     DEFAULT_LATENCY_S,
@@ -31,7 +32,7 @@ class Queue:
     """A batch queue: its limits and where its wait history lies.
 
     Without a history (None) nothing is known but what the operator states: a job starts within
-    ``stated_wait_s`` with ``stated_probability``.
+    ``stated_wait_s`` with ``stated_probability``. ``log_queue``: as stated; None: nothing is.
     """
 
     name: str
@@ -42,6 +43,11 @@ class Queue:
     max_jobs: int
     stated_probability: float = 0.0
     stated_wait_s: float = 0.0
+
+    @property
+    def of_log(self) -> LogQueue:
+        """The queue of its log that counts: the stated one, else that of its own name."""
+        return SiteQueue(self.name) if self.log_queue is None else self.log_queue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,15 +9,16 @@ from desk.histories import open_history
 from portal.charts.backtest import history_picture
 from qbets.backtest import backtest
 from qbets.predictor import Settings
+from traces.records import LogQueue
 
 
-def record_picture(history: str, log_queue: str | int | None, dark: bool = False) -> bytes:
+def record_picture(history: str, log_queue: LogQueue, dark: bool = False) -> bytes:
     """Bound against wait, and rolling coverage, as PNG."""
     return _picture(history, Path(history).stat().st_mtime_ns, log_queue, dark)
 
 
 @lru_cache(maxsize=64)
-def _picture(history: str, _changed_ns: int, log_queue: str | int | None, dark: bool) -> bytes:
+def _picture(history: str, _changed_ns: int, log_queue: LogQueue, dark: bool) -> bytes:
     trial = backtest(
         open_history(history).only_queue(log_queue), history, "*", Settings(knows_user=False)
     )

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 from desk.answers import plan_json, planned_gantt
 from desk.first_words import refusals, told
 from desk.histories import Instant
+from desk.log_queues import changed_defaults
 from desk.planning import Planned, open_grid, plan_set
 from desk.runtimes import NOTHING
 from desk.runtimes import told as guesses
@@ -81,6 +82,7 @@ def plan_file(
         doing("planning")
         planned = plan_set(wanted, grid, how.seed, how.options, done)
     print_warnings(out, [w for log in grid.logs.values() for w in log.warnings])
+    print_warnings(out, changed_defaults(catalog))
     print_warnings(out, told(grid.words, file))
     print_warnings(out, guesses(planned.plan.run_times))
     print_warnings(out, planned.plan.notes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -27,6 +27,9 @@ from portal.cli.options import (
     instant_of,
 )
 
+if TYPE_CHECKING:
+    from traces.records import LogQueue
+
 
 def _settings(
     method: str, quantile: float, confidence: str, arrays: bool, known: bool = False
@@ -39,7 +42,7 @@ def _settings(
     )
 
 
-def _resolve(given: Path) -> tuple[Path, str | int | None]:
+def _resolve(given: Path) -> tuple[Path, LogQueue]:
     """The file behind HISTORY, and which queue of it is meant; the database is asked where there is no such file."""
     if given.is_file():
         return given, None

@@ -9,6 +9,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
+from desk.log_queues import history_text
 from kernel.units import format_duration, format_usd
 from portal.cli.terminal import rows_under
 
@@ -80,7 +81,7 @@ def _queue_text(queue: Json) -> str:
             return f"{queue['name']}: no history; stated: starts within {format_duration(queue['stated_wait_s'])} with {stated}"
         return f"{queue['name']}: no history, treated as unknown (probability 0)"
     return (
-        f"{queue['name']}: ≤ {queue['max_procs']} processors, {history['jobs']} jobs until "
+        f"{queue['name']}: ≤ {queue['max_procs']} processors, {history_text(history)} until "
         f"{history['until'][:10]}"
     )
 

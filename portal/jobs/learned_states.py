@@ -13,8 +13,9 @@ from desk.histories import cached_forecast, open_history
 from portal.jobs.beside import end, processes
 from portal.jobs.worker import be_a_child
 from qbets.state_forecast import Known, StateForecast
+from traces.records import LogQueue
 
-_Key = tuple[str, int, str | int | None]
+_Key = tuple[str, int, LogQueue]
 _MOST = 64  # queues that are kept; each takes some ten megabytes
 
 
@@ -27,7 +28,7 @@ class LearnedStates:
         self._pool: ProcessPoolExecutor | None = None
         self._closed = False
 
-    def find(self, path: str, log_queue: str | int | None) -> StateForecast | None:
+    def find(self, path: str, log_queue: LogQueue) -> StateForecast | None:
         """What is known by now; begins to learn it where nothing is, and answers None."""
         key = (path, Path(path).stat().st_mtime_ns, log_queue)
         with self._lock:
@@ -39,7 +40,7 @@ class LearnedStates:
         learned = found.result()
         return learned if isinstance(learned, StateForecast) else None
 
-    def settled(self, path: str, log_queue: str | int | None) -> bool:
+    def settled(self, path: str, log_queue: LogQueue) -> bool:
         """Learning is over, whatever came of it."""
         key = (path, Path(path).stat().st_mtime_ns, log_queue)
         with self._lock:
@@ -63,5 +64,5 @@ class LearnedStates:
             end(pool)
 
 
-def _learn(path: str, log_queue: str | int | None) -> Known:
+def _learn(path: str, log_queue: LogQueue) -> Known:
     return cached_forecast(path, log_queue, open_history(path).end_s)

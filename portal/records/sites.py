@@ -19,6 +19,7 @@ from portal.records.runtimes import RunTimeRecords
 from portal.records.store import Store
 from portal.records.tables import HistoryRow, LinkRow, SiteRow
 from traces.history import read_history
+from traces.records import LogQueue
 from vgrid.acquisition import Acquisition
 from vgrid.catalog import Catalog, Queue, build_catalog, load_catalog
 from vgrid.documents import SiteDocument, SitesDocument
@@ -181,7 +182,7 @@ def past_run_times() -> RunTimes:
         return NOTHING
 
 
-def resolve_history(given: Path) -> tuple[Path, str | int | None]:
+def resolve_history(given: Path) -> tuple[Path, LogQueue]:
     """The file behind HISTORY, and which queue of it is meant: a path, ``SITE`` or ``SITE/QUEUE``."""
     if given.is_file() or len(given.parts) > 2 or given.suffix:
         return given, None
@@ -197,4 +198,4 @@ def resolve_history(given: Path) -> tuple[Path, str | int | None]:
         raise InputError(f"which queue of '{site.name}'?", where=str(given), fix=f"one of: {known}")
     if queues[0].history is None:
         raise InputError("has no history in the database", where=f"{site.name}/{queues[0].name}")
-    return Path(queues[0].history), queues[0].log_queue
+    return Path(queues[0].history), queues[0].of_log

@@ -150,9 +150,9 @@ def _asked(
                     raise HTTPException(404, f"'{site}/{queue}' has no history")
                 learned = None
                 if settings.looks_at_state:
-                    learned = learned_states.find(entry.history, entry.log_queue)
+                    learned = learned_states.find(entry.history, entry.of_log)
                     settings = replace(settings, method="qbets")
-                return queries.ask_log(entry.history, entry.log_queue, settings, learned)
+                return queries.ask_log(entry.history, entry.of_log, settings, learned)
     raise HTTPException(404, f"no queue '{site}/{queue}'")
 
 

@@ -116,7 +116,7 @@ def _read(path: Path, form: str | None, queue: Queue, limit: int) -> JobLog:
     try:
         _measure(path, limit)
         log = read_history(path, form)
-        if not len(log.only_queue(queue.log_queue)):
+        if not len(log.only_queue(queue.of_log)):
             raise InputError(f"no job of queue '{queue.log_queue}' is in it")
     except InputError as error:
         raise InputError(

@@ -197,9 +197,9 @@ def _add_site_pages(app: FastAPI, service: Service) -> None:
         if entry.history is None:
             return page_of(request, "/sites", "queue.html", bounds=[], **here)
         history = entry.history
-        rows, learned = [], service.learned.find(history, entry.log_queue)
+        rows, learned = [], service.learned.find(history, entry.of_log)
         for level in _LEVELS:
-            asked = queries.ask_log(history, entry.log_queue, Settings(quantile=level), learned)
+            asked = queries.ask_log(history, entry.of_log, Settings(quantile=level), learned)
             found = asked.forecast.bound(procs, hours * 3600.0, level, 0.95)
             rows.append(
                 {
@@ -217,7 +217,7 @@ def _add_site_pages(app: FastAPI, service: Service) -> None:
     @app.get("/sites/{site}/{queue}/record.png", include_in_schema=False, dependencies=[READ])
     async def record(site: str, queue: str, dark: bool = False) -> Response:
         entry, history = _history(service, site, queue)
-        picture = await service.supervisor.think(record_picture, history, entry.log_queue, dark)
+        picture = await service.supervisor.think(record_picture, history, entry.of_log, dark)
         return Response(picture, media_type="image/png", headers={"Cache-Control": "max-age=300"})
 
     @app.get("/docs", include_in_schema=False)

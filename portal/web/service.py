@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import threading
 import time
 from contextlib import suppress
@@ -13,6 +14,7 @@ from typing import Any
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
+from desk.log_queues import changed_defaults
 from desk.wiring import is_real
 from execmgr.outside_engine import OutsideEngine
 from kernel.errors import InputError, VgradsError
@@ -32,6 +34,7 @@ from portal.web.oidc import Provider
 from vgrid.catalog import Catalog
 
 Json = dict[str, Any]
+_log = logging.getLogger("vgrads.sites")
 PLANNING_S = 30.0
 """How long a caller who did not say otherwise waits for a plan."""
 _LARGE = 64 * 1024  # bytes of a set that take longer to check than a request may hold others up
@@ -75,11 +78,14 @@ class Service:
 
     def warm_up(self) -> None:
         """Learn from all histories before somebody asks; what cannot be read is told to who asks for it."""
+        with suppress(VgradsError):
+            for note in changed_defaults(self.catalog):
+                _log.warning(note)
         for site in self.catalog.sites:
             for queue in site.queues:
                 with suppress(VgradsError):
                     if queue.history is not None and not self.stopping.is_set():
-                        self.learned.find(queue.history, queue.log_queue)
+                        self.learned.find(queue.history, queue.of_log)
 
     def refresh(self) -> None:
         """Histories have changed."""
