@@ -31,7 +31,7 @@ def workflows(draw):
     tasks = [
         Task(
             id=name, kind=draw(Words.map(str.strip)), procs=draw(st.integers(1, 64)),
-            runtime_s=draw(st.one_of(st.just(UNSTATED), st.floats(0, 1e6))), command=draw(Commands).strip(),
+            runtime_s=draw(st.one_of(st.just(UNSTATED), st.just(0.0), st.floats(1e-6, 1e6))), command=draw(Commands).strip(),
             parents=tuple(draw(st.lists(st.sampled_from(ids[:n]), unique=True))) if n else (),
             inputs=tuple(draw(st.lists(st.sampled_from(files), unique=True))) if files else (),
             memory_mib=draw(st.integers(0, 10**6)), spread=draw(st.sampled_from([None, RuntimeSpread(own=0.2)])),
