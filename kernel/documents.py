@@ -50,15 +50,15 @@ Count = Annotated[int, Field(ge=1, le=100_000_000)]
 """How many of something there are: cores, jobs, workflows."""
 
 
-def _not_ours(value: str) -> str:
+def _name_of_variable(value: str) -> str:
+    if not (value.isascii() and value.isidentifier()):
+        raise ValueError(f"'{value}' is no name of a variable")
     if value.startswith("VGRADS_"):
         raise ValueError(f"'{value}' is never passed to tasks")
     return value
 
 
-Variable = Annotated[
-    str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=200), AfterValidator(_not_ours)
-]
+Variable = Annotated[str, Field(max_length=200), AfterValidator(_name_of_variable)]
 """The name of a variable that may be passed to tasks."""
 
 
