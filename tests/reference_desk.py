@@ -41,6 +41,8 @@ class Desk:
         self.url = ""
         self._parked: dict[asyncio.StreamWriter, int] = {}
         self._writers: set[asyncio.StreamWriter] = set()
+        self._answered: set[asyncio.StreamWriter] = set()
+        self.cut_answered = 0  # of these, those whose connection had carried an answer
         self._attending: set[asyncio.Task | None] = set()
         self._news = asyncio.Condition()
 
@@ -117,6 +119,7 @@ class Desk:
         self.told += [tuple(one[:3]) for one in ended]
         if ended and self.cut_at_ends:
             self.cut_at_ends -= 1
+            self.cut_answered += writer in self._answered
             writer.transport.abort()
             return
         self.ended.update({tuple(one[:3]): one for one in ended})
@@ -136,6 +139,7 @@ class Desk:
 
     def _answer(self, writer, seq: int) -> None:
         del self._parked[writer]
+        self._answered.add(writer)
         self._write(writer, 200, json.dumps({"seq": seq, **self.next}).encode())
         self.next = {}
 
