@@ -181,12 +181,11 @@ def _as_written(values: Any, written: Any) -> Any:
 def missing_inputs(bag: Bag, folder: Path) -> list[str]:
     """Inputs of a bag that are no files in a folder, each once: of the first million tasks."""
     seen: dict[str, bool] = {}
-    for task in range(min(len(bag.commands), _MOST_LOOKED_AT) if bag.inputs else 0):
+    differ = any(name for text in bag.inputs for _, name, _ in parts_of(text))
+    for task in range(min(len(bag.commands), _MOST_LOOKED_AT if differ else 1)):
         for name in bag.commands.filled(bag.inputs, task):
             if name not in seen:
                 seen[name] = (folder / name).is_file()
-        if not any(name for text in bag.inputs for _, name, _ in parts_of(text)):
-            break  # all tasks read the same
     return [name for name, found in seen.items() if not found]
 
 
