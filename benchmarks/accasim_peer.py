@@ -97,16 +97,27 @@ def main(log: str, procs: int, policy: str) -> None:
     file = Path(log).resolve()
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
-        nodes = {"groups": {"g": {"core": 1}}, "resources": {"g": procs}, "start_time": 0,
-                 "system_name": "peer", "equivalence": {"processor": {"core": 1}}}  # fmt: skip
+        nodes = {
+            "groups": {"g": {"core": 1}},
+            "resources": {"g": procs},
+            "start_time": 0,
+            "system_name": "peer",
+            "equivalence": {"processor": {"core": 1}},
+        }
         Path("nodes.json").write_text(json.dumps(nodes))
         simulator = Simulator(
-            str(file), "nodes.json", dispatcher, scheduling_output=True, statistics_output=False,
-            show_statistics=False, RESULTS_FOLDER_NAME=f"{folder}/out", SCHEDULE_OUTPUT={
+            str(file),
+            "nodes.json",
+            dispatcher,
+            scheduling_output=True,
+            statistics_output=False,
+            show_statistics=False,
+            RESULTS_FOLDER_NAME=f"{folder}/out",
+            SCHEDULE_OUTPUT={
                 "format": "{job_id} {start_time}",
                 "attributes": {"job_id": ("id", "str"), "start_time": ("start_time", "int")},
             },
-        )  # fmt: skip
+        )
         begin = time.perf_counter()
         with contextlib.redirect_stdout(sys.stderr):
             written = simulator.start_simulation()

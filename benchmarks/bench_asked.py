@@ -16,13 +16,13 @@ from pathlib import Path
 
 import numpy as np
 
-from kernel.streams import stream
-from qbets.backtest import pinball
-from qbets.predictor import Settings
-from qbets.replay import Replay, make_for_one_answer, make_predictor
-from qbets.state_forecast import StateForecast, freeze_state
-from traces.history import history_name, read_history
-from traces.records import JobLog
+from vgrads.kernel.streams import stream
+from vgrads.qbets.backtest import pinball
+from vgrads.qbets.predictor import Settings
+from vgrads.qbets.replay import Replay, make_for_one_answer, make_predictor
+from vgrads.qbets.state_forecast import StateForecast, freeze_state
+from vgrads.traces.history import history_name, read_history
+from vgrads.traces.records import JobLog
 
 Answers = dict[str, list[list[float]]]
 
@@ -96,9 +96,12 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=20_000)
     parser.add_argument("--sample", type=int, default=2000)
     parser.add_argument(
-        "--cold", type=int, default=0, metavar="N",
+        "--cold",
+        type=int,
+        default=0,
+        metavar="N",
         help="as a single command learns, at N instants, asked about the jobs that follow each",
-    )  # fmt: skip
+    )
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--known", action="store_true", help="questions name their user")
     how = parser.parse_args()

@@ -29,14 +29,14 @@ from typing import Any
 
 import numpy as np
 
-from desk.adverts import Advertiser
-from desk.bag_work import BagWork, Wishes
-from desk.guests import invitation
-from desk.ledger import Standing
-from dispatch.document import load_bag
-from dispatch.kept import keep_bag
-from dispatch.records import End
-from vgrid.catalog import Catalog
+from vgrads.api.bags.guests import invitation
+from vgrads.api.bags.work import BagWork, Wishes
+from vgrads.api.pools.adverts import Advertiser
+from vgrads.api.pools.ledger import Standing
+from vgrads.dispatch.core.records import End
+from vgrads.dispatch.document import load_bag
+from vgrads.dispatch.storage.kept import keep_bag
+from vgrads.vgrid.catalog import Catalog
 
 _PIECE = 8 * 2**10
 _BURST_S = 0.008
@@ -60,8 +60,10 @@ LINKS = {
     "slow": Link(mb_s=1.0, in_kb=200, out_kb=0, workers=(1, 4, 8, 12, 24), hinders="up-link"),
     "middle": Link(mb_s=2.0, in_kb=200, out_kb=0, workers=(1, 8, 14, 24, 48), hinders="up-link"),
     "fast": Link(mb_s=4.0, in_kb=200, out_kb=0, workers=(1, 16, 28, 48, 80), hinders="up-link"),
-    "results": Link(mb_s=2.0, in_kb=20, out_kb=200, workers=(1, 8, 14, 24, 48), hinders="down-link"),
-}  # fmt: skip
+    "results": Link(
+        mb_s=2.0, in_kb=20, out_kb=200, workers=(1, 8, 14, 24, 48), hinders="down-link"
+    ),
+}
 
 
 class Bucket:
@@ -222,8 +224,11 @@ def seen(link: Link, workers: int, seconds: float) -> Seen:
     at = [end.at_s for end in ends]
     each = [end.ran_s + end.fetched_s + end.sent_s for end in ends]
     return Seen(
-        workers=workers, tasks_s=float(np.polyfit(at, np.arange(len(at)), 1)[0]), task_s=sum(each) / len(each), capacity=capacity,
-    )  # fmt: skip
+        workers=workers,
+        tasks_s=float(np.polyfit(at, np.arange(len(at)), 1)[0]),
+        task_s=sum(each) / len(each),
+        capacity=capacity,
+    )
 
 
 def _agent(script: Path, number: int, procs: int) -> subprocess.Popen[bytes]:
@@ -241,10 +246,15 @@ def swept(name: str, seconds: float) -> dict[str, Any]:
     knee = flat * alone_s
     off = [row.capacity["value"] / knee - 1.0 for row in rows]
     return {
-        "link": name, **asdict(link), "flat_tasks_s": flat, "alone_s": alone_s, "knee": knee,
+        "link": name,
+        **asdict(link),
+        "flat_tasks_s": flat,
+        "alone_s": alone_s,
+        "knee": knee,
         "rows": [asdict(row) | {"off": one} for row, one in zip(rows, off, strict=True)],
-        "good": all(abs(one) <= _WITHIN for one in off) and all(r.capacity["bottleneck"] == link.hinders for r in rows),
-    }  # fmt: skip
+        "good": all(abs(one) <= _WITHIN for one in off)
+        and all(r.capacity["bottleneck"] == link.hinders for r in rows),
+    }
 
 
 def main() -> None:
@@ -255,7 +265,9 @@ def main() -> None:
     chosen = parser.parse_args()
     found = []
     if not chosen.json:
-        print("| link, MB/s | workers | tasks/s | knee | capacity published (90 %) | off | hindered by | |\n|---|--:|--:|--:|--:|--:|---|---|")  # fmt: skip
+        print(
+            "| link, MB/s | workers | tasks/s | knee | capacity published (90 %) | off | hindered by | |\n|---|--:|--:|--:|--:|--:|---|---|"
+        )
     for name in chosen.only:
         told = swept(name, chosen.seconds)
         found.append(told)
@@ -265,8 +277,9 @@ def main() -> None:
             print(
                 f"| {name}, {told['mb_s']:g} | {row['workers']} | {row['tasks_s']:.2f} | {told['knee']:.1f} | "
                 f"{capacity['value']:.1f} ({capacity['low']:.1f}–{capacity['high']:.1f}) | {row['off']:+.0%} | "
-                f"{capacity['bottleneck']} | {'' if good else 'missed'} |", flush=True,
-            )  # fmt: skip
+                f"{capacity['bottleneck']} | {'' if good else 'missed'} |",
+                flush=True,
+            )
     if chosen.json:
         print(json.dumps(found, indent=1))
     sys.exit(0 if all(one["good"] for one in found) else 1)

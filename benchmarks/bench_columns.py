@@ -14,7 +14,7 @@ from typing import Any
 
 from immutables import Map
 
-from dispatch.tasks import DONE, GIVEN, Tasks
+from vgrads.dispatch.core.tasks import DONE, GIVEN, Tasks
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +64,9 @@ def measure(
 def main(count: int) -> None:
     """Measure and print both."""
     for name, make, change in (
-        ("columns", columns, change_columns), ("immutable map", immutable, change_immutable)
-    ):  # fmt: skip
+        ("columns", columns, change_columns),
+        ("immutable map", immutable, change_immutable),
+    ):
         held, change_us = measure(make, change, count)
         print(f"{name}: {held:.1f} bytes a task, {change_us:.2f} µs a change ({count:,} tasks)")
 

@@ -5,7 +5,7 @@
 Two questions: 4 of 8 within 5,600 s with probability .9, and 4 of 4 within 9,000 s with .95; at instants of the shipped
 histories, in days, of which some find busy queues; ``past``: at the end, foretold by past waits alone (what the first
 measurements of these rows were made with: .856 for $14.99 and 235 h, .973 for $8.04 and 214 h). ``judged``, ``paid`` and ``held`` (processor-hours) are means of as many
-executions by the core (``tests/plan_judge.py``), which gives slots back as soon as nothing is left for them; ``planned``
+executions by the core (``tests/planner/plan_judge.py``), which gives slots back as soon as nothing is left for them; ``planned``
 are what the plan itself reckons with. Of the hours held, ``useful`` ran for the workflows needed, ``further`` for others,
 ``lost`` for twins and failures.
 """
@@ -16,18 +16,23 @@ import argparse
 import time
 from collections.abc import Iterator
 
-from desk.config import embedded_data
-from desk.planning import Grid, take_snapshot
-from planner.make import Options, make_plan
-from planner.plan import Plan
-from planner.snapshot import Snapshot
-from tests.plan_judge import judge
-from tests.told_true import by_past_waits, shipped
-from workflows.load import load_workflow
-from workflows.sets import WorkflowSet
+from tests.planner.plan_judge import judge
+from tests.planner.told_true import by_past_waits, shipped
+from vgrads.api.config import embedded_data
+from vgrads.api.plans.planning import Grid, take_snapshot
+from vgrads.planner.make import Options, make_plan
+from vgrads.planner.plan import Plan
+from vgrads.planner.snapshot import Snapshot
+from vgrads.workflows.formats.load import load_workflow
+from vgrads.workflows.sets import WorkflowSet
 
-POLICIES = {"vgrads": Options(), "paper": Options(probability="paper"), "cloud-first": Options(policy="cloud-first"),
-            "cloud-only": Options(policy="cloud-only"), "no-replication": Options(policy="no-replication")}  # fmt: skip
+POLICIES = {
+    "vgrads": Options(),
+    "paper": Options(probability="paper"),
+    "cloud-first": Options(policy="cloud-first"),
+    "cloud-only": Options(policy="cloud-only"),
+    "no-replication": Options(policy="no-replication"),
+}
 DAYS = ("past", "20.3", "22.6", "25.5", "end")
 
 
@@ -37,9 +42,13 @@ def questions() -> Iterator[WorkflowSet]:
     for count, deadline_s, probability in ((8, 5_600.0, 0.9), (4, 9_000.0, 0.95)):
         workflows = tuple(lead.renamed(f"lead-{n + 1}") for n in range(count))
         yield WorkflowSet(
-            name=f"LEAD 4 of {count}, {deadline_s:,.0f} s", workflows=workflows, deadline_s=deadline_s, needed=4,
-            probability=probability, budget_usd=40.0,
-        )  # fmt: skip
+            name=f"LEAD 4 of {count}, {deadline_s:,.0f} s",
+            workflows=workflows,
+            deadline_s=deadline_s,
+            needed=4,
+            probability=probability,
+            budget_usd=40.0,
+        )
 
 
 def grid_of(day: str) -> Grid:

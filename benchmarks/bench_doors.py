@@ -102,7 +102,7 @@ def main() -> None:
         port = probe.getsockname()[1]
     with tempfile.TemporaryDirectory() as home:
         environment = {**os.environ, "VGRADS_HOME": home, "VGRADS_TOKENS": "required"}
-        command = [sys.executable, "-m", "portal", "serve", "--port", str(port)]
+        command = [sys.executable, "-m", "vgrads", "serve", "--port", str(port)]
         with (Path(home) / "log").open("wb") as log:
             service = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log)
         try:

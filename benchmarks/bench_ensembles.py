@@ -8,7 +8,7 @@ wanted. Slots are asked for as ``vgrads plan`` does, some machines wide where a 
 ``--single``: each machine is a slot of its own. The planner is asked for 20 of 20; what it places whole, within deadline
 and budget, counts. With ``--every`` it is
 asked for fewer too, from 20 down to the first number that it promises. Each plan is checked, then carried out once by the
-core (``tests/plan_judge.py``): the number done and the money are those of the execution. ``CWS`` is the best of DPDS,
+core (``tests/planner/plan_judge.py``): the number done and the money are those of the execution. ``CWS`` is the best of DPDS,
 WADPDS and SPSS in the simulator of 2016, which knows neither transfers nor failures here; ``room`` is what the hours paid
 for would hold without any gap.
 
@@ -27,18 +27,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from desk.planning import Grid, take_snapshot
-from execmgr.book import make_book
-from kernel.files import read_text
-from planner.make import Options, make_plan
-from planner.plan import Plan
-from planner.snapshot import Snapshot
-from tests.plan_judge import Futures, play
-from vgrid.catalog import Catalog, NodeType, Site
-from vgrid.offers import Knowledge, OfferRequest, offer_slots
-from workflows.dag import Task, Workflow, make_workflow
-from workflows.load import load_workflow
-from workflows.sets import WorkflowSet
+from tests.planner.plan_judge import Futures, play
+from vgrads.api.plans.planning import Grid, take_snapshot
+from vgrads.execmgr.core.book import make_book
+from vgrads.kernel.files import read_text
+from vgrads.planner.make import Options, make_plan
+from vgrads.planner.plan import Plan
+from vgrads.planner.snapshot import Snapshot
+from vgrads.vgrid.catalog import Catalog, NodeType, Site
+from vgrads.vgrid.offers import Knowledge, OfferRequest, offer_slots
+from vgrads.workflows.dag import Task, Workflow, make_workflow
+from vgrads.workflows.formats.load import load_workflow
+from vgrads.workflows.sets import WorkflowSet
 
 WORKFLOWS = Path(__file__).resolve().parents[2] / "shared" / "traces" / "workflows"
 COUNT, BOOT_S = 20, 120.0
@@ -109,9 +109,12 @@ def other_cells(options: argparse.Namespace) -> Iterator[Cell]:
 def snapshot_of(shape: Workflow, cell: Cell, needed: int, single: bool) -> Snapshot:
     """Virtual machines of one core, in slots as ``vgrads plan`` asks for them; ``single``: each a slot of its own."""
     wanted = WorkflowSet(
-        name=shape.name, workflows=tuple(shape.renamed(f"w{n:02}") for n in range(COUNT)), deadline_s=cell.deadline_s,
-        needed=needed, budget_usd=cell.usd,
-    )  # fmt: skip
+        name=shape.name,
+        workflows=tuple(shape.renamed(f"w{n:02}") for n in range(COUNT)),
+        deadline_s=cell.deadline_s,
+        needed=needed,
+        budget_usd=cell.usd,
+    )
     node = NodeType(cores=1, price_usd_per_hour=1.0)
     site = Site(
         name="cloud", kind="cloud", procs=MOST_VMS, nodes=(node,), boot_s=BOOT_S, boot_spread=0.0

@@ -21,26 +21,26 @@ import tempfile
 import time
 from pathlib import Path
 
-from desk.execution import RunOptions, run_plan
-from desk.planning import open_grid, plan_set
-from drivers.simulated import SimulatedCloud, SiteBehaviour
-from execmgr.book import make_book
-from execmgr.engine import TaskOrder
-from execmgr.journal import MemoryJournal
-from execmgr.process_engine import ProcessEngine
-from execmgr.runner import Runner, Surroundings
-from execmgr.simulated_engine import SimulatedEngine
-from execmgr.task_folder import TaskFolder
-from kernel.clock import SimClock, WallClock
-from planner.make import make_plan
-from planner.snapshot import Snapshot
-from portal.records.run_record import RunRecord
-from portal.records.store import Store
-from simulator.cloud import CloudRegion
-from vgrid.catalog import Catalog, NodeType, Site
-from vgrid.slot import Slot, certain_from
-from workflows.dag import Task, make_workflow
-from workflows.sets import WorkflowSet
+from vgrads.api.plans.execution import RunOptions, run_plan
+from vgrads.api.plans.planning import open_grid, plan_set
+from vgrads.drivers.simulated import SimulatedCloud, SiteBehaviour
+from vgrads.execmgr.core.book import make_book
+from vgrads.execmgr.core.journal import MemoryJournal
+from vgrads.execmgr.engines.base import TaskOrder
+from vgrads.execmgr.engines.processes import ProcessEngine
+from vgrads.execmgr.engines.simulated import SimulatedEngine
+from vgrads.execmgr.runner import Runner, Surroundings
+from vgrads.execmgr.tasks.folder import TaskFolder
+from vgrads.kernel.clock import SimClock, WallClock
+from vgrads.planner.make import make_plan
+from vgrads.planner.snapshot import Snapshot
+from vgrads.portal.records.run_record import RunRecord
+from vgrads.portal.records.store import Store
+from vgrads.simulator.cloud import CloudRegion
+from vgrads.vgrid.catalog import Catalog, NodeType, Site
+from vgrads.vgrid.slot import Slot, certain_from
+from vgrads.workflows.dag import Task, make_workflow
+from vgrads.workflows.sets import WorkflowSet
 
 WORKERS = 8
 PEERS = {
@@ -123,9 +123,11 @@ def engine_alone(count: int, place: str | None = None) -> float:
             WallClock(), TaskFolder(Path(folder) / "run", Path(folder) / "set"), queue.SimpleQueue()
         )
         orders = [
-            TaskOrder(key=("w", f"t{n}", 0), site="here", slot="s", procs=1, command="true", runtime_s=1.0)
+            TaskOrder(
+                key=("w", f"t{n}", 0), site="here", slot="s", procs=1, command="true", runtime_s=1.0
+            )
             for n in range(count)
-        ]  # fmt: skip
+        ]
         begin, done, next_up = time.perf_counter(), 0, 0
         while done < count:
             room = WORKERS - (next_up - done)
@@ -142,9 +144,12 @@ def whole_manager(count: int, place: str | None = None) -> float:
     with tempfile.TemporaryDirectory(dir=place) as folder:
         (Path(folder) / "set").mkdir()
         wanted = WorkflowSet(
-            name="bench", workflows=(make_workflow("w", tasks),), deadline_s=3600.0 + count, needed=1,
+            name="bench",
+            workflows=(make_workflow("w", tasks),),
+            deadline_s=3600.0 + count,
+            needed=1,
             directory=str(Path(folder) / "set"),
-        )  # fmt: skip
+        )
         site = Site(
             name="here",
             kind="local",
@@ -179,9 +184,18 @@ def virtual(count: int) -> None:
     )
     workflows = tuple(tree.renamed(f"w{n}") for n in range(count // 100))
     slots = tuple(
-        Slot(id=f"s{n}", site=f"s{n}", queue="", kind="cloud", procs=64, curve=certain_from(1.0), end_s=1e5, shared=f"s{n}")
+        Slot(
+            id=f"s{n}",
+            site=f"s{n}",
+            queue="",
+            kind="cloud",
+            procs=64,
+            curve=certain_from(1.0),
+            end_s=1e5,
+            shared=f"s{n}",
+        )
         for n in range(20)
-    )  # fmt: skip
+    )
     wanted = WorkflowSet(name="virtual", workflows=workflows, deadline_s=1e5, needed=len(workflows))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     snapshot = Snapshot(wanted=wanted, slots=slots, scenarios=256)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 from scipy.sparse import csr_matrix
 
-from pool.overlay import Demand, GridRoom, overlay
+from vgrads.pool.overlay import Demand, GridRoom, overlay
 
 Case = tuple[list[Demand], list[GridRoom], NDArray[np.bool_]]
 
@@ -32,11 +32,15 @@ def draw(rng: np.random.Generator, bags: int, grids: int) -> Case:
     part = rng.dirichlet(np.ones(grids)) * demand.sum() * short
     rooms = [
         GridRoom(
-            procs=int(p), room=int(room), busy=int(room) // 3, coming=int(room) // 4,
-            coming_s=float(rng.integers(0, 600)), wait_s=float(rng.integers(0, 3600)),
+            procs=int(p),
+            room=int(room),
+            busy=int(room) // 3,
+            coming=int(room) // 4,
+            coming_s=float(rng.integers(0, 600)),
+            wait_s=float(rng.integers(0, 3600)),
         )
         for p, room in zip(procs, np.ceil(part / procs), strict=True)
-    ]  # fmt: skip
+    ]
     weights = rng.choice([1.0, 2.0, 5.0, 10.0], bags)
     demands = [Demand(procs=int(d), weight=float(w)) for d, w in zip(demand, weights, strict=True)]
     return demands, rooms, rng.random((bags, grids)) < density
@@ -49,8 +53,9 @@ def columns(case: Case) -> tuple[list[tuple[int, int, float]], list[tuple[int, i
     ranks = {order: n for n, order in enumerate(sorted({o for o, _, _ in parts}))}
     found = [
         (b, k, demands[b].weight * 4 * len(ranks) - ranks[order])
-        for k, (order, g, _) in enumerate(parts) for b in np.flatnonzero(fits[:, g])
-    ]  # fmt: skip
+        for k, (order, g, _) in enumerate(parts)
+        for b in np.flatnonzero(fits[:, g])
+    ]
     return found, [(g, procs) for _, g, procs in parts]
 
 
@@ -118,13 +123,20 @@ def main() -> None:
         overlay(*cases[0])  # compiled from here on
     ours = [timed(lambda case: overlay(*case).procs, case) for case in cases]
     ms = [t for t, _ in ours]
-    print(f"{args.draws} draws of {args.bags} bags × {args.grids} grids: median {statistics.median(ms):.1f} ms, worst {max(ms):.1f} ms")  # fmt: skip
+    print(
+        f"{args.draws} draws of {args.bags} bags × {args.grids} grids: median {statistics.median(ms):.1f} ms, worst {max(ms):.1f} ms"
+    )
     for name, peer in (("HiGHS, LP", by_highs), ("CBC by PuLP, integer", by_cbc)):
         found = [timed(peer, case) for case in cases[: args.peers]]
         for (_, value), (_, procs), case in zip(found, ours, cases, strict=False):
-            assert abs(value - worth(case, procs)) <= 1e-6 * max(1.0, value), (value, worth(case, procs))  # fmt: skip
+            assert abs(value - worth(case, procs)) <= 1e-6 * max(1.0, value), (
+                value,
+                worth(case, procs),
+            )
         ratio = statistics.median(t / ms[n] for n, (t, _) in enumerate(found))
-        print(f"{name}: median {statistics.median(t for t, _ in found):.0f} ms on {len(found)} of them, {ratio:.0f} times ours, the same optimum")  # fmt: skip
+        print(
+            f"{name}: median {statistics.median(t for t, _ in found):.0f} ms on {len(found)} of them, {ratio:.0f} times ours, the same optimum"
+        )
 
 
 if __name__ == "__main__":

@@ -17,19 +17,19 @@ from pathlib import Path
 
 import numpy as np
 
-from desk.config import embedded_data
-from desk.planning import open_grid, take_snapshot
-from kernel.streams import stream
-from planner.draft import Draft
-from planner.heft import place_heft
-from planner.make import make_plan
-from planner.plan import Placement
-from planner.probability import Scenarios, WorkflowOutcome
-from planner.snapshot import Snapshot
-from vgrid.catalog import Link, load_catalog
-from vgrid.slot import Slot, StartCurve, certain_from
-from workflows.dag import Task, Workflow, make_workflow
-from workflows.sets import WorkflowSet, load_set
+from vgrads.api.config import embedded_data
+from vgrads.api.plans.planning import open_grid, take_snapshot
+from vgrads.kernel.streams import stream
+from vgrads.planner.make import make_plan
+from vgrads.planner.placement.draft import Draft
+from vgrads.planner.placement.heft import place_heft
+from vgrads.planner.plan import Placement
+from vgrads.planner.promise.probability import Scenarios, WorkflowOutcome
+from vgrads.planner.snapshot import Snapshot
+from vgrads.vgrid.catalog import Link, load_catalog
+from vgrads.vgrid.slot import Slot, StartCurve, certain_from
+from vgrads.workflows.dag import Task, Workflow, make_workflow
+from vgrads.workflows.sets import WorkflowSet, load_set
 
 PEER = Path(__file__).with_name("saga_peer.py")
 
@@ -45,10 +45,14 @@ def random_workflow(tasks: int, seed: int, widest: int = 2) -> Workflow:
         files[f"f{n}"] = float(draws.integers(1, 200))
         found.append(
             Task(
-                id=f"t{n}", runtime_s=float(draws.integers(10, 100)), procs=int(draws.integers(1, widest + 1)),
-                parents=parents, inputs=tuple(f"f{p[1:]}" for p in parents), outputs=(f"f{n}",),
+                id=f"t{n}",
+                runtime_s=float(draws.integers(10, 100)),
+                procs=int(draws.integers(1, widest + 1)),
+                parents=parents,
+                inputs=tuple(f"f{p[1:]}" for p in parents),
+                outputs=(f"f{n}",),
             )
-        )  # fmt: skip
+        )
     return make_workflow("w", found, files)
 
 
@@ -61,11 +65,18 @@ def large_set(workflows: int, tasks: int, slots: int) -> Snapshot:
     curve = StartCurve(np.linspace(0, 0.3 * deadline_s, 50), np.linspace(0.3, 0.9, 50))
     offers = tuple(
         Slot(
-            id=f"s{n}", site=f"x{n // 4}", queue="q", kind="batch", procs=64, curve=curve, end_s=deadline_s,
-            shared=f"x{n // 4}", up=0.97,
+            id=f"s{n}",
+            site=f"x{n // 4}",
+            queue="q",
+            kind="batch",
+            procs=64,
+            curve=curve,
+            end_s=deadline_s,
+            shared=f"x{n // 4}",
+            up=0.97,
         )
         for n in range(slots)
-    )  # fmt: skip
+    )
     wanted = WorkflowSet(
         name="b", workflows=chosen, deadline_s=deadline_s, needed=int(0.8 * workflows)
     )
@@ -111,18 +122,38 @@ def bench_joint(tasks: int = 10_000, scenarios: int = 10_000) -> None:
     shape = random_workflow(100, 1, widest=1)
     names = [shape.renamed(f"w{n}") for n in range(tasks // 100)]
     slots = tuple(
-        Slot(id=f"s{n}", site=f"x{n}", queue="", kind="batch", procs=8, curve=certain_from(0, 0.9), end_s=1e6, shared=f"s{n}", up=0.98)
+        Slot(
+            id=f"s{n}",
+            site=f"x{n}",
+            queue="",
+            kind="batch",
+            procs=8,
+            curve=certain_from(0, 0.9),
+            end_s=1e6,
+            shared=f"s{n}",
+            up=0.98,
+        )
         for n in range(100)
-    )  # fmt: skip
+    )
     wanted = WorkflowSet(name="j", workflows=tuple(names), deadline_s=1e6, needed=1)
     snapshot = Snapshot(wanted=wanted, slots=slots, scenarios=scenarios)
     placed = {
         w.name: {
-            t: [Placement(workflow=w.name, task=t, copy=0, slot=f"s{n % 100}", start_s=200.0 * k, end_s=200.0 * k + 100, procs=1)]
+            t: [
+                Placement(
+                    workflow=w.name,
+                    task=t,
+                    copy=0,
+                    slot=f"s{n % 100}",
+                    start_s=200.0 * k,
+                    end_s=200.0 * k + 100,
+                    procs=1,
+                )
+            ]
             for k, t in enumerate(w.order)
         }
         for n, w in enumerate(names)
-    }  # fmt: skip
+    }
     begin = time.perf_counter()
     fates = Scenarios(snapshot)
     counts = np.zeros(scenarios, dtype=np.int16)
@@ -141,13 +172,25 @@ def bench_heft() -> None:
     bandwidth = 50.0
     speeds = [1.0 + 0.1 * n for n in range(10)]
     slots = tuple(
-        Slot(id=f"n{n}", site=f"n{n}", queue="", kind="dedicated", procs=1, curve=certain_from(0.0), end_s=1e9, shared=f"n{n}", speed=s)
+        Slot(
+            id=f"n{n}",
+            site=f"n{n}",
+            queue="",
+            kind="dedicated",
+            procs=1,
+            curve=certain_from(0.0),
+            end_s=1e9,
+            shared=f"n{n}",
+            speed=s,
+        )
         for n, s in enumerate(speeds)
-    )  # fmt: skip
+    )
     links = {
         frozenset((a.site, b.site)): Link(bandwidth_mib_s=bandwidth, latency_s=0.0)
-        for a in slots for b in slots if a is not b
-    }  # fmt: skip
+        for a in slots
+        for b in slots
+        if a is not b
+    }
 
     def ours(workflow: Workflow) -> tuple[float, float]:
         fresh = Workflow(name="h", tasks=workflow.tasks, file_mib=workflow.file_mib)
@@ -175,9 +218,15 @@ def bench_heft() -> None:
 def saga(workflow: Workflow, speeds: list[float], bandwidth: float) -> dict[str, float] | None:
     """anrg-saga's answer; None where it is not installed."""
     problem = {
-        "tasks": {t.id: t.runtime_s for t in workflow.tasks.values()}, "speeds": speeds, "bandwidth_mib_s": bandwidth,
-        "edges": [[p, t.id, workflow.transfer_mib(p, t.id)] for t in workflow.tasks.values() for p in t.parents],
-    }  # fmt: skip
+        "tasks": {t.id: t.runtime_s for t in workflow.tasks.values()},
+        "speeds": speeds,
+        "bandwidth_mib_s": bandwidth,
+        "edges": [
+            [p, t.id, workflow.transfer_mib(p, t.id)]
+            for t in workflow.tasks.values()
+            for p in t.parents
+        ],
+    }
     python = os.environ.get("SAGA_PYTHON", sys.executable)
     done = subprocess.run(
         [python, str(PEER)], input=json.dumps(problem), capture_output=True, text=True, check=False

@@ -8,8 +8,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
-from pool.decide import PoolNow, PoolPolicy, WorkerNow, decide
-from pool.share import ManagerAd, SharePolicy, default_most, fill, needs
+from vgrads.pool.decide import PoolNow, PoolPolicy, WorkerNow, decide
+from vgrads.pool.share import ManagerAd, SharePolicy, default_most, fill, needs
 
 MANAGERS, WORKERS = 1000, 50
 
@@ -37,8 +37,9 @@ def bisected(wanted: Mapping[str, int], weights: Mapping[str, float], total: int
 def main() -> None:
     """Print both, and what a whole decision takes."""
     ads = [
-        ManagerAd(name=f"m{n:04}", waiting=n * n % 977, capacity=1.5 ** (n % 30), workers=n % 7) for n in range(MANAGERS)
-    ]  # fmt: skip
+        ManagerAd(name=f"m{n:04}", waiting=n * n % 977, capacity=1.5 ** (n % 30), workers=n % 7)
+        for n in range(MANAGERS)
+    ]
     policy = SharePolicy(max_workers=50_000, distribution=((".*[05]", 3), (".*", 1)))
     wanted, weights = needs(ads, policy, "p"), default_most([ad.name for ad in ads], policy)
     rounds_s = best_s(lambda: fill(wanted, weights, 50_000))
@@ -47,9 +48,17 @@ def main() -> None:
         f"{MANAGERS} managers shared out: {rounds_s * 1e3:.2f} ms, bisection {halvings_s * 1e3:.2f} ms, {halvings_s / rounds_s:.1f} x"
     )
     view = PoolNow(
-        now_s=1000.0, pool="p", managers=tuple(ads), wait_s=60.0, wait_low_s=30.0,
-        workers=tuple(WorkerNow(id=f"{ad.name}.{k}", joined_s=0.0, manager=ad.name) for ad in ads for k in range(WORKERS)),
-    )  # fmt: skip
+        now_s=1000.0,
+        pool="p",
+        managers=tuple(ads),
+        wait_s=60.0,
+        wait_low_s=30.0,
+        workers=tuple(
+            WorkerNow(id=f"{ad.name}.{k}", joined_s=0.0, manager=ad.name)
+            for ad in ads
+            for k in range(WORKERS)
+        ),
+    )
     whole_s = best_s(lambda: decide(view, PoolPolicy(share=policy)), 3)
     print(
         f"a decision for {MANAGERS} managers and {MANAGERS * WORKERS:,} workers: {whole_s * 1e3:.0f} ms"

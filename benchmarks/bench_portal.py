@@ -25,8 +25,8 @@ from typing import Any
 
 import numpy as np
 
-from kernel.errors import VgradsError
-from portal.client import Client
+from vgrads.kernel.errors import VgradsError
+from vgrads.portal.client import Client
 
 PLAIN = """
 import sys, uvicorn
@@ -147,7 +147,7 @@ def measure(clients: int, seconds: float, home: Path) -> list[str]:
     }
     port, plain_port = 18_123, 18_124
     service = start(
-        [sys.executable, "-m", "portal", "serve", "--port", str(port)], port, environment
+        [sys.executable, "-m", "vgrads", "serve", "--port", str(port)], port, environment
     )
     client = Client(f"http://127.0.0.1:{port}")
     set_id = client.submit(STORM)
@@ -161,8 +161,12 @@ def measure(clients: int, seconds: float, home: Path) -> list[str]:
     )
     gantt = f"/v1/workflow-sets/{set_id}/gantt"
     bound = "/v1/sites/mercury/queues/default/bound?procs=16&walltime_s=3600"
-    rows = [f"Chart: {chart.stat().st_size / 1024:.0f} KiB. {os.cpu_count()} processors for everything.", "",
-            "| what | answers/s | p50 ms | p99 ms | longest ms |", "|---|--:|--:|--:|--:|"]  # fmt: skip
+    rows = [
+        f"Chart: {chart.stat().st_size / 1024:.0f} KiB. {os.cpu_count()} processors for everything.",
+        "",
+        "| what | answers/s | p50 ms | p99 ms | longest ms |",
+        "|---|--:|--:|--:|--:|",
+    ]
     try:
         run = asyncio.run
         rows.append(
@@ -197,8 +201,11 @@ def measure(clients: int, seconds: float, home: Path) -> list[str]:
         rows.append(told("vgrads, chart (304), the same", run(load(port, [gantt], 8, 5, 0.0)), 5))
         rows.append(told("vgrads, bound, the same", run(load(port, [bound], 8, 5, 0.0)), 5))
         events, lost = lost_events(client)
-        rows += ["", f"Meanwhile {counts['planned']} sets were planned and {counts['run']} run to their end.",
-                 f"A listener that broke off after every third of {events} events missed or doubled {lost}."]  # fmt: skip
+        rows += [
+            "",
+            f"Meanwhile {counts['planned']} sets were planned and {counts['run']} run to their end.",
+            f"A listener that broke off after every third of {events} events missed or doubled {lost}.",
+        ]
     finally:
         for process in (service, plain):
             process.terminate()

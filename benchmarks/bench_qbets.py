@@ -17,16 +17,16 @@ import numpy as np
 from scipy.special import bdtr, ndtri
 from scipy.stats import rankdata
 
-from kernel.streams import stream
-from qbets.backtest import backtest
-from qbets.bounds import minimum_history
-from qbets.changepoint import WINDOW, run_length
-from qbets.forecast import forecast
-from qbets.predictor import Settings
-from qbets.replay import queue_events
-from traces.history import history_name, read_history
-from traces.records import JobLog
-from vgrid.varq import Reservation, trajectory
+from vgrads.kernel.streams import stream
+from vgrads.qbets.backtest import backtest
+from vgrads.qbets.bounds import minimum_history
+from vgrads.qbets.changepoint import WINDOW, run_length
+from vgrads.qbets.forecast import forecast
+from vgrads.qbets.predictor import Settings
+from vgrads.qbets.replay import queue_events
+from vgrads.traces.history import history_name, read_history
+from vgrads.traces.records import JobLog
+from vgrads.vgrid.varq import Reservation, trajectory
 
 QUANTILE = CONFIDENCE = 0.95
 
@@ -118,11 +118,17 @@ def made_up(count: int) -> JobLog:
     draws = stream(1, "bench")
     level = np.cumsum(draws.standard_normal(count)) * 0.02
     return JobLog(
-        name="generated", submit_s=np.cumsum(draws.exponential(60.0, count)).round(),
-        wait_s=np.exp(6 + np.sin(level) + 1.3 * draws.standard_normal(count)).round(), run_s=np.full(count, 600.0),
-        procs=2 ** draws.integers(0, 8, count), request_s=3600.0 * draws.integers(1, 24, count), user=draws.integers(0, 200, count),
-        queue=np.ones(count, dtype=np.int64), started=np.ones(count, dtype=bool), max_procs=256,
-    )  # fmt: skip
+        name="generated",
+        submit_s=np.cumsum(draws.exponential(60.0, count)).round(),
+        wait_s=np.exp(6 + np.sin(level) + 1.3 * draws.standard_normal(count)).round(),
+        run_s=np.full(count, 600.0),
+        procs=2 ** draws.integers(0, 8, count),
+        request_s=3600.0 * draws.integers(1, 24, count),
+        user=draws.integers(0, 200, count),
+        queue=np.ones(count, dtype=np.int64),
+        started=np.ones(count, dtype=bool),
+        max_procs=256,
+    )
 
 
 def compare(log: JobLog, name: str) -> None:

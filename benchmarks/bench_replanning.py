@@ -14,14 +14,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from desk.config import embedded_data
-from desk.execution import Outcome, RunOptions, run_plan
-from desk.planning import Planned, open_grid, plan_set
-from execmgr.book import Book
-from execmgr.journal import MemoryJournal
-from execmgr.states import RunState
-from vgrid.catalog import load_catalog
-from workflows.sets import load_set
+from vgrads.api.config import embedded_data
+from vgrads.api.plans.execution import Outcome, RunOptions, run_plan
+from vgrads.api.plans.planning import Planned, open_grid, plan_set
+from vgrads.execmgr.core.book import Book
+from vgrads.execmgr.core.journal import MemoryJournal
+from vgrads.execmgr.core.states import RunState
+from vgrads.vgrid.catalog import load_catalog
+from vgrads.workflows.sets import load_set
 
 
 class Record(MemoryJournal):

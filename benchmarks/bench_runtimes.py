@@ -9,9 +9,9 @@ import sys
 import time
 from pathlib import Path
 
-from runtimes.known import Known, learn
-from runtimes.model import Model, fit
-from studies import runtimes as study
+from vgrads.research.runtimes import study
+from vgrads.runtimes.known import Known, learn
+from vgrads.runtimes.model import Model, fit
 
 MOST_MS, RIGHT, RATIO = 0.1, 0.15, 0.6
 """What one prediction may take, and how wrong it may be: alone, and over the mean of earlier runs."""

@@ -19,13 +19,13 @@ from pathlib import Path
 
 import numpy as np
 
-from kernel.streams import stream
-from simulator.backfill import Job
-from simulator.cluster import BatchCluster
-from simulator.replay import Workload, replay_starts
-from traces.history import history_name, read_history
-from traces.records import JobLog
-from traces.swf import write_swf
+from vgrads.kernel.streams import stream
+from vgrads.simulator.backfill import Job
+from vgrads.simulator.cluster import BatchCluster
+from vgrads.simulator.replay import Workload, replay_starts
+from vgrads.traces.history import history_name, read_history
+from vgrads.traces.records import JobLog
+from vgrads.traces.swf import write_swf
 
 PEER = Path(__file__).with_name("accasim_peer.py")
 SIZES = (56_250, 112_500, 225_000, 450_000)
@@ -38,10 +38,18 @@ def made_up(count: int, procs: int = 256, load: float = 0.8) -> JobLog:
     run = np.exp(draws.normal(6.5, 1.5, count)).clip(1, 86400).round()
     gap = float((width * run).mean()) / (procs * load)
     return JobLog(
-        name="generated", submit_s=np.cumsum(draws.exponential(gap, count)).round(), wait_s=np.zeros(count), run_s=run,
-        procs=width, request_s=(run * draws.uniform(1, 5, count)).round() + 1, user=np.ones(count, dtype=np.int64),
-        queue=np.ones(count, dtype=np.int64), started=np.ones(count, dtype=bool), max_procs=procs, queue_names={1: "q"},
-    )  # fmt: skip
+        name="generated",
+        submit_s=np.cumsum(draws.exponential(gap, count)).round(),
+        wait_s=np.zeros(count),
+        run_s=run,
+        procs=width,
+        request_s=(run * draws.uniform(1, 5, count)).round() + 1,
+        user=np.ones(count, dtype=np.int64),
+        queue=np.ones(count, dtype=np.int64),
+        started=np.ones(count, dtype=bool),
+        max_procs=procs,
+        queue_names={1: "q"},
+    )
 
 
 def workload(log: JobLog) -> Workload:
@@ -55,7 +63,13 @@ def step_by_step(log: JobLog, procs: int, policy: str) -> tuple[np.ndarray, floa
     """Starts from the cluster that can be talked to, and seconds."""
     cluster = BatchCluster(procs, policy)
     begin = time.perf_counter()
-    rows = zip(log.procs.tolist(), log.request_s.tolist(), log.run_s.tolist(), log.submit_s.tolist(), strict=True)  # fmt: skip
+    rows = zip(
+        log.procs.tolist(),
+        log.request_s.tolist(),
+        log.run_s.tolist(),
+        log.submit_s.tolist(),
+        strict=True,
+    )
     for number, (width, request_s, run_s, submit_s) in enumerate(rows):
         cluster.submit(Job(str(number), width, request_s, run_s), submit_s)
     starts = np.full(len(log), np.inf)
@@ -72,8 +86,11 @@ def accasim(log: JobLog, procs: int, policy: str) -> tuple[np.ndarray, float] | 
         file.write(write_swf(log, "for AccaSim"))
         file.flush()
         done = subprocess.run(
-            [python, str(PEER), file.name, str(procs), policy], capture_output=True, text=True, check=False
-        )  # fmt: skip
+            [python, str(PEER), file.name, str(procs), policy],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
     if done.returncode:
         print(f"  AccaSim takes no part: {done.stderr.strip().splitlines()[-1]}")
         return None

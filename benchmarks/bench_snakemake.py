@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 from tests.services.slurm import slurm_service
-from tests.snakemakes import SNAKEMAKE
+from tests.snakemake.snakemakes import SNAKEMAKE
 
 _CPUS = 8
 _SITES = """
@@ -129,9 +129,13 @@ def _row(
     idle = (_busy_s() - idle) / 3.0
     began_s, busy = time.monotonic(), _busy_s()
     done = subprocess.run(
-        [SNAKEMAKE, *options], cwd=folder, capture_output=True, text=True, check=False,
+        [SNAKEMAKE, *options],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
         env={**os.environ, "VGRADS_HOME": str(folder / "home")},
-    )  # fmt: skip
+    )
     command_s = time.monotonic() - began_s
     if done.returncode:
         print(f"{name:34} failed: {done.stderr[-1500:]}")

@@ -17,15 +17,15 @@ import numpy as np
 import statsmodels.api as sm
 from sklearn.ensemble import HistGradientBoostingRegressor
 
-from desk.config import embedded_data
-from qbets.backtest import pinball
-from qbets.conditional import LEVELS, base_columns, clean, fit
-from qbets.predictor import Settings
-from qbets.queue_state import FEATURES, QueueState
-from qbets.replay import LEAVE, SUBMIT, arrivals_of, queue_events
-from qbets.state_forecast import forecast_state
-from traces.history import history_name, read_history
-from traces.records import JobLog
+from vgrads.api.config import embedded_data
+from vgrads.qbets.backtest import pinball
+from vgrads.qbets.conditional import LEVELS, base_columns, clean, fit
+from vgrads.qbets.predictor import Settings
+from vgrads.qbets.queue_state import FEATURES, QueueState
+from vgrads.qbets.replay import LEAVE, SUBMIT, arrivals_of, queue_events
+from vgrads.qbets.state_forecast import forecast_state
+from vgrads.traces.history import history_name, read_history
+from vgrads.traces.records import JobLog
 
 _SURE = LEVELS.index(0.95)
 _MOST = 20_000
@@ -112,7 +112,7 @@ def _each(work: object, count: int = 200) -> float:
 
 def bench_growth() -> None:
     """Ten times the queue: how long the features take, and the exponent."""
-    from qbets.predictor import Arrival  # noqa: PLC0415
+    from vgrads.qbets.predictor import Arrival  # noqa: PLC0415
 
     sizes, seconds = (30, 300, 3000), []
     for waiting in sizes:

@@ -16,12 +16,12 @@ from pathlib import Path
 
 import numpy as np
 
-from kernel.streams import stream
-from qbets.predictor import NOBODY, Arrival, Settings
-from qbets.replay import Replay, make_predictor
-from qbets.state_forecast import freeze_state
-from traces.history import history_name, read_history
-from traces.records import JobLog
+from vgrads.kernel.streams import stream
+from vgrads.qbets.predictor import NOBODY, Arrival, Settings
+from vgrads.qbets.replay import Replay, make_predictor
+from vgrads.qbets.state_forecast import freeze_state
+from vgrads.traces.history import history_name, read_history
+from vgrads.traces.records import JobLog
 
 WITHIN_S = np.array([300.0, 1800.0, 3600.0, 7200.0, 21600.0])
 KINDS = {"pairs": (2, False), "fours": (4, False), "like pairs": (2, True), "like fours": (4, True)}
@@ -77,10 +77,14 @@ def foretell(log: JobLog, groups: list[list[int]], known: bool, step: int) -> It
         passing.to(float(np.nextafter(at_s, -np.inf)))
         asker = Arrival(user=int(log.user[rows[0]])) if known else NOBODY
         forecast = freeze_state(passing.predictor, at_s, float(log.submit_s[0]), asker)
-        yield np.array([
-            forecast.probability(int(log.procs[row]), float(log.request_s[row]), WITHIN_S, ahead=n * step)
-            for n, row in enumerate(rows)
-        ])  # fmt: skip
+        yield np.array(
+            [
+                forecast.probability(
+                    int(log.procs[row]), float(log.request_s[row]), WITHIN_S, ahead=n * step
+                )
+                for n, row in enumerate(rows)
+            ]
+        )
 
 
 def measure(path: Path, how: Namespace) -> str:

@@ -14,15 +14,15 @@ from pathlib import Path
 from unittest.mock import patch
 
 from benchmarks.bench_execution import WORKERS
-from desk.execution import RunOptions, run_plan
-from desk.planning import open_grid, plan_set
-from desk.up_to_date import Earlier, up_to_date
-from execmgr import witness
-from portal.records.run_record import RunRecord
-from portal.records.store import Store
-from vgrid.catalog import Catalog, NodeType, Site
-from workflows.dag import Task, make_workflow
-from workflows.sets import WorkflowSet
+from vgrads.api.plans.execution import RunOptions, run_plan
+from vgrads.api.plans.planning import open_grid, plan_set
+from vgrads.api.plans.up_to_date import Earlier, up_to_date
+from vgrads.execmgr.tasks import witness
+from vgrads.portal.records.run_record import RunRecord
+from vgrads.portal.records.store import Store
+from vgrads.vgrid.catalog import Catalog, NodeType, Site
+from vgrads.workflows.dag import Task, make_workflow
+from vgrads.workflows.sets import WorkflowSet
 
 _SNAKEMAKE = Path(".venv/snakemake/bin/snakemake")
 _PAIRS = 3
@@ -30,17 +30,29 @@ _PAIRS = 3
 
 def _wanted(folder: Path, count: int) -> WorkflowSet:
     tasks = [
-        Task(id=f"t{n}", runtime_s=0.01, command=f"cat in.txt > o{n}.txt", inputs=("in.txt",), outputs=(f"o{n}.txt",))
+        Task(
+            id=f"t{n}",
+            runtime_s=0.01,
+            command=f"cat in.txt > o{n}.txt",
+            inputs=("in.txt",),
+            outputs=(f"o{n}.txt",),
+        )
         for n in range(count)
-    ]  # fmt: skip
+    ]
     (folder / "in.txt").write_text("something\n")
     return WorkflowSet(
-        name="bench", workflows=(make_workflow("w", tasks),), deadline_s=3600.0 + count, needed=1, directory=str(folder)
-    )  # fmt: skip
+        name="bench",
+        workflows=(make_workflow("w", tasks),),
+        deadline_s=3600.0 + count,
+        needed=1,
+        directory=str(folder),
+    )
 
 
 def _catalog() -> Catalog:
-    here = Site(name="here", kind="local", procs=WORKERS, driver="local", nodes=(NodeType(cores=WORKERS),))  # fmt: skip
+    here = Site(
+        name="here", kind="local", procs=WORKERS, driver="local", nodes=(NodeType(cores=WORKERS),)
+    )
     return Catalog(sites=(here,), links={})
 
 
@@ -92,7 +104,9 @@ def main() -> None:
             without.append(_run_without(base / f"without{turn}", count))
             with_s.append(_run(base / f"with{turn}", count))
         ratio = sorted(with_s)[1] / sorted(without)[1]
-        print(f"a run of {count} tasks that each make a file: {sorted(with_s)[1]:.0f}/s with records, {sorted(without)[1]:.0f}/s without: {ratio:.2f}")  # fmt: skip
+        print(
+            f"a run of {count} tasks that each make a file: {sorted(with_s)[1]:.0f}/s with records, {sorted(without)[1]:.0f}/s without: {ratio:.2f}"
+        )
         wanted = _wanted(base / "with0" / "set", count)
         begin = time.perf_counter()
         done = up_to_date(wanted, _catalog(), [Earlier("run", base / "with0" / "run")])
@@ -107,7 +121,9 @@ def main() -> None:
         print(f"GNU make, which compares times: {make_s:.2f} s; ratio {make_s / look_s:.2f}")
         if _SNAKEMAKE.exists():
             snake = str(_SNAKEMAKE.resolve())
-            subprocess.run([snake, "--cores", "2", "--touch"], cwd=other, capture_output=True, check=False)  # fmt: skip
+            subprocess.run(
+                [snake, "--cores", "2", "--touch"], cwd=other, capture_output=True, check=False
+            )
             snake_s = _seconds([snake, "-n", "-q"], other)
             print(f"snakemake -n: {snake_s:.2f} s; ratio {snake_s / look_s:.2f}")
 

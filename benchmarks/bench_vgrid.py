@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from qbets.forecast import QueueForecast, forecast
-from qbets.predictor import Settings
-from traces.history import history_name, read_history
-from vgrid.catalog import Catalog, NodeType, Queue, Site
-from vgrid.offers import Knowledge, OfferRequest, offer_slots
-from vgrid.procure import procure
-from vgrid.request_text import parse_request
-from vgrid.varq import Reservation, trajectory
+from vgrads.qbets.forecast import QueueForecast, forecast
+from vgrads.qbets.predictor import Settings
+from vgrads.traces.history import history_name, read_history
+from vgrads.vgrid.catalog import Catalog, NodeType, Queue, Site
+from vgrads.vgrid.offers import Knowledge, OfferRequest, offer_slots
+from vgrads.vgrid.procure import procure
+from vgrads.vgrid.request_text import parse_request
+from vgrads.vgrid.varq import Reservation, trajectory
 
 DATA = Path(__file__).parent.parent / "data" / "histories"
 QUEUES, CLOUDS = 50, 10
@@ -42,17 +42,24 @@ def one_by_one(known: QueueForecast, wanted: Reservation) -> np.ndarray:
     submits = np.arange(0.0, wanted.start_by_s + 15.0, 30.0)
     return np.array(
         [
-            float(known.probability(wanted.procs, wanted.walltime_s + wanted.start_by_s - t, wanted.start_by_s - t))
+            float(
+                known.probability(
+                    wanted.procs, wanted.walltime_s + wanted.start_by_s - t, wanted.start_by_s - t
+                )
+            )
             for t in submits
         ]
-    )  # fmt: skip
+    )
 
 
 def bench_trajectory(known: QueueForecast, name: str) -> None:
     wanted = Reservation(procs=8, walltime_s=7200.0, start_by_s=DAY_S, probability=0.9)
     path = trajectory(known, wanted)
     same = np.allclose(path.probabilities, one_by_one(known, wanted))
-    ours, plain = best_of(lambda: trajectory(known, wanted)), best_of(lambda: one_by_one(known, wanted), 2)  # fmt: skip
+    ours, plain = (
+        best_of(lambda: trajectory(known, wanted)),
+        best_of(lambda: one_by_one(known, wanted), 2),
+    )
     print(
         f"{name}: trajectory over 24 h, {len(path.submit_s)} instants: {ours * 1e3:.1f} ms, one by one {plain * 1e3:.0f} ms "
         f"({plain / ours:.0f}×), same: {same}"
@@ -66,16 +73,24 @@ def bench_query(known: list[QueueForecast]) -> None:
     )
     batch = [Site(name=f"b{n}", kind="batch", procs=128, queues=(queue,)) for n in range(QUEUES)]
     node = NodeType(name="m", cores=8, price_usd_per_hour=0.68)
-    clouds = [Site(name=f"c{n}", kind="cloud", procs=128, nodes=(node,), boot_s=240.0) for n in range(CLOUDS)]  # fmt: skip
+    clouds = [
+        Site(name=f"c{n}", kind="cloud", procs=128, nodes=(node,), boot_s=240.0)
+        for n in range(CLOUDS)
+    ]
     catalog = Catalog(sites=(*batch, *clouds), links={})
     oracles = {(site.name, "q"): known[n % len(known)] for n, site in enumerate(batch)}
-    knowledge, request = Knowledge(oracles=oracles), OfferRequest(procs=16, count=8, until_s=6 * 3600.0)  # fmt: skip
+    knowledge, request = (
+        Knowledge(oracles=oracles),
+        OfferRequest(procs=16, count=8, until_s=6 * 3600.0),
+    )
     offers = offer_slots(catalog, knowledge, request)
     seconds = best_of(lambda: offer_slots(catalog, knowledge, request))
     print(
         f"query of {QUEUES} queues and {CLOUDS} clouds: {len(offers)} offers in {seconds * 1e3:.1f} ms"
     )
-    wanted = parse_request("grid b for 2h by 6h { x = tight 16..32 nodes y = loose 8 nodes [cores >= 8] }", "bench")  # fmt: skip
+    wanted = parse_request(
+        "grid b for 2h by 6h { x = tight 16..32 nodes y = loose 8 nodes [cores >= 8] }", "bench"
+    )
     offer = procure(catalog, knowledge, wanted)
     seconds = best_of(lambda: procure(catalog, knowledge, wanted), 2)
     considered = sum(group.considered for group in offer.groups)

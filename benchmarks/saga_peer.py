@@ -23,7 +23,9 @@ def main() -> None:
         (a, b, float("inf") if a == b else problem["bandwidth_mib_s"])
         for a, b in combinations_with_replacement(names, 2)
     ]
-    graph = TaskGraph.create(tasks=list(problem["tasks"].items()), dependencies=[tuple(e) for e in problem["edges"]])  # fmt: skip
+    graph = TaskGraph.create(
+        tasks=list(problem["tasks"].items()), dependencies=[tuple(e) for e in problem["edges"]]
+    )
     network = Network.create(nodes=nodes, edges=edges)
     begin = time.perf_counter()
     schedule = HeftScheduler().schedule(network, graph)

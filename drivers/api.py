@@ -4,7 +4,7 @@ Nothing waits in here. Whoever owns the loop asks, one call for all slots of a s
 :meth:`Driver.wake_at` tells when asking again can bring news; a real site cannot know.
 
 A site that refuses a request (unknown queue, quota, no capacity) makes the slot FAILED with the site's
-own words, and says whether that is for good; the run goes on without it. A site that does not answer is a :class:`kernel.errors.SiteError`
+own words, and says whether that is for good; the run goes on without it. A site that does not answer is a :class:`vgrads.kernel.errors.SiteError`
 with ``transient`` set: whether the call had an effect is not known, and the same call again is safe.
 """
 
@@ -84,7 +84,7 @@ class SlotStatus:
 
 
 class Driver(Protocol):
-    """Three verbs. Errors are :class:`kernel.errors.SiteError`, transient or not."""
+    """Three verbs. Errors are :class:`vgrads.kernel.errors.SiteError`, transient or not."""
 
     def submit(self, spec: SlotSpec) -> None:
         """Ask for a slot."""

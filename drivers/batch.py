@@ -12,10 +12,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from drivers.api import Access, Held, QueuedJob, SlotSpec, SlotState, SlotStatus, Survey, mark
-from drivers.every_node import Launch, only_node
-from drivers.ledger import LedgerDriver
-from drivers.pilot import (
+from vgrads.drivers.api import (
+    Access,
+    Held,
+    QueuedJob,
+    SlotSpec,
+    SlotState,
+    SlotStatus,
+    Survey,
+    mark,
+)
+from vgrads.drivers.every_node import Launch, only_node
+from vgrads.drivers.ledger import LedgerDriver
+from vgrads.drivers.pilot import (
     MARKS,
     Mark,
     environment_exports,
@@ -23,9 +32,9 @@ from drivers.pilot import (
     parse_marks,
     slot_script,
 )
-from drivers.shell import Output, Shell, here_document
-from kernel.clock import Clock
-from kernel.errors import SiteError
+from vgrads.drivers.shell import Output, Shell, here_document
+from vgrads.kernel.clock import Clock
+from vgrads.kernel.errors import SiteError
 
 _PASSING = re.compile(
     r"submit\w*[ _]?limit|QOSMax|policy|only \d+ jobs|per.user|would exceed|quota|temporar|try again|not available now",
@@ -217,9 +226,11 @@ class BatchDriver(LedgerDriver):
         command = self.dialect.accounting(from_ago_s, until_ago_s)
         if not command:
             raise SiteError(
-                "its accounting cannot be asked for", site=self.site, transient=False,
+                "its accounting cannot be asked for",
+                site=self.site,
+                transient=False,
                 fix="copy its accounting files and name them as the queue's history",
-            )  # fmt: skip
+            )
         answer = self._check(self._call(command, timeout_s=max(600.0, self.access.timeout_s)))
         found: dict[str, tuple[str, str]] = {}
         for line in answer.out.splitlines():
@@ -240,9 +251,11 @@ class BatchDriver(LedgerDriver):
         if answer.code and found is None:
             said = " ".join(line for line in answer.out.splitlines() if not line.isdigit())
             raise SiteError(
-                f"would refuse a slot of {spec.procs} processors in '{spec.queue}': {said}", site=self.site,
-                transient=False, fix=f"vgrads sites check {self.site} tells its queues and limits",
-            )  # fmt: skip
+                f"would refuse a slot of {spec.procs} processors in '{spec.queue}': {said}",
+                site=self.site,
+                transient=False,
+                fix=f"vgrads sites check {self.site} tells its queues and limits",
+            )
         return found
 
     def queue(self) -> list[QueuedJob]:
@@ -266,10 +279,16 @@ class BatchDriver(LedgerDriver):
     def _order(self, spec: SlotSpec) -> Order:
         now = self._clock.now()
         return Order(
-            name=mark(spec.id), slot=spec.id, queue=spec.queue, procs=spec.procs, nodes=spec.nodes,
-            duration_s=spec.duration_s, every_node=spec.every_node, begin_in_s=max(0.0, (spec.begin_s or 0.0) - now),
+            name=mark(spec.id),
+            slot=spec.id,
+            queue=spec.queue,
+            procs=spec.procs,
+            nodes=spec.nodes,
+            duration_s=spec.duration_s,
+            every_node=spec.every_node,
+            begin_in_s=max(0.0, (spec.begin_s or 0.0) - now),
             end_in_s=None if spec.end_by_s is None else spec.end_by_s - now,
-        )  # fmt: skip
+        )
 
     def _call(self, script: str, timeout_s: float | None = None) -> Output:
         """An answer that came; SiteError (transient) where the service did not answer."""

@@ -13,16 +13,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from drivers.api import SPOT, Access, Held, SlotSpec, SlotState, SlotStatus, Survey, mark
-from drivers.ledger import LedgerDriver
-from drivers.pilot import environment_exports
-from kernel.clock import Clock
-from kernel.errors import SiteError
-from kernel.units import billed_s
+from vgrads.drivers.api import SPOT, Access, Held, SlotSpec, SlotState, SlotStatus, Survey, mark
+from vgrads.drivers.ledger import LedgerDriver
+from vgrads.drivers.pilot import environment_exports
+from vgrads.kernel.clock import Clock
+from vgrads.kernel.errors import SiteError
+from vgrads.kernel.units import billed_s
 
 TAG_SLOT, TAG_RUN, TAG_SECONDS, TAG_USD = (
-    "vgrads-slot", "vgrads-run", "vgrads-seconds", "vgrads-usd",
-)  # fmt: skip
+    "vgrads-slot",
+    "vgrads-run",
+    "vgrads-seconds",
+    "vgrads-usd",
+)
 _WRONG = re.compile(r"Invalid|NotFound|Malformed|Unsupported|MissingParameter|Unknown|disabled")
 _GUARD_S = 120  # the instance's own end comes this much after ours
 _LARGEST_USER_DATA = 16384
@@ -190,11 +193,16 @@ class CloudDriver(LedgerDriver):
         """Instances that bear our tags and cost money."""
         return [
             Held(
-                handle=one.id, name=mark(one.tags[TAG_SLOT]), slot=one.tags[TAG_SLOT], run=one.tags.get(TAG_RUN, ""),
-                state=SlotState.READY if one.ok else SlotState.GRANTED, age_s=one.age_s,
+                handle=one.id,
+                name=mark(one.tags[TAG_SLOT]),
+                slot=one.tags[TAG_SLOT],
+                run=one.tags.get(TAG_RUN, ""),
+                state=SlotState.READY if one.ok else SlotState.GRANTED,
+                age_s=one.age_s,
             )
-            for one in self._api.instances() if one.alive
-        ]  # fmt: skip
+            for one in self._api.instances()
+            if one.alive
+        ]
 
     def sweep(self, handles: Sequence[str]) -> None:
         """End these instances."""
@@ -220,13 +228,20 @@ class CloudDriver(LedgerDriver):
 
     def _purchase(self, spec: SlotSpec, usd: float) -> Purchase:
         tags = {
-            TAG_SLOT: spec.id, TAG_RUN: spec.id.partition(".")[0],
-            TAG_SECONDS: f"{spec.duration_s:.0f}", TAG_USD: f"{usd:.4f}",
-        }  # fmt: skip
+            TAG_SLOT: spec.id,
+            TAG_RUN: spec.id.partition(".")[0],
+            TAG_SECONDS: f"{spec.duration_s:.0f}",
+            TAG_USD: f"{usd:.4f}",
+        }
         return Purchase(
-            name=mark(spec.id), token=mark(spec.id), nodes=spec.nodes, node_type=spec.node_type, tags=tags,
-            user_data=user_data(spec), spot=spec.queue == SPOT,
-        )  # fmt: skip
+            name=mark(spec.id),
+            token=mark(spec.id),
+            nodes=spec.nodes,
+            node_type=spec.node_type,
+            tags=tags,
+            user_data=user_data(spec),
+            spot=spec.queue == SPOT,
+        )
 
     def _look(self, asked: Sequence[str]) -> None:
         """One question: all our instances, taken over into the ledger; what has lived its time ends.

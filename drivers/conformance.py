@@ -15,8 +15,8 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from drivers.api import Driver, Held, SlotSpec, SlotState, SlotStatus, mark
-from kernel.errors import SiteError
+from vgrads.drivers.api import Driver, Held, SlotSpec, SlotState, SlotStatus, mark
+from vgrads.kernel.errors import SiteError
 
 
 @dataclass(kw_only=True)
@@ -52,9 +52,12 @@ class Bench:
     def wide(self, pilot: str, environment: Mapping[str, str] | None = None) -> SlotSpec:
         """A slot over all nodes, with its pilot on each."""
         return self.spec(
-            pilot=pilot, environment=environment or {}, every_node=True, nodes=self.nodes,
+            pilot=pilot,
+            environment=environment or {},
+            every_node=True,
+            nodes=self.nodes,
             procs=self.nodes * self.slot.procs,
-        )  # fmt: skip
+        )
 
     def until(
         self, driver: Driver, slots: Sequence[str], done: Callable[[SlotState], bool]
@@ -270,9 +273,15 @@ def knows_no_strangers(bench: Bench) -> None:
 
 
 CHECKS: tuple[Callable[[Bench], None], ...] = (
-    opens_and_is_given_back, runs_on_every_node, expires_at_its_end, cancels_in_every_state, submits_once,
-    survives_a_lost_answer, holds_many, knows_no_strangers,
-)  # fmt: skip
+    opens_and_is_given_back,
+    runs_on_every_node,
+    expires_at_its_end,
+    cancels_in_every_state,
+    submits_once,
+    survives_a_lost_answer,
+    holds_many,
+    knows_no_strangers,
+)
 """For every driver."""
 PILOT_CHECKS = (tells_of_a_failing_pilot, ends_with_its_last_pilot)
 """For drivers whose slots end with their pilots, which clouds' do not."""

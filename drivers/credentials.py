@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kernel.errors import SiteError
+from vgrads.kernel.errors import SiteError
 
 _NAMES = (
     ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"),
@@ -36,9 +36,11 @@ def find_credentials(site: str, profile: str = "default") -> Credentials:
     found = _from_file(file, profile)
     if found is None:
         raise SiteError(
-            "no credentials", site=site, transient=False,
+            "no credentials",
+            site=site,
+            transient=False,
             fix=f"set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or write [{profile}] into {file}",
-        )  # fmt: skip
+        )
     return found
 
 

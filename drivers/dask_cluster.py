@@ -15,13 +15,22 @@ from typing import Any, TypeVar
 import cloudpickle
 import distributed
 
-from drivers import dask_pilot
-from drivers.api import Access, Held, QueueLimits, SlotSpec, SlotState, SlotStatus, Survey, mark
-from drivers.dask_clock import count_steadily
-from drivers.ledger import LedgerDriver
-from drivers.pilot import Mark
-from kernel.clock import Clock
-from kernel.errors import SiteError
+from vgrads.agent import dask_pilot
+from vgrads.drivers.api import (
+    Access,
+    Held,
+    QueueLimits,
+    SlotSpec,
+    SlotState,
+    SlotStatus,
+    Survey,
+    mark,
+)
+from vgrads.drivers.dask_clock import count_steadily
+from vgrads.drivers.ledger import LedgerDriver
+from vgrads.drivers.pilot import Mark
+from vgrads.kernel.clock import Clock
+from vgrads.kernel.errors import SiteError
 
 cloudpickle.register_pickle_by_value(dask_pilot)  # workers need nothing of vgrads
 _Found = TypeVar("_Found")
@@ -150,8 +159,9 @@ class DaskCluster(LedgerDriver):
         """What runs there and bears our mark."""
         keys = (key for key in self._running() if key.startswith("vg-"))
         return [
-            Held(handle=key, name=key.partition(".")[0], slot="", state=SlotState.READY) for key in sorted(keys)
-        ]  # fmt: skip
+            Held(handle=key, name=key.partition(".")[0], slot="", state=SlotState.READY)
+            for key in sorted(keys)
+        ]
 
     def sweep(self, handles: Sequence[str]) -> None:
         """End these."""
@@ -175,14 +185,19 @@ class DaskCluster(LedgerDriver):
             if self._client is None:
                 count_steadily()
                 self._client = distributed.Client(  # type: ignore[no-untyped-call]
-                    self._access.endpoint, timeout=self._access.timeout_s, set_as_default=False, name="vgrads",
-                )  # fmt: skip
+                    self._access.endpoint,
+                    timeout=self._access.timeout_s,
+                    set_as_default=False,
+                    name="vgrads",
+                )
             return call(self._client)
         except (OSError, TimeoutError, RuntimeError) as error:
             raise SiteError(
-                f"the scheduler does not answer: {error}", site=self.site, transient=True,
+                f"the scheduler does not answer: {error}",
+                site=self.site,
+                transient=True,
                 fix="access.endpoint names its address",
-            ) from error  # fmt: skip
+            ) from error
 
 
 def _start(
@@ -191,9 +206,16 @@ def _start(
     name = mark(spec.id)
     pilot = spec.pilot or f"exec sleep {round(spec.duration_s) + 60}"
     future = client.submit(
-        dask_pilot.run_pilot, pilot, dict(environment), spec.duration_s, f"{name}.{node}", key=f"{name}.{node}", workers=[worker],
-        pure=False, retries=0,
-    )  # fmt: skip
+        dask_pilot.run_pilot,
+        pilot,
+        dict(environment),
+        spec.duration_s,
+        f"{name}.{node}",
+        key=f"{name}.{node}",
+        workers=[worker],
+        pure=False,
+        retries=0,
+    )
     distributed.fire_and_forget(future)  # type: ignore[no-untyped-call]  # it outlives this manager
     return future
 

@@ -19,10 +19,10 @@ from libcloud.compute.base import NodeImage, NodeSize
 from libcloud.compute.drivers.ec2 import EC2NodeDriver, EucNodeDriver
 from requests.exceptions import RequestException
 
-from drivers.api import Access, Survey
-from drivers.cloud import TAG_SLOT, CapacityError, Instance, Purchase
-from drivers.credentials import Credentials
-from kernel.errors import SiteError
+from vgrads.drivers.api import Access, Survey
+from vgrads.drivers.cloud import TAG_SLOT, CapacityError, Instance, Purchase
+from vgrads.drivers.credentials import Credentials
+from vgrads.kernel.errors import SiteError
 
 _TRANSIENT = re.compile(
     r"RequestLimitExceeded|Throttling|InternalError|InternalFailure|Unavailable|RequestTimeout|\b50[0234]\b"
@@ -35,7 +35,7 @@ _GONE = "InvalidInstanceID"
 
 
 class Ec2Api:
-    """:class:`drivers.cloud.CloudApi` over a libcloud driver."""
+    """:class:`vgrads.drivers.cloud.CloudApi` over a libcloud driver."""
 
     def __init__(self, site: str, node_driver: Any, access: Access) -> None:
         self.site, self._driver, self._access = site, node_driver, access
@@ -48,11 +48,20 @@ class Ec2Api:
         size = NodeSize(purchase.node_type, purchase.node_type, 0, 0, 0, 0.0, self._driver)
         image = NodeImage(access.image, access.image, self._driver)
         nodes = self._asked(
-                self._driver.create_node, name=purchase.name, size=size, image=image, ex_keyname=access.key_name or None,
-                ex_security_groups=list(access.security_groups) or None, ex_userdata=purchase.user_data,
-                ex_metadata=dict(purchase.tags), ex_mincount=purchase.nodes, ex_maxcount=purchase.nodes,
-                ex_clienttoken=purchase.token, ex_terminate_on_shutdown=True, ex_spot=purchase.spot,
-            )  # fmt: skip
+            self._driver.create_node,
+            name=purchase.name,
+            size=size,
+            image=image,
+            ex_keyname=access.key_name or None,
+            ex_security_groups=list(access.security_groups) or None,
+            ex_userdata=purchase.user_data,
+            ex_metadata=dict(purchase.tags),
+            ex_mincount=purchase.nodes,
+            ex_maxcount=purchase.nodes,
+            ex_clienttoken=purchase.token,
+            ex_terminate_on_shutdown=True,
+            ex_spot=purchase.spot,
+        )
         return [node.id for node in (nodes if isinstance(nodes, list) else [nodes])]
 
     def instances(self) -> list[Instance]:
@@ -71,9 +80,10 @@ class Ec2Api:
             self._checks_status = False
             return None
         return {
-            _text(item, "instanceId") for item in _items(answer, "instanceStatusSet")
+            _text(item, "instanceId")
+            for item in _items(answer, "instanceStatusSet")
             if _text(item, "instanceStatus/status") == "ok"
-        }  # fmt: skip
+        }
 
     def terminate(self, ids: Sequence[str]) -> None:
         for group in [ids[n : n + 100] for n in range(0, len(ids), 100)]:
@@ -105,8 +115,9 @@ class Ec2Api:
             }
         for group in access.security_groups:
             wanted[f"security group {group}"] = {
-                "Action": "DescribeSecurityGroups", **_numbered("GroupName", [group]),
-            }  # fmt: skip
+                "Action": "DescribeSecurityGroups",
+                **_numbered("GroupName", [group]),
+            }
         for what, question in wanted.items():
             try:
                 self._query(question)
@@ -134,12 +145,18 @@ class Ec2Api:
             raise self._denied(str(error)) from error
         except (RequestException, OSError, TimeoutError) as error:
             raise SiteError(
-                f"no answer: {type(error).__name__}", site=self.site, transient=True, fix="asked again later"
-            ) from error  # fmt: skip
+                f"no answer: {type(error).__name__}",
+                site=self.site,
+                transient=True,
+                fix="asked again later",
+            ) from error
         except MalformedResponseError as error:  # a proxy's page, or nothing, where XML should be
             raise SiteError(
-                "the answer is no XML", site=self.site, transient=True, fix="asked again later; is access.endpoint right?"
-            ) from error  # fmt: skip
+                "the answer is no XML",
+                site=self.site,
+                transient=True,
+                fix="asked again later; is access.endpoint right?",
+            ) from error
         except (BaseHTTPError, LibcloudError) as error:
             raise self._translated(" ".join(str(error).split())[:300]) from error
 
@@ -167,9 +184,15 @@ def open_ec2(site: str, access: Access, credentials: Credentials) -> Ec2Api:
     host, port, secure = _endpoint(access)
     try:
         node_driver = EC2NodeDriver(  # type: ignore[no-untyped-call]
-            credentials.key, credentials.secret, secure=secure, host=host, port=port, region=access.region,
-            token=credentials.token or None, signature_version="4",
-        )  # fmt: skip
+            credentials.key,
+            credentials.secret,
+            secure=secure,
+            host=host,
+            port=port,
+            region=access.region,
+            token=credentials.token or None,
+            signature_version="4",
+        )
     except ValueError as error:
         raise SiteError(str(error), site=site, transient=False, fix="access.region") from error
     return Ec2Api(site, node_driver, access)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from drivers.shell import here_document, quote
+from vgrads.drivers.shell import here_document, quote
 
 _HERE = "export VGRADS_NODE={node} VGRADS_NODES={nodes}"
 _NODE_SCRIPT = """\

@@ -10,11 +10,11 @@ import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from datetime import datetime
 
-from drivers.api import Access, QueuedJob, QueueLimits, SlotSpec, SlotState, Survey, mark
-from drivers.batch import JobReport, Order
-from drivers.every_node import QRSH, Launch, by_file
-from drivers.shell import quote
-from kernel.errors import SiteError
+from vgrads.drivers.api import Access, QueuedJob, QueueLimits, SlotSpec, SlotState, Survey, mark
+from vgrads.drivers.batch import JobReport, Order
+from vgrads.drivers.every_node import QRSH, Launch, by_file
+from vgrads.drivers.shell import quote
+from vgrads.kernel.errors import SiteError
 
 _NO_ANSWER = re.compile(
     r"unable to contact|can't connect|commlib error|connection refused|got (send|select|read) error|timeout|qmaster.*not.*(running|respond)",
@@ -31,9 +31,24 @@ class GridEngine:
     def submit(self, order: Order, access: Access) -> str:
         """``-w e`` refuses at once what no queue could ever run; ``-R y`` reserves for wide jobs."""
         options = [
-            "-terse", "-N", order.name, "-r", "n", "-R", "y", "-w", "e", "-S", "/bin/sh", "-o", "/dev/null", "-j", "y",
-            "-l", f"h_rt={_limit(order.duration_s)}",
-        ]  # fmt: skip
+            "-terse",
+            "-N",
+            order.name,
+            "-r",
+            "n",
+            "-R",
+            "y",
+            "-w",
+            "e",
+            "-S",
+            "/bin/sh",
+            "-o",
+            "/dev/null",
+            "-j",
+            "y",
+            "-l",
+            f"h_rt={_limit(order.duration_s)}",
+        ]
         if order.procs > 1:
             options += ["-pe", access.parallel_environment, str(order.procs)]
         options += ["-q", order.queue] if order.queue else []
@@ -97,9 +112,11 @@ class GridEngine:
         else:
             problems.append("no history: the accounting file cannot be read here")
         return Survey(
-            version=version.strip(), queues=tuple(map(_queue, _queue_blocks(queues))), works=tuple(works),
+            version=version.strip(),
+            queues=tuple(map(_queue, _queue_blocks(queues))),
+            works=tuple(works),
             problems=tuple(problems),
-        )  # fmt: skip
+        )
 
     def accounting(self, from_ago_s: float, until_ago_s: float) -> str:
         """The accounting file's lines by the time of the end, which newer dialects give in milliseconds."""
@@ -168,9 +185,12 @@ def _report(element: ET.Element) -> JobReport:
     if "E" in letters:  # it will never start by itself
         state, reason = SlotState.FAILED, "in error at the site (qstat -j says why)"
     return JobReport(
-        job=element.findtext("JB_job_number", ""), name=element.findtext("JB_name", ""), state=state, reason=reason,
+        job=element.findtext("JB_job_number", ""),
+        name=element.findtext("JB_name", ""),
+        state=state,
+        reason=reason,
         ending="d" in letters,
-    )  # fmt: skip
+    )
 
 
 def _ended(record: dict[str, str]) -> JobReport:

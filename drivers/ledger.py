@@ -5,8 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
-from drivers.api import SlotState, SlotStatus
-from kernel.clock import Clock
+from vgrads.drivers.api import SlotState, SlotStatus
+from vgrads.kernel.clock import Clock
 
 
 class SlotLedger:

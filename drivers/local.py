@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol
 
-from drivers.api import SlotSpec, SlotState, SlotStatus
-from drivers.ledger import SlotLedger
-from drivers.pilot import Mark
-from kernel.clock import Clock
+from vgrads.drivers.api import SlotSpec, SlotState, SlotStatus
+from vgrads.drivers.ledger import SlotLedger
+from vgrads.drivers.pilot import Mark
+from vgrads.kernel.clock import Clock
 
 _DEATH_S, _GRACE_S = 10.0, 4.0
 
@@ -185,8 +185,12 @@ def _start(
     ]
     return tuple(
         subprocess.Popen(
-            ["/bin/sh", "-c", spec.pilot], env=variables, start_new_session=True, stdin=subprocess.DEVNULL,
-            stdout=output, stderr=output,
+            ["/bin/sh", "-c", spec.pilot],
+            env=variables,
+            start_new_session=True,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
         )
         for variables in environments
-    )  # fmt: skip
+    )

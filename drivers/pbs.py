@@ -11,18 +11,26 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from drivers.api import Access, QueuedJob, QueueLimits, SlotSpec, SlotState, Survey, mark
-from drivers.batch import JobReport, Order
-from drivers.every_node import PBSDSH, Launch, by_file
-from drivers.gridengine import forgiving, local_time
-from drivers.shell import quote
-from kernel.errors import SiteError
-from kernel.units import parse_duration
+from vgrads.drivers.api import Access, QueuedJob, QueueLimits, SlotSpec, SlotState, Survey, mark
+from vgrads.drivers.batch import JobReport, Order
+from vgrads.drivers.every_node import PBSDSH, Launch, by_file
+from vgrads.drivers.gridengine import forgiving, local_time
+from vgrads.drivers.shell import quote
+from vgrads.kernel.errors import SiteError
+from vgrads.kernel.units import parse_duration
 
 STATES = {
-    "Q": SlotState.QUEUED, "H": SlotState.QUEUED, "W": SlotState.QUEUED, "T": SlotState.QUEUED, "M": SlotState.QUEUED,
-    "R": SlotState.GRANTED, "B": SlotState.GRANTED, "S": SlotState.GRANTED, "U": SlotState.GRANTED, "E": SlotState.GRANTED,
-}  # fmt: skip
+    "Q": SlotState.QUEUED,
+    "H": SlotState.QUEUED,
+    "W": SlotState.QUEUED,
+    "T": SlotState.QUEUED,
+    "M": SlotState.QUEUED,
+    "R": SlotState.GRANTED,
+    "B": SlotState.GRANTED,
+    "S": SlotState.GRANTED,
+    "U": SlotState.GRANTED,
+    "E": SlotState.GRANTED,
+}
 _ENDED = "FCX"
 _TIME_OVER = (
     -29,
@@ -45,9 +53,21 @@ class Pbs:
         """``nodes=…:ppn=…`` is understood by all three, ``select`` is not."""
         each = -(-order.procs // order.nodes)
         options = [
-            "-N", order.name, "-r", "n", "-j", "oe", "-o", "/dev/null", "-S", "/bin/sh",
-            "-l", f"nodes={order.nodes}:ppn={each}", "-l", f"walltime={_clock(order.duration_s + 30)}",
-        ]  # fmt: skip
+            "-N",
+            order.name,
+            "-r",
+            "n",
+            "-j",
+            "oe",
+            "-o",
+            "/dev/null",
+            "-S",
+            "/bin/sh",
+            "-l",
+            f"nodes={order.nodes}:ppn={each}",
+            "-l",
+            f"walltime={_clock(order.duration_s + 30)}",
+        ]
         options += ["-q", order.queue] if order.queue else []
         options += ["-A", access.account] if access.account else []
         options += ["-W", f"x=advres:{access.reservation}"] if access.reservation else []
@@ -91,9 +111,13 @@ class Pbs:
         version, _, queues = printed.partition(_NEXT)
         found = tuple(_queue(name, fields) for name, fields in _blocks(queues, "Queue").items())
         return Survey(
-            version=version.strip(), queues=found, works=("submit, list, cancel",),
-            problems=("history: the accounting files lie at the server; add one with 'vgrads sites add'",),
-        )  # fmt: skip
+            version=version.strip(),
+            queues=found,
+            works=("submit, list, cancel",),
+            problems=(
+                "history: the accounting files lie at the server; add one with 'vgrads sites add'",
+            ),
+        )
 
     def accounting(self, from_ago_s: float, until_ago_s: float) -> str:  # noqa: ARG002 the protocol's
         """The files lie on the server, closed to users."""
@@ -191,9 +215,11 @@ def _queue(name: str, fields: Fields) -> QueueLimits:
     procs = str(fields.get("resources_max.ncpus", fields.get("resources_max.procct", "")))
     is_open = fields.get("enabled", "True") == "True" and fields.get("started", "True") == "True"
     return QueueLimits(
-        name=name, max_walltime_s=_seconds(fields.get("resources_max.walltime")),
-        max_procs=int(procs) if procs.isdigit() else None, open=is_open,
-    )  # fmt: skip
+        name=name,
+        max_walltime_s=_seconds(fields.get("resources_max.walltime")),
+        max_procs=int(procs) if procs.isdigit() else None,
+        open=is_open,
+    )
 
 
 def _queued(fields: Fields) -> QueuedJob:
@@ -202,10 +228,13 @@ def _queued(fields: Fields) -> QueuedJob:
     runs = fields.get("job_state") in ("R", "E", "S")
     waited_s = _seconds(fields.get("eligible_time"))
     return QueuedJob(
-        queue=str(fields.get("queue", "")), user=str(fields.get("Job_Owner", "")).partition("@")[0],
-        procs=_procs(fields), requested_s=-1.0 if requested_s is None else requested_s,
-        waited_s=None if runs else waited_s or 0.0, left_s=max(0.0, (requested_s or 0.0) - used_s) if runs else None,
-    )  # fmt: skip
+        queue=str(fields.get("queue", "")),
+        user=str(fields.get("Job_Owner", "")).partition("@")[0],
+        procs=_procs(fields),
+        requested_s=-1.0 if requested_s is None else requested_s,
+        waited_s=None if runs else waited_s or 0.0,
+        left_s=max(0.0, (requested_s or 0.0) - used_s) if runs else None,
+    )
 
 
 def _procs(fields: Fields) -> int:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from drivers.api import SlotSpec, SlotState, mark
-from drivers.every_node import Launch, alone
-from drivers.shell import quote
+from vgrads.drivers.api import SlotSpec, SlotState, mark
+from vgrads.drivers.every_node import Launch, alone
+from vgrads.drivers.shell import quote
 
 TIMED_OUT = 124
 """The exit status of ``timeout`` when the time is up."""
@@ -77,9 +77,16 @@ def slot_script(spec: SlotSpec, folder: str, launch: Launch | None = None) -> st
     seconds = max(1, round(spec.duration_s))
     launch = launch or alone(spec.pilot or f"exec sleep {seconds + 60}")
     return _TEMPLATE.format(
-        exports=exports, folder=folder_word(folder), name=mark(spec.id), seconds=seconds, kept_days=_KEPT_DAYS,
-        no_words=quote(_NO_WORDS), prepare=launch.prepare, words=launch.words, tidy=launch.tidy,
-    )  # fmt: skip
+        exports=exports,
+        folder=folder_word(folder),
+        name=mark(spec.id),
+        seconds=seconds,
+        kept_days=_KEPT_DAYS,
+        no_words=quote(_NO_WORDS),
+        prepare=launch.prepare,
+        words=launch.words,
+        tidy=launch.tidy,
+    )
 
 
 def environment_exports(spec: SlotSpec) -> str:

@@ -16,9 +16,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from drivers.api import Access
-from kernel.environment import is_secret
-from kernel.errors import SiteError
+from vgrads.agent.environment import is_secret
+from vgrads.drivers.api import Access
+from vgrads.kernel.errors import SiteError
 
 NOT_FOUND = 127
 _SSH_FAILED = 255
@@ -55,16 +55,22 @@ class Shell:
         limit_s = timeout_s or self.timeout_s
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             process = subprocess.Popen(
-                self._argv(), env=_without_secrets(), stdin=subprocess.PIPE, stdout=out, stderr=err,
+                self._argv(),
+                env=_without_secrets(),
+                stdin=subprocess.PIPE,
+                stdout=out,
+                stderr=err,
                 start_new_session=True,
-            )  # fmt: skip
+            )
             try:
                 process.communicate(script.encode(), timeout=limit_s)
             except subprocess.TimeoutExpired as error:
                 raise SiteError(
-                    f"no answer within {limit_s:g} s", site=self.site, transient=True,
+                    f"no answer within {limit_s:g} s",
+                    site=self.site,
+                    transient=True,
                     fix="asked again later; access.timeout sets the limit",
-                ) from error  # fmt: skip
+                ) from error
             finally:
                 _kill(process)
             out.seek(0)
@@ -78,18 +84,24 @@ class Shell:
         if answer.code == NOT_FOUND:
             place = f"on {self.host}" if self.host else "on this machine"
             raise SiteError(
-                f"a command is missing {place}: {answer.said}", site=self.site, transient=False,
+                f"a command is missing {place}: {answer.said}",
+                site=self.site,
+                transient=False,
                 fix="access.host names the login node that has it",
-            )  # fmt: skip
+            )
         return answer
 
     def _argv(self) -> list[str]:
         if not self.host:
             return ["/bin/sh", "-s"]
         options = {
-            "BatchMode": "yes", "ConnectTimeout": str(max(1, int(self.timeout_s // 2))), "ControlMaster": "auto",
-            "ControlPath": str(_control_folder() / "%C"), "ControlPersist": "120", "ServerAliveInterval": "15",
-        }  # fmt: skip
+            "BatchMode": "yes",
+            "ConnectTimeout": str(max(1, int(self.timeout_s // 2))),
+            "ControlMaster": "auto",
+            "ControlPath": str(_control_folder() / "%C"),
+            "ControlPersist": "120",
+            "ServerAliveInterval": "15",
+        }
         flags = [part for key, value in options.items() for part in ("-o", f"{key}={value}")]
         return ["ssh", *flags, *self._ssh_options, "--", self.host, "/bin/sh -s"]
 
@@ -97,9 +109,11 @@ class Shell:
         if self.host and answer.code == _SSH_FAILED:
             refused = "Permission denied" in answer.err or "verification failed" in answer.err
             raise SiteError(
-                f"ssh {self.host}: {answer.said or 'failed'}", site=self.site, transient=not refused,
+                f"ssh {self.host}: {answer.said or 'failed'}",
+                site=self.site,
+                transient=not refused,
                 fix=f"try 'ssh -o BatchMode=yes {self.host} true' by hand" if refused else "",
-            )  # fmt: skip
+            )
         return answer
 
 

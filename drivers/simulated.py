@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from drivers.api import SPOT, SlotSpec, SlotState, SlotStatus
-from drivers.ledger import SlotLedger
-from kernel.clock import Clock
-from kernel.events import EventQueue
-from kernel.streams import stream
-from simulator.backfill import Job
-from simulator.cloud import CloudRegion, boot_time
-from simulator.cluster import BatchCluster
+from vgrads.drivers.api import SPOT, SlotSpec, SlotState, SlotStatus
+from vgrads.drivers.ledger import SlotLedger
+from vgrads.kernel.clock import Clock
+from vgrads.kernel.events import EventQueue
+from vgrads.kernel.streams import stream
+from vgrads.simulator.backfill import Job
+from vgrads.simulator.cloud import CloudRegion, boot_time
+from vgrads.simulator.cluster import BatchCluster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

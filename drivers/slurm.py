@@ -11,27 +11,47 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from drivers.api import Access, QueuedJob, QueueLimits, SlotSpec, SlotState, Survey
-from drivers.batch import JobReport, Order
-from drivers.every_node import SRUN, Launch, by_environment
-from drivers.shell import quote
+from vgrads.drivers.api import Access, QueuedJob, QueueLimits, SlotSpec, SlotState, Survey
+from vgrads.drivers.batch import JobReport, Order
+from vgrads.drivers.every_node import SRUN, Launch, by_environment
+from vgrads.drivers.shell import quote
 
 STATES = {
-    "PENDING": SlotState.QUEUED, "REQUEUED": SlotState.QUEUED, "REQUEUE_HOLD": SlotState.QUEUED,
-    "REQUEUE_FED": SlotState.QUEUED, "RESV_DEL_HOLD": SlotState.QUEUED, "SPECIAL_EXIT": SlotState.QUEUED,
-    "CONFIGURING": SlotState.GRANTED, "RUNNING": SlotState.GRANTED, "SUSPENDED": SlotState.GRANTED,
-    "STOPPED": SlotState.GRANTED, "SIGNALING": SlotState.GRANTED, "RESIZING": SlotState.GRANTED,
-    "STAGE_OUT": SlotState.GRANTED, "COMPLETING": SlotState.GRANTED, "COMPLETED": SlotState.RELEASED,
-    "TIMEOUT": SlotState.EXPIRED, "CANCELLED": SlotState.FAILED, "FAILED": SlotState.FAILED,
-    "NODE_FAIL": SlotState.FAILED, "BOOT_FAIL": SlotState.FAILED, "PREEMPTED": SlotState.FAILED,
-    "OUT_OF_MEMORY": SlotState.FAILED, "DEADLINE": SlotState.FAILED, "REVOKED": SlotState.FAILED,
-    "LAUNCH_FAILED": SlotState.FAILED, "RECONFIG_FAIL": SlotState.FAILED,
-}  # fmt: skip
+    "PENDING": SlotState.QUEUED,
+    "REQUEUED": SlotState.QUEUED,
+    "REQUEUE_HOLD": SlotState.QUEUED,
+    "REQUEUE_FED": SlotState.QUEUED,
+    "RESV_DEL_HOLD": SlotState.QUEUED,
+    "SPECIAL_EXIT": SlotState.QUEUED,
+    "CONFIGURING": SlotState.GRANTED,
+    "RUNNING": SlotState.GRANTED,
+    "SUSPENDED": SlotState.GRANTED,
+    "STOPPED": SlotState.GRANTED,
+    "SIGNALING": SlotState.GRANTED,
+    "RESIZING": SlotState.GRANTED,
+    "STAGE_OUT": SlotState.GRANTED,
+    "COMPLETING": SlotState.GRANTED,
+    "COMPLETED": SlotState.RELEASED,
+    "TIMEOUT": SlotState.EXPIRED,
+    "CANCELLED": SlotState.FAILED,
+    "FAILED": SlotState.FAILED,
+    "NODE_FAIL": SlotState.FAILED,
+    "BOOT_FAIL": SlotState.FAILED,
+    "PREEMPTED": SlotState.FAILED,
+    "OUT_OF_MEMORY": SlotState.FAILED,
+    "DEADLINE": SlotState.FAILED,
+    "REVOKED": SlotState.FAILED,
+    "LAUNCH_FAILED": SlotState.FAILED,
+    "RECONFIG_FAIL": SlotState.FAILED,
+}
 _WORDS = {
-    "CANCELLED": "cancelled at the site", "NODE_FAIL": "a node failed", "PREEMPTED": "preempted",
-    "DEADLINE": "could not have ended by its deadline", "TIMEOUT": "reached its end",
+    "CANCELLED": "cancelled at the site",
+    "NODE_FAIL": "a node failed",
+    "PREEMPTED": "preempted",
+    "DEADLINE": "could not have ended by its deadline",
+    "TIMEOUT": "reached its end",
     "OUT_OF_MEMORY": "out of memory",
-}  # fmt: skip
+}
 _NO_ANSWER = re.compile(
     r"unable to contact|connection (refused|timed out|reset)|socket timed out|zero bytes were transmitted"
     r"|temporarily (unable|unavailable)|protocol authentication error|communication connection failure|slurmctld.*not respond",
@@ -40,9 +60,20 @@ _NO_ANSWER = re.compile(
 _FORECAST = re.compile(r"to start at (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)")
 _SPAN = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)")
 _COLUMNS = (
-    "JobIDRaw", "User", "Account", "Partition", "Submit", "Eligible", "Start", "End", "State", "Timelimit",
-    "NNodes", "NCPUS", "ReqCPUS",
-)  # fmt: skip
+    "JobIDRaw",
+    "User",
+    "Account",
+    "Partition",
+    "Submit",
+    "Eligible",
+    "Start",
+    "End",
+    "State",
+    "Timelimit",
+    "NNodes",
+    "NCPUS",
+    "ReqCPUS",
+)
 _ACCOUNTING = "--accounting--"
 
 
@@ -52,10 +83,16 @@ class Slurm:
     def submit(self, order: Order, access: Access) -> str:
         """Times count from now by the controller's clock, so neither zone nor skew matters."""
         options = [
-            "--parsable", "--no-requeue", f"--job-name={order.name}", f"--comment={order.slot}",
-            f"--ntasks={order.procs}", f"--nodes={order.nodes}", f"--time={_minutes(order.duration_s)}",
-            "--output=/dev/null", "--error=/dev/null",
-        ]  # fmt: skip
+            "--parsable",
+            "--no-requeue",
+            f"--job-name={order.name}",
+            f"--comment={order.slot}",
+            f"--ntasks={order.procs}",
+            f"--nodes={order.nodes}",
+            f"--time={_minutes(order.duration_s)}",
+            "--output=/dev/null",
+            "--error=/dev/null",
+        ]
         if order.every_node and order.procs % order.nodes == 0:
             options.append(f"--ntasks-per-node={order.procs // order.nodes}")
         options += [f"--partition={order.queue}"] if order.queue else []
@@ -138,8 +175,11 @@ class Slurm:
         else:
             problems.append("no history: accounting is not configured (sacct fails)")
         return Survey(
-            version=lines[0] if lines else "?", queues=queues, works=tuple(works), problems=tuple(problems)
-        )  # fmt: skip
+            version=lines[0] if lines else "?",
+            queues=queues,
+            works=tuple(works),
+            problems=tuple(problems),
+        )
 
     def accounting(self, from_ago_s: float, until_ago_s: float) -> str:
         """``sacct`` selects what was in any state in that time, so jobs that waited before come again."""
@@ -190,9 +230,14 @@ def _report(who: tuple[str, str, str], word: str, ran: str, reason: str) -> JobR
     if said and reason not in ("None", "", "NonZeroExitCode", "TimeLimit", "DeadLine"):
         said += f" ({reason})"
     return JobReport(
-        job=job, name=name, state=state, reason=said, ran_s=_seconds(ran),
-        slot="" if comment == "(null)" else comment, ending=word == "COMPLETING",
-    )  # fmt: skip
+        job=job,
+        name=name,
+        state=state,
+        reason=said,
+        ran_s=_seconds(ran),
+        slot="" if comment == "(null)" else comment,
+        ending=word == "COMPLETING",
+    )
 
 
 def _queue(line: str) -> QueueLimits | None:
@@ -202,8 +247,11 @@ def _queue(line: str) -> QueueLimits | None:
     name, state, limit, cores = fields
     total = cores.rsplit("/", 1)[-1]
     return QueueLimits(
-        name=name, max_walltime_s=_seconds(limit), max_procs=int(total) if total.isdigit() else None, open=state == "up"
-    )  # fmt: skip
+        name=name,
+        max_walltime_s=_seconds(limit),
+        max_procs=int(total) if total.isdigit() else None,
+        open=state == "up",
+    )
 
 
 def _queued(line: str, now_s: float) -> QueuedJob | None:
@@ -215,8 +263,12 @@ def _queued(line: str, now_s: float) -> QueuedJob | None:
     if word == "PENDING":
         waited_s = now_s - float(submitted) if submitted.isdigit() else 0.0
         return QueuedJob(
-            queue=queue, user=user, procs=int(procs), requested_s=requested_s, waited_s=max(0.0, waited_s)
-        )  # fmt: skip
+            queue=queue,
+            user=user,
+            procs=int(procs),
+            requested_s=requested_s,
+            waited_s=max(0.0, waited_s),
+        )
     return QueuedJob(
         queue=queue,
         user=user,

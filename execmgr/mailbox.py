@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Protocol
 
-from execmgr.book import Book
-from execmgr.states import CopyState, Release, RunState
-from planner.snapshot import TaskKey
-from workflows.dag import Task
+from vgrads.execmgr.core.book import Book
+from vgrads.execmgr.core.states import CopyState, Release, RunState
+from vgrads.planner.snapshot import TaskKey
+from vgrads.workflows.dag import Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

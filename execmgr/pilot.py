@@ -1,4 +1,4 @@
-"""What runs in a slot: ``python -P -m execmgr.pilot``, a Dask worker that bears the slot's name.
+"""What runs in a slot: ``python -P -m vgrads.execmgr.pilot``, a Dask worker that bears the slot's name.
 
 Told by its environment: ``VGRADS_CONTACT`` (where the manager is), ``VGRADS_KEYS`` (the run's TLS keys), ``VGRADS_RUN`` (its folder),
 ``VGRADS_SLOT_NAME``, ``VGRADS_PROCS``. When the manager is lost it looks for it again, until the slot ends
@@ -16,8 +16,8 @@ import tempfile
 import time
 from contextlib import suppress
 
-from drivers.pilot import CANNOT_WORK
-from execmgr.processes import name_of, parent_of
+from vgrads.drivers.pilot import CANNOT_WORK
+from vgrads.execmgr.tasks.processes import name_of, parent_of
 
 _PAUSE_S = 1.0
 _LOOK_S = 0.2
@@ -29,8 +29,8 @@ async def _work(pilot: int) -> None:
     import dask  # noqa: PLC0415 the looping parent needs none of it
     from distributed import Status, Worker  # noqa: PLC0415
 
-    from drivers.dask_clock import count_steadily  # noqa: PLC0415
-    from execmgr.dask_engine import NO_PAGES, PAGES, read_contact  # noqa: PLC0415
+    from vgrads.drivers.dask_clock import count_steadily  # noqa: PLC0415
+    from vgrads.execmgr.engines.dask import NO_PAGES, PAGES, read_contact  # noqa: PLC0415
 
     dask.config.set(NO_PAGES)
     count_steadily()
@@ -39,10 +39,17 @@ async def _work(pilot: int) -> None:
     contact = read_contact(os.environ["VGRADS_KEYS"])
     with tempfile.TemporaryDirectory() as folder:
         worker = Worker(
-            os.environ["VGRADS_CONTACT"], name=os.environ["VGRADS_SLOT_NAME"], nthreads=max(procs, 1),
-            resources={"procs": procs}, security=contact.security(), death_timeout=_GIVE_UP_S, local_directory=folder,
-            memory_limit=0, dashboard=False, dashboard_address=PAGES,
-        )  # fmt: skip
+            os.environ["VGRADS_CONTACT"],
+            name=os.environ["VGRADS_SLOT_NAME"],
+            nthreads=max(procs, 1),
+            resources={"procs": procs},
+            security=contact.security(),
+            death_timeout=_GIVE_UP_S,
+            local_directory=folder,
+            memory_limit=0,
+            dashboard=False,
+            dashboard_address=PAGES,
+        )
         await worker
         reaping = asyncio.create_task(_reap_later())
         while worker.status == Status.running:  # a closing one would wait for its tasks
@@ -70,7 +77,7 @@ async def _and_out(pilot: int) -> None:
 
 async def _reap_later() -> None:
     """When a manager has had time to order again what it still wants, the rest of what runs here ends."""
-    from execmgr.dask_engine import reap  # noqa: PLC0415
+    from vgrads.execmgr.engines.dask import reap  # noqa: PLC0415
 
     await asyncio.sleep(_PATIENCE_S)
     reap()
@@ -78,7 +85,7 @@ async def _reap_later() -> None:
 
 def _end_its_tasks() -> None:
     """Nothing of a worker that died may run on: the next one is given the same tasks again."""
-    from execmgr.dask_engine import end_tasks_here  # noqa: PLC0415
+    from vgrads.execmgr.engines.dask import end_tasks_here  # noqa: PLC0415
 
     end_tasks_here(os.environ["VGRADS_SLOT_NAME"])
 
@@ -113,7 +120,7 @@ class _Slot:
 def _work_until_over(slot: _Slot) -> None:
     """One worker after the other, until the slot is over."""
     while not slot.over():
-        worker = subprocess.Popen([sys.executable, "-P", "-m", "execmgr.pilot", "--once"])
+        worker = subprocess.Popen([sys.executable, "-P", "-m", "vgrads.execmgr.pilot", "--once"])
         try:
             while worker.poll() is None and not slot.over():
                 with suppress(subprocess.TimeoutExpired):

@@ -30,5 +30,5 @@ def make_keys() -> tuple[str, str]:
     )
     private = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )  # fmt: skip
+    )
     return certificate.public_bytes(serialization.Encoding.PEM).decode(), private.decode()

@@ -7,16 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from drivers.api import Driver, SlotState
-from execmgr.book import Book
-from execmgr.core import begin, step
-from execmgr.endings import over
-from execmgr.engine import Engine, Reach, TaskOrder
-from execmgr.growth import grown
-from execmgr.journal import Journal, LeaseLost
-from execmgr.mailbox import Answer, Answers, Mailbox, added_to
-from execmgr.sites import Sites
-from execmgr.states import (
+from vgrads.drivers.api import Driver, SlotState
+from vgrads.execmgr.core.book import Book
+from vgrads.execmgr.core.endings import over
+from vgrads.execmgr.core.growth import grown
+from vgrads.execmgr.core.journal import Journal, LeaseLost
+from vgrads.execmgr.core.states import (
     CancelCopy,
     Cancelled,
     CloseSlot,
@@ -33,12 +29,16 @@ from execmgr.states import (
     Tick,
     Told,
 )
-from execmgr.times import Times, with_own
-from kernel.clock import Clock
-from kernel.errors import InputError
-from planner.snapshot import CopyKey, TaskKey
-from workflows.dag import Task
-from workflows.manner import Manner, with_env
+from vgrads.execmgr.core.step import begin, step
+from vgrads.execmgr.core.times import Times, with_own
+from vgrads.execmgr.engines.base import Engine, Reach, TaskOrder
+from vgrads.execmgr.mailbox import Answer, Answers, Mailbox, added_to
+from vgrads.execmgr.sites import Sites
+from vgrads.kernel.clock import Clock
+from vgrads.kernel.errors import InputError
+from vgrads.planner.snapshot import CopyKey, TaskKey
+from vgrads.workflows.dag import Task
+from vgrads.workflows.manner import Manner, with_env
 
 Watcher = Callable[[Book, RunState, list[Event]], None]
 """Is told the book that rules, what the run has come to, and what has just happened."""
@@ -298,11 +298,20 @@ class Runner:
             task = replace(task, command=leave.command, memory_mib=leave.memory_mib)
         more = grown(self.book, self.state.copies, key)
         return TaskOrder(
-            key=key, site=self.book.site_of(key), slot=placement.slot, procs=task.threads or task.procs, command=task.command, inputs=task.inputs, outputs=task.outputs,
-            runtime_s=self.book.median_s(key) * more.time, attempt=self.state.copies[key].attempt, memory_mib=task.memory_mib * more.memory,
-            manner=self._manner(key, task), fetches=tuple(file.of(*task_key) for file in task.fetches),
+            key=key,
+            site=self.book.site_of(key),
+            slot=placement.slot,
+            procs=task.threads or task.procs,
+            command=task.command,
+            inputs=task.inputs,
+            outputs=task.outputs,
+            runtime_s=self.book.median_s(key) * more.time,
+            attempt=self.state.copies[key].attempt,
+            memory_mib=task.memory_mib * more.memory,
+            manner=self._manner(key, task),
+            fetches=tuple(file.of(*task_key) for file in task.fetches),
             sends=tuple(file.of(*task_key) for file in task.sends),
-        )  # fmt: skip
+        )
 
     def _manner(self, key: CopyKey, task: Task) -> Manner:
         """How a task runs where it is planned: a container that any engine may run by the first that its site has."""

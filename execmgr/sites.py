@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from drivers.api import Driver, SlotSpec, SlotState, SlotStatus
-from execmgr.book import spec_id
-from execmgr.engine import Pilot, Reach
-from execmgr.states import Event, SiteSilent, SlotNews
-from kernel.clock import Clock
-from kernel.errors import SiteError
+from vgrads.drivers.api import Driver, SlotSpec, SlotState, SlotStatus
+from vgrads.execmgr.core.book import spec_id
+from vgrads.execmgr.core.states import Event, SiteSilent, SlotNews
+from vgrads.execmgr.engines.base import Pilot, Reach
+from vgrads.kernel.clock import Clock
+from vgrads.kernel.errors import SiteError
 
 _AT_ONCE = Reach()
 _SOON_S = 1.0
@@ -31,7 +31,7 @@ class _Silence:
 
 
 class Slots(Protocol):
-    """What slots are to be asked for, by name: of a plan (:class:`execmgr.book.Book`) or of a pool of hosts."""
+    """What slots are to be asked for, by name: of a plan (:class:`vgrads.execmgr.core.book.Book`) or of a pool of hosts."""
 
     def place(self, slot: str) -> str:
         """The site of a slot."""
@@ -109,10 +109,13 @@ class Sites:
                 self._seen[slot] = told.state
                 found.append(
                     SlotNews(
-                        at_s=told.since_s, slot=slot, state=told.state, reason=told.reason,
+                        at_s=told.since_s,
+                        slot=slot,
+                        state=told.state,
+                        reason=told.reason,
                         permanent=told.permanent,
                     )
-                )  # fmt: skip
+                )
         return found
 
     def _reported(self, site: str, slot: str, status: SlotStatus) -> SlotStatus:
@@ -161,9 +164,12 @@ class Sites:
             pending.discard(slot)
             self._seen[slot] = SlotState.FAILED
             news = SlotNews(
-                at_s=self._clock.now(), slot=slot, state=SlotState.FAILED, reason=str(error),
+                at_s=self._clock.now(),
+                slot=slot,
+                state=SlotState.FAILED,
+                reason=str(error),
                 permanent=not closing,
-            )  # fmt: skip
+            )
             return [news]
         pending.discard(slot)
         self._silent.pop(site, None)
@@ -195,9 +201,10 @@ class Sites:
     def _open_slots(self, book: Slots, site: str) -> list[str]:
         """Slots asked of a site that are not known to have ended."""
         return [
-            slot for slot, state in self._seen.items()
+            slot
+            for slot, state in self._seen.items()
             if not state.ended and slot not in self._to_open and book.place(slot) == site
-        ]  # fmt: skip
+        ]
 
     def wake_at(self, book: Slots) -> float:
         """When asking can bring news in virtual time."""

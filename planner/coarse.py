@@ -1,6 +1,6 @@
-"""The four phases for large sets: workflows are placed and copied whole (:mod:`planner.gang`).
+"""The four phases for large sets: workflows are placed and copied whole (:mod:`vgrads.planner.placement.gang`).
 
-The same questions in the same order as :mod:`planner.phases`, asked of workflows instead of tasks,
+The same questions in the same order as :mod:`vgrads.planner.phases`, asked of workflows instead of tasks,
 and in batches, so that planning grows with the number of tasks and no faster.
 """
 
@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from planner.draft import Draft
-from planner.gang import Gangs
-from planner.pack import pack_batch, pack_minimum
-from planner.phases import Phase, Steps, free_slots
-from vgrid.slot import Slot
+from vgrads.planner.phases import Phase, Steps, free_slots
+from vgrads.planner.placement.draft import Draft
+from vgrads.planner.placement.gang import Gangs
+from vgrads.planner.placement.pack import pack_batch, pack_minimum
+from vgrads.vgrid.slot import Slot
 
 LARGE = 3_000
 """Tasks from which on a set is planned whole workflows at a time."""
@@ -62,8 +62,14 @@ def _trade_off(draft: Draft, gangs: Gangs) -> Steps:
         if max(more, copy) <= before:
             break
         draft.replay_whole(with_more if more >= copy else with_copy)
-        steps.append({"chosen": "workflows" if more >= copy else "copies", "before": before[0],
-                      "with_workflow": more[0], "with_copy": copy[0]})  # fmt: skip
+        steps.append(
+            {
+                "chosen": "workflows" if more >= copy else "copies",
+                "before": before[0],
+                "with_workflow": more[0],
+                "with_copy": copy[0],
+            }
+        )
     return steps
 
 
@@ -120,7 +126,9 @@ def _cloud(draft: Draft) -> Steps:
             steps += _refused(draft, paid)
             break
         pack_batch(draft, *best)
-        steps.append({"workflows": best[1], "promise": draft.promise, "cost_usd": round(draft.cost_usd, 2)})  # fmt: skip
+        steps.append(
+            {"workflows": best[1], "promise": draft.promise, "cost_usd": round(draft.cost_usd, 2)}
+        )
     return steps
 
 
@@ -156,8 +164,14 @@ def _refused(draft: Draft, paid: Sequence[Slot]) -> Steps:
         pack_batch(draft, names, len(names), paid, math.inf)
         if draft.promise <= before:
             return []
-        return [{"refused": "budget", "budget_usd": wanted.most_usd, "would_cost_usd": round(draft.cost_usd, 2),
-                 "would_promise": draft.promise}]  # fmt: skip
+        return [
+            {
+                "refused": "budget",
+                "budget_usd": wanted.most_usd,
+                "would_cost_usd": round(draft.cost_usd, 2),
+                "would_promise": draft.promise,
+            }
+        ]
 
 
 def _missing_then_weakest(draft: Draft) -> list[str]:

@@ -3,7 +3,7 @@
 Binary: a task starts in a slot at one of its possible instants (in several slots: copies). In every
 scenario a copy succeeds where its slot is there and, for each parent, a copy that ended early enough
 succeeded; a workflow is done where all its tasks are; the objective is the share of scenarios in which
-enough workflows are. Exact for these scenarios and instants; the oracle for :mod:`planner.phases`.
+enough workflows are. Exact for these scenarios and instants; the oracle for :mod:`vgrads.planner.phases`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from itertools import combinations
 
 import pulp
 
-from kernel.errors import InputError
-from planner.draft import Draft
-from planner.plan import Placement
-from planner.snapshot import Snapshot, TaskKey
-from vgrid.fate import slot_fate
-from vgrid.slot import Slot
+from vgrads.kernel.errors import InputError
+from vgrads.planner.placement.draft import Draft
+from vgrads.planner.plan import Placement
+from vgrads.planner.snapshot import Snapshot, TaskKey
+from vgrads.vgrid.fate import slot_fate
+from vgrads.vgrid.slot import Slot
 
 MOST_TASKS = 10
 MOST_SLOTS = 4
@@ -50,15 +50,18 @@ def place_optimal(draft: Draft) -> float | None:
     if tasks > MOST_TASKS or len(snapshot.slots) > MOST_SLOTS:
         raise InputError(
             f"{tasks} tasks over {len(snapshot.slots)} slots are too many for the policy 'optimal'",
-            where="--policy", fix=f"at most {MOST_TASKS} tasks and {MOST_SLOTS} slots",
-        )  # fmt: skip
+            where="--policy",
+            fix=f"at most {MOST_TASKS} tasks and {MOST_SLOTS} slots",
+        )
     starts = _starts(snapshot)
     model = pulp.LpProblem("plan", pulp.LpMaximize)
     take = {start: model.add_variable(f"x{n}", cat="Binary") for n, start in enumerate(starts)}
     _add_room(model, snapshot, take)
     spent = _add_money(model, snapshot, take)
     enough = _add_scenarios(model, snapshot, take)
-    model.setObjective(pulp.lpSum(enough) * (1.0 / len(enough)) - _CHEAP * spent - 1e-7 * pulp.lpSum(take.values()))  # fmt: skip
+    model.setObjective(
+        pulp.lpSum(enough) * (1.0 / len(enough)) - _CHEAP * spent - 1e-7 * pulp.lpSum(take.values())
+    )
     model.solve(pulp.HiGHS(msg=False, timeLimit=_SECONDS, threads=1))
     if model.sol_status not in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):
         return None
@@ -85,7 +88,11 @@ def _starts(snapshot: Snapshot) -> list[_Start]:
                     continue
                 for at_s in instants:
                     if at_s + length_s <= min(slot.end_s, snapshot.wanted.deadline_s) + 1e-9:
-                        found.append(_Start((workflow.name, task.id), slot.id, at_s, at_s + length_s, task.procs))  # fmt: skip
+                        found.append(
+                            _Start(
+                                (workflow.name, task.id), slot.id, at_s, at_s + length_s, task.procs
+                            )
+                        )
     return found
 
 
@@ -99,7 +106,9 @@ def _instants(slot: Slot, durations: Sequence[float], deadline_s: float) -> list
     return sorted(every)[:_INSTANTS]
 
 
-def _add_room(model: pulp.LpProblem, snapshot: Snapshot, take: Mapping[_Start, pulp.LpVariable]) -> None:  # fmt: skip
+def _add_room(
+    model: pulp.LpProblem, snapshot: Snapshot, take: Mapping[_Start, pulp.LpVariable]
+) -> None:
     """One copy of a task a slot; no more processors than there are, at any start."""
     for slot in snapshot.slots:
         here = [start for start in take if start.slot == slot.id]
@@ -110,7 +119,9 @@ def _add_room(model: pulp.LpProblem, snapshot: Snapshot, take: Mapping[_Start, p
             model.addConstraint(pulp.lpSum(s.procs * take[s] for s in busy) <= slot.procs)
 
 
-def _add_money(model: pulp.LpProblem, snapshot: Snapshot, take: Mapping[_Start, pulp.LpVariable]) -> pulp.LpAffineExpression:  # fmt: skip
+def _add_money(
+    model: pulp.LpProblem, snapshot: Snapshot, take: Mapping[_Start, pulp.LpVariable]
+) -> pulp.LpAffineExpression:
     """Every paid slot costs what holding it to its last end costs."""
     costs = []
     for n, slot in enumerate(slot for slot in snapshot.slots if slot.paid):
@@ -124,7 +135,9 @@ def _add_money(model: pulp.LpProblem, snapshot: Snapshot, take: Mapping[_Start, 
     return pulp.lpSum(costs)
 
 
-def _add_scenarios(model: pulp.LpProblem, snapshot: Snapshot, take: Mapping[_Start, pulp.LpVariable]) -> list[pulp.LpVariable]:  # fmt: skip
+def _add_scenarios(
+    model: pulp.LpProblem, snapshot: Snapshot, take: Mapping[_Start, pulp.LpVariable]
+) -> list[pulp.LpVariable]:
     """For each scenario: is the minimum done?"""
     fates = {slot.id: slot_fate(slot, _SCENARIOS, snapshot.seed) for slot in snapshot.slots}
     enough = []
@@ -174,12 +187,21 @@ def _put(draft: Draft, chosen: Sequence[_Start], gap: float) -> None:
         if not all((workflow.name, task_id) in tasks for task_id in workflow.tasks):
             continue
         for task_id in workflow.order:
-            starts = sorted((s for s in chosen if s.key == (workflow.name, task_id)), key=lambda s: s.start_s)  # fmt: skip
+            starts = sorted(
+                (s for s in chosen if s.key == (workflow.name, task_id)), key=lambda s: s.start_s
+            )
             for copy, s in enumerate(starts):
                 p = Placement(
-                    workflow=workflow.name, task=task_id, copy=copy, slot=s.slot, start_s=s.start_s, end_s=s.end_s,
+                    workflow=workflow.name,
+                    task=task_id,
+                    copy=copy,
+                    slot=s.slot,
+                    start_s=s.start_s,
+                    end_s=s.end_s,
                     procs=s.procs,
-                )  # fmt: skip
+                )
                 draft.place(p)
-                draft.note(p, "optimal for the sampled scenarios", {"gap": gap, "scenarios": _SCENARIOS})  # fmt: skip
+                draft.note(
+                    p, "optimal for the sampled scenarios", {"gap": gap, "scenarios": _SCENARIOS}
+                )
         draft.settle(workflow.name)

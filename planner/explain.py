@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kernel.errors import InputError
-from kernel.units import format_duration
+from vgrads.kernel.errors import InputError
+from vgrads.kernel.units import format_duration
 
 Json = Mapping[str, Any]
 
@@ -24,16 +24,26 @@ def explain(plan: Json, task: str) -> dict[str, Any]:
         )
     if len(owners) > 1:
         raise InputError(
-            f"{len(owners)} workflows have a task '{task_id}'", where="TASK", fix=f"for example {owners[0]}/{task_id}"
-        )  # fmt: skip
+            f"{len(owners)} workflows have a task '{task_id}'",
+            where="TASK",
+            fix=f"for example {owners[0]}/{task_id}",
+        )
     reasons = {(r["workflow"], r["task"], r["copy"]): r for r in plan.get("reasons", ())}
     slots = {slot["id"]: slot for slot in plan["slots"]}
     copies = [
-        {**p, "slot_probability": slots[p["slot"]]["probability"],
-         "why": reasons.get((p["workflow"], p["task"], p["copy"]))}
+        {
+            **p,
+            "slot_probability": slots[p["slot"]]["probability"],
+            "why": reasons.get((p["workflow"], p["task"], p["copy"])),
+        }
         for p in sorted(found, key=lambda p: p["copy"])
-    ]  # fmt: skip
-    return {"workflow": owners[0], "task": task_id, "copies": copies, "promise": plan["promise"]["probability"]}  # fmt: skip
+    ]
+    return {
+        "workflow": owners[0],
+        "task": task_id,
+        "copies": copies,
+        "promise": plan["promise"]["probability"],
+    }
 
 
 def explain_text(told: Json) -> str:
@@ -56,9 +66,13 @@ def why(reason: Json | None) -> list[str]:
     if "considered" in reason:
         lines.append(f"{reason['considered']} mappings were considered.")
     if "latest_end_s" in reason:
-        lines.append(f"It had to end by {format_duration(reason['latest_end_s'])} for the rest to be done in time.")  # fmt: skip
+        lines.append(
+            f"It had to end by {format_duration(reason['latest_end_s'])} for the rest to be done in time."
+        )
     if "task_before" in reason:
-        lines.append(f"The task was {reason['task_before']:.3f} sure before and {reason['task_after']:.3f} after.")  # fmt: skip
+        lines.append(
+            f"The task was {reason['task_before']:.3f} sure before and {reason['task_after']:.3f} after."
+        )
     if "rank_s" in reason:
         lines.append(f"Its upward rank was {reason['rank_s']:.0f} s.")
     for other in reason.get("others", ()):

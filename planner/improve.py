@@ -1,7 +1,7 @@
 """The last step of planning: cheaper, against the promise as it will be kept.
 
 What is asked decides what is bought. The phases reckon cautiously, so a plan may be surer than was asked, or hold more
-than it needs. Here it is played through (:mod:`planner.rollout`) again and again with less: withdrawn sooner, without some
+than it needs. Here it is played through (:mod:`vgrads.planner.promise.rollout`) again and again with less: withdrawn sooner, without some
 of its slots, without further workflows, with paid slots asked for later. What still keeps the promise as surely as asked
 and costs less (money, then processor-hours, both as expected) is taken. How long that may go on is counted in copies
 played, so that equal questions have equal answers.
@@ -13,12 +13,12 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from planner.plan import Placement, SlotUse
-from planner.probability import standard_error
-from planner.rollout import Played, rollout
-from planner.rules import EVERYTHING
-from planner.snapshot import Snapshot
-from vgrid.binding import latest_submission
+from vgrads.planner.plan import Placement, SlotUse
+from vgrads.planner.promise.probability import standard_error
+from vgrads.planner.promise.rollout import Played, rollout
+from vgrads.planner.rules import EVERYTHING
+from vgrads.planner.snapshot import Snapshot
+from vgrads.vgrid.binding import latest_submission
 
 FRESH = 1_000_003
 """From the seed of planning to that of the promise."""
@@ -68,10 +68,14 @@ def slot_uses(snapshot: Snapshot, placements: Iterable[Placement]) -> tuple[Slot
             submit_s = latest_submission(slot, starts_s)
             found.append(
                 SlotUse(
-                    slot=slot, submit_s=submit_s, start_s=begin_s, end_s=last_s if slot.paid else slot.end_s,
-                    probability=slot.curve.by(begin_s) * slot.up, cost_usd=slot.cost_usd(last_s - submit_s),
+                    slot=slot,
+                    submit_s=submit_s,
+                    start_s=begin_s,
+                    end_s=last_s if slot.paid else slot.end_s,
+                    probability=slot.curve.by(begin_s) * slot.up,
+                    cost_usd=slot.cost_usd(last_s - submit_s),
                 )
-            )  # fmt: skip
+            )
     return tuple(found)
 
 
@@ -83,9 +87,14 @@ def improve(snapshot: Snapshot, placements: Sequence[Placement], effort_s: float
         return [first] if first else []
     found = [first]
     steps = (
-        search.withdraw_sooner, search.later, search.without_slots, search.without_twins, search.without_workflows,
-        search.later, search.withdraw_sooner,
-    )  # fmt: skip
+        search.withdraw_sooner,
+        search.later,
+        search.without_slots,
+        search.without_twins,
+        search.without_workflows,
+        search.later,
+        search.withdraw_sooner,
+    )
     for step in steps:
         found += step(found[-1])
     return found
@@ -113,9 +122,14 @@ class _Search:
         snapshot = self.fresh if scenarios == TOLD else self.snapshot
         played = rollout(snapshot, placements, submits_s, spare, scenarios)
         return Version(
-            placements=placements, uses=uses, spare=spare, promise=played.promise(self.snapshot.wanted.needed),
-            usd=played.usd(uses), hours=played.hours(uses), played=played,
-        )  # fmt: skip
+            placements=placements,
+            uses=uses,
+            spare=spare,
+            promise=played.promise(self.snapshot.wanted.needed),
+            usd=played.usd(uses),
+            hours=played.hours(uses),
+            played=played,
+        )
 
     def _taken(
         self, now: Version, placements: tuple[Placement, ...], spare: int | None = None
@@ -154,15 +168,23 @@ class _Search:
             return []
         return self._without(now, names, lambda p: p.workflow)
 
-    def _without(self, now: Version, parts: Sequence[Part], part_of: Callable[[Placement], Part]) -> list[Version]:  # fmt: skip
+    def _without(
+        self, now: Version, parts: Sequence[Part], part_of: Callable[[Placement], Part]
+    ) -> list[Version]:
         """Each part is left out for a glance; those that save most for what they cost the promise are left out together,
         as many as it bears."""
         glance = self.version(now.placements, now.spare, _GLANCE)
         ranked: list[tuple[float, int, Part]] = []
         for part in parts if glance else ():
             tried = self.version(self._left(now, {part}, part_of), now.spare, _GLANCE)
-            if glance and tried and tried.promise + 3 * standard_error(tried.promise, _GLANCE) >= self.asked:  # fmt: skip
-                saves = max(glance.usd - tried.usd, 0.0) * _HOURS_A_DOLLAR + glance.hours - tried.hours  # fmt: skip
+            if (
+                glance
+                and tried
+                and tried.promise + 3 * standard_error(tried.promise, _GLANCE) >= self.asked
+            ):
+                saves = (
+                    max(glance.usd - tried.usd, 0.0) * _HOURS_A_DOLLAR + glance.hours - tried.hours
+                )
                 loses = max(glance.promise - tried.promise, 0.0) + 1e-3
                 ranked.append((-saves / loses, len(ranked), part))
         order = [part for saves, _, part in sorted(ranked) if saves < 0]
@@ -174,7 +196,9 @@ class _Search:
             found = [tried] if tried else found
         return found
 
-    def _left(self, now: Version, gone: set[Part], part_of: Callable[[Placement], Part]) -> tuple[Placement, ...]:  # fmt: skip
+    def _left(
+        self, now: Version, gone: set[Part], part_of: Callable[[Placement], Part]
+    ) -> tuple[Placement, ...]:
         return self._whole(p for p in now.placements if part_of(p) not in gone)
 
     def _whole(self, placements: Iterable[Placement]) -> tuple[Placement, ...]:

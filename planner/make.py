@@ -8,23 +8,23 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from kernel.units import format_usd
-from planner.draft import Draft
-from planner.improve import FRESH, TOLD, Version, improve, slot_uses
-from planner.phases import run_phases
-from planner.plan import PhaseReport, Plan, Promise
-from planner.policies import make_draft, make_pipeline
-from planner.probability import standard_error
-from planner.rollout import Played, rollout
-from planner.snapshot import PLACES, Snapshot
-from vgrid.slot import Slot
-from workflows.dag import Task, Workflow
-from workflows.sets import WorkflowSet
+from vgrads.kernel.units import format_usd
+from vgrads.planner.improve import FRESH, TOLD, Version, improve, slot_uses
+from vgrads.planner.phases import run_phases
+from vgrads.planner.placement.draft import Draft
+from vgrads.planner.plan import PhaseReport, Plan, Promise
+from vgrads.planner.policies import make_draft, make_pipeline
+from vgrads.planner.promise.probability import standard_error
+from vgrads.planner.promise.rollout import Played, rollout
+from vgrads.planner.snapshot import PLACES, Snapshot
+from vgrads.vgrid.slot import Slot
+from vgrads.workflows.dag import Task, Workflow
+from vgrads.workflows.sets import WorkflowSet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How to plan: a policy and a rule of probability, by name (:mod:`planner.policies`); ``effort_s``: about how many
+    """How to plan: a policy and a rule of probability, by name (:mod:`vgrads.planner.policies`); ``effort_s``: about how many
     seconds the last step may look for a cheaper plan."""
 
     policy: str = "vgrads"
@@ -53,7 +53,7 @@ def make_plan(snapshot: Snapshot, options: Options = STANDARD) -> Plan:
 
     What is asked decides what is bought: of plans that reach the asked probability the cheapest, else the surest. The
     standard policy, where it falls short, also tries the others that cost no more planning, and the cloud first where
-    these fall short too; what reaches what was asked is made cheaper (:mod:`planner.improve`).
+    these fall short too; what reaches what was asked is made cheaper (:mod:`vgrads.planner.improve`).
     """
     if not snapshot.wanted.workflows:
         return _nothing(snapshot.wanted)
@@ -68,10 +68,17 @@ def make_plan(snapshot: Snapshot, options: Options = STANDARD) -> Plan:
 def _nothing(wanted: WorkflowSet) -> Plan:
     """The plan of a set of which nothing is left to do."""
     return Plan(
-        set_name=wanted.name, deadline_s=wanted.deadline_s, needed=0, asked_probability=wanted.probability, feasible=True,
-        lacking="", promise=Promise(probability=1.0, standard_error=0.0, by_workflow={}, cautious=1.0),
-        placements=(), uses=(), phases=(),
-    )  # fmt: skip
+        set_name=wanted.name,
+        deadline_s=wanted.deadline_s,
+        needed=0,
+        asked_probability=wanted.probability,
+        feasible=True,
+        lacking="",
+        promise=Promise(probability=1.0, standard_error=0.0, by_workflow={}, cautious=1.0),
+        placements=(),
+        uses=(),
+        phases=(),
+    )
 
 
 def _narrower(snapshot: Snapshot, plan: Plan) -> Plan:
@@ -124,13 +131,22 @@ def _cheaper(snapshot: Snapshot, plan: Plan, effort_s: float) -> Plan:
             found = made
             break
     steps = [
-        {"promise": v.promise, "expected_usd": round(v.usd, 2), "expected_hours": round(v.hours, 1), "slots": len(v.uses)}
+        {
+            "promise": v.promise,
+            "expected_usd": round(v.usd, 2),
+            "expected_hours": round(v.hours, 1),
+            "slots": len(v.uses),
+        }
         for v in versions
-    ]  # fmt: skip
+    ]
     report = PhaseReport(
-        name="improving", seconds=time.perf_counter() - begin, placed=len(found.placements) - len(plan.placements),
-        probability_before=plan.promise.probability, probability_after=found.promise.probability, steps=tuple(steps),
-    )  # fmt: skip
+        name="improving",
+        seconds=time.perf_counter() - begin,
+        placed=len(found.placements) - len(plan.placements),
+        probability_before=plan.promise.probability,
+        probability_after=found.promise.probability,
+        steps=tuple(steps),
+    )
     return replace(
         found, phases=(*plan.phases, report), seconds={**plan.seconds, "improving": report.seconds}
     )
@@ -186,12 +202,21 @@ def _by_policy(snapshot: Snapshot, options: Options, judged: bool) -> Plan:
     placed = {p.key for p in placements}
     paper = options.probability == "paper"
     plan = Plan(
-        set_name=wanted.name, deadline_s=wanted.deadline_s, needed=wanted.needed,
-        asked_probability=wanted.probability, feasible=True, lacking="", promise=_reckoned(draft),
-        placements=placements, uses=slot_uses(snapshot, placements), phases=phases,
+        set_name=wanted.name,
+        deadline_s=wanted.deadline_s,
+        needed=wanted.needed,
+        asked_probability=wanted.probability,
+        feasible=True,
+        lacking="",
+        promise=_reckoned(draft),
+        placements=placements,
+        uses=slot_uses(snapshot, placements),
+        phases=phases,
         reasons={key: why for key, why in draft.reasons.items() if key in placed},
-        places=snapshot.places, policy="the paper's rule" if paper else options.policy, seconds={report.name: report.seconds for report in phases},
-    )  # fmt: skip
+        places=snapshot.places,
+        policy="the paper's rule" if paper else options.policy,
+        seconds={report.name: report.seconds for report in phases},
+    )
     played = _played(snapshot, plan)
     if paper and not judged:
         played = replace(played, promise=plan.promise)
@@ -202,9 +227,11 @@ def _by_policy(snapshot: Snapshot, options: Options, judged: bool) -> Plan:
 def _reckoned(draft: Draft) -> Promise:
     """The promise as the phases reckoned it."""
     return Promise(
-        probability=draft.promise, standard_error=draft.standard_error, cautious=draft.promise,
+        probability=draft.promise,
+        standard_error=draft.standard_error,
+        cautious=draft.promise,
         by_workflow={name: draft.workflow_chance(name) for name in draft.scheduled},
-    )  # fmt: skip
+    )
 
 
 def _played(snapshot: Snapshot, plan: Plan) -> Plan:
@@ -219,14 +246,19 @@ def _told(plan: Plan, played: Played) -> Plan:
     """The plan with what playing it gave."""
     probability = played.promise(plan.needed)
     promise = Promise(
-        probability=probability, standard_error=standard_error(probability, played.scenarios),
-        by_workflow={name: float(np.isfinite(done_s).mean()) for name, done_s in played.done_s.items()},
+        probability=probability,
+        standard_error=standard_error(probability, played.scenarios),
+        by_workflow={
+            name: float(np.isfinite(done_s).mean()) for name, done_s in played.done_s.items()
+        },
         cautious=plan.promise.cautious,
-    )  # fmt: skip
+    )
     return replace(
-        plan, promise=promise, expected_usd=round(played.usd(plan.uses), 2),
+        plan,
+        promise=promise,
+        expected_usd=round(played.usd(plan.uses), 2),
         expected_hours=round(played.hours(plan.uses), 2),
-    )  # fmt: skip
+    )
 
 
 def _lacking(snapshot: Snapshot, plan: Plan) -> str:

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from planner.draft import Draft
-from planner.mapping import place_workflow
-from planner.pack import pack_minimum
-from planner.plan import PhaseReport, Placement
-from planner.replicate import add_copy, add_twin_workflow
-from planner.snapshot import TaskKey
-from vgrid.slot import Slot
+from vgrads.planner.placement.draft import Draft
+from vgrads.planner.placement.mapping import place_workflow
+from vgrads.planner.placement.pack import pack_minimum
+from vgrads.planner.placement.replicate import add_copy, add_twin_workflow
+from vgrads.planner.plan import PhaseReport, Placement
+from vgrads.planner.snapshot import TaskKey
+from vgrads.vgrid.slot import Slot
 
 Steps = list[Mapping[str, Any]]
 _MOST_STEPS = 1000  # of one phase: keeps planning of large sets bounded

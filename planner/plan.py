@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Any
 
-from planner.rules import EVERYTHING
-from planner.snapshot import PLACES, CopyKey, Snapshot, TaskKey
-from vgrid.slot import Slot
+from vgrads.planner.rules import EVERYTHING
+from vgrads.planner.snapshot import PLACES, CopyKey, Snapshot, TaskKey
+from vgrads.vgrid.slot import Slot
 
 _TOLERANCE_S = 1e-6
 
@@ -35,9 +35,15 @@ class Placement:
     def as_sure(self, probability: float) -> Placement:
         """The same with its probability; ``dataclasses.replace`` takes five times as long, and there are very many."""
         return Placement(
-            workflow=self.workflow, task=self.task, copy=self.copy, slot=self.slot, start_s=self.start_s,
-            end_s=self.end_s, procs=self.procs, probability=probability,
-        )  # fmt: skip
+            workflow=self.workflow,
+            task=self.task,
+            copy=self.copy,
+            slot=self.slot,
+            start_s=self.start_s,
+            end_s=self.end_s,
+            procs=self.procs,
+            probability=probability,
+        )
 
     @property
     def task_key(self) -> TaskKey:
@@ -106,7 +112,7 @@ class Done:
 class Plan:
     """The decision for a whole set. ``lacking`` says why a plan that is not feasible is not; ``spare``: how many
     workflows beyond the needed must stand whole in slots that are there before the rest is withdrawn; ``places``: for which
-    quantile of run times it was made (:class:`planner.snapshot.Snapshot`); ``run_times``: what those of each kind of task
+    quantile of run times it was made (:class:`vgrads.planner.snapshot.Snapshot`); ``run_times``: what those of each kind of task
     rest on; ``notes``: what it does not cover, as its workflows' files say; ``done``: tasks that an earlier run did, and that
     it does not hold; ``expected_usd``,
     ``expected_hours``: money and processor-hours of the slots on average, given back when nothing is left for them."""
@@ -171,9 +177,17 @@ def in_order(placements: Iterable[Placement], snapshot: Snapshot) -> list[Placem
     """The order in which slots take copies: by planned start and end, and what lasts no time behind what it needs."""
     ranks = {name: flow.shape.rank for name, flow in snapshot.workflow_by_name.items()}
     turns = [
-        (round(p.start_s, 6), round(p.end_s, 6), ranks[p.workflow][p.task], p.workflow, p.task, p.copy, p)
+        (
+            round(p.start_s, 6),
+            round(p.end_s, 6),
+            ranks[p.workflow][p.task],
+            p.workflow,
+            p.task,
+            p.copy,
+            p,
+        )
         for p in placements
-    ]  # fmt: skip
+    ]
     turns.sort(key=itemgetter(0, 1, 2, 3, 4, 5))
     return [turn[6] for turn in turns]
 

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kernel.errors import InputError
-from planner.coarse import LARGE, coarse_pipeline
-from planner.draft import Draft, PaperDraft
-from planner.heft import place_heft
-from planner.mapping import place_workflow
-from planner.phases import (
+from vgrads.kernel.errors import InputError
+from vgrads.planner.coarse import LARGE, coarse_pipeline
+from vgrads.planner.phases import (
     PIPELINE,
     Pipeline,
     Steps,
@@ -21,7 +18,10 @@ from planner.phases import (
     more_workflows,
     trade_off,
 )
-from planner.snapshot import Snapshot
+from vgrads.planner.placement.draft import Draft, PaperDraft
+from vgrads.planner.placement.heft import place_heft
+from vgrads.planner.placement.mapping import place_workflow
+from vgrads.planner.snapshot import Snapshot
 
 MakePipeline = Callable[[Draft], Pipeline]
 
@@ -53,7 +53,7 @@ def _cloud_only(draft: Draft) -> Steps:
 
 def _optimal(draft: Draft) -> Steps:
     """All at once, by an integer programme."""
-    from planner.exact import place_optimal  # noqa: PLC0415  # the solver takes its time to load
+    from vgrads.planner.exact import place_optimal  # noqa: PLC0415  # the solver takes its time to load
 
     return [{"gap": place_optimal(draft), "promise": draft.promise}]
 
@@ -63,23 +63,33 @@ POLICIES: dict[str, tuple[str, MakePipeline]] = {
     "cloud-first": (
         "paid slots until the promise is as asked, then what costs nothing",
         lambda _: (
-            ("cloud", cloud_first), ("minimal", minimal), ("trade-off", trade_off), ("additional", additional),
+            ("cloud", cloud_first),
+            ("minimal", minimal),
+            ("trade-off", trade_off),
+            ("additional", additional),
         ),
     ),
     "cost-first": (
         "money only where the minimum cannot be placed without",
         lambda _: (
-            ("minimal", minimal), ("trade-off", trade_off), ("additional", additional), ("cloud", cloud_for_minimum),
+            ("minimal", minimal),
+            ("trade-off", trade_off),
+            ("additional", additional),
+            ("cloud", cloud_for_minimum),
         ),
     ),
     "no-replication": (
         "no copies: further workflows are the only reserve",
-        lambda _: (("minimal", minimal), ("additional", more_workflows), ("cloud", cloud_for_minimum)),
+        lambda _: (
+            ("minimal", minimal),
+            ("additional", more_workflows),
+            ("cloud", cloud_for_minimum),
+        ),
     ),
     "heft": ("HEFT onto the earliest slots, blind to probabilities", lambda _: (("heft", _heft),)),
     "optimal": ("an integer programme, for small sets", lambda _: (("optimal", _optimal),)),
     "cloud-only": ("paid slots alone", lambda _: (("cloud", _cloud_only),)),
-}  # fmt: skip
+}
 RULES = ("joint", "paper")
 
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from planner.make import STANDARD, Options, plan_alone
-from planner.plan import Plan, Relaxation
-from planner.snapshot import Snapshot
-from workflows.sets import WorkflowSet
+from vgrads.planner.make import STANDARD, Options, plan_alone
+from vgrads.planner.plan import Plan, Relaxation
+from vgrads.planner.snapshot import Snapshot
+from vgrads.workflows.sets import WorkflowSet
 
 Ask = Callable[[WorkflowSet], Snapshot]
 Try = Callable[[float], Plan]
@@ -34,8 +34,12 @@ def relaxations(
 
 def _relaxed(plan: Plan, change: str, amount: float, unit: str) -> Relaxation:
     return Relaxation(
-        change=change, amount=amount, unit=unit, probability=plan.promise.probability, cost_usd=plan.cost_usd
-    )  # fmt: skip
+        change=change,
+        amount=amount,
+        unit=unit,
+        probability=plan.promise.probability,
+        cost_usd=plan.cost_usd,
+    )
 
 
 def _least(
@@ -100,7 +104,9 @@ def _dearer(snapshot: Snapshot, _: Ask, options: Options) -> Iterator[Relaxation
         return plan_alone(replace(snapshot, wanted=replace(wanted, budget_usd=usd)), options)
 
     more_usd = free.cost_usd - wanted.budget_usd
-    found = _least(try_for, [free.cost_usd], wanted.budget_usd, max(0.01, more_usd / 2**_NARROWINGS))  # fmt: skip
+    found = _least(
+        try_for, [free.cost_usd], wanted.budget_usd, max(0.01, more_usd / 2**_NARROWINGS)
+    )
     if found is not None:
         plan = found[1]
         more = max(0.01, plan.cost_usd - wanted.budget_usd)

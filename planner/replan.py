@@ -2,7 +2,7 @@
 
 The remainder becomes a set of its own on a clock that starts now: tasks that are not done, with what they still
 need; slots that are open, with how surely they are ready by when, given that they are not yet; and fresh
-offers. The old plan and the new one are then played through in the same futures (:mod:`planner.rollout`),
+offers. The old plan and the new one are then played through in the same futures (:mod:`vgrads.planner.promise.rollout`),
 and the new one is taken where it keeps the promise more surely.
 """
 
@@ -14,14 +14,14 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from planner.make import Options, make_plan
-from planner.plan import Placement, Plan, SlotUse
-from planner.rollout import rollout
-from planner.sharpen import Seen, Sharpened, left_of, sharpen
-from planner.snapshot import CopyKey, Snapshot, TaskKey
-from vgrid.slot import Slot, StartCurve, certain_from
-from workflows.dag import Task, Workflow, make_workflow
-from workflows.sets import WorkflowSet
+from vgrads.planner.make import Options, make_plan
+from vgrads.planner.plan import Placement, Plan, SlotUse
+from vgrads.planner.promise.rollout import rollout
+from vgrads.planner.promise.sharpen import Seen, Sharpened, left_of, sharpen
+from vgrads.planner.snapshot import CopyKey, Snapshot, TaskKey
+from vgrads.vgrid.slot import Slot, StartCurve, certain_from
+from vgrads.workflows.dag import Task, Workflow, make_workflow
+from vgrads.workflows.sets import WorkflowSet
 
 _SCENARIOS = 1024
 _AT_ONCE = Options(effort_s=0.0)  # a run waits for the answer
@@ -68,8 +68,12 @@ class Amended:
 
 
 def grow(
-    plan: Plan, snapshot: Snapshot, progress: Progress, offers: Offers, added: Iterable[tuple[str, Task]]
-) -> tuple[Amended | None, str]:  # fmt: skip
+    plan: Plan,
+    snapshot: Snapshot,
+    progress: Progress,
+    offers: Offers,
+    added: Iterable[tuple[str, Task]],
+) -> tuple[Amended | None, str]:
     """A plan for the remainder with more tasks in it, each of a workflow, or None where there is none in time; and why.
 
     InputError where the tasks do not fit to those that are there.
@@ -81,8 +85,10 @@ def grow(
         return None, fresh.lacking if fresh is not None else "no time is left"
     told = f"with tasks that were added {fresh.promise.probability:.3f} is promised"
     return Amended(
-        plan=_merged(plan, fresh, progress), snapshot=_joined(larger, left.snapshot, progress), reason=told
-    ), told  # fmt: skip
+        plan=_merged(plan, fresh, progress),
+        snapshot=_joined(larger, left.snapshot, progress),
+        reason=told,
+    ), told
 
 
 def _with_tasks(snapshot: Snapshot, added: Iterable[tuple[str, Task]]) -> Snapshot:
@@ -114,8 +120,10 @@ def replan(
     if gain < _GAIN:
         return None, f"{told}: going on"
     return Amended(
-        plan=_merged(plan, fresh, progress), snapshot=_joined(snapshot, remainder, progress), reason=told
-    ), told  # fmt: skip
+        plan=_merged(plan, fresh, progress),
+        snapshot=_joined(snapshot, remainder, progress),
+        reason=told,
+    ), told
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,9 +170,12 @@ def _remainder_of(
         return None
     budget = wanted.budget_usd
     remainder = replace(
-        wanted, workflows=workflows, needed=needed, deadline_s=deadline_s,
+        wanted,
+        workflows=workflows,
+        needed=needed,
+        deadline_s=deadline_s,
         budget_usd=None if budget is None else max(0.0, budget - progress.spent_usd),
-    )  # fmt: skip
+    )
     held = tuple(_held(slot, progress.now_s) for slot in progress.open_slots)
     suffix = f"~{progress.version + 1}"
     free = tuple(
@@ -173,9 +184,12 @@ def _remainder_of(
         if (slot.site, slot.queue) not in progress.closed
     )
     rest = replace(
-        snapshot, wanted=remainder, slots=tuple(known.of_slot(slot) for slot in (*held, *free)),
-        places=plan.places, scenarios=min(_SCENARIOS, snapshot.scenarios),
-    )  # fmt: skip
+        snapshot,
+        wanted=remainder,
+        slots=tuple(known.of_slot(slot) for slot in (*held, *free)),
+        places=plan.places,
+        scenarios=min(_SCENARIOS, snapshot.scenarios),
+    )
     return _Remainder(rest, known)
 
 
@@ -190,8 +204,11 @@ def _seen(snapshot: Snapshot, progress: Progress, slots: Mapping[CopyKey, Slot])
 
 
 def _left_of(
-    workflow: Workflow, snapshot: Snapshot, progress: Progress, known: tuple[Sharpened, Mapping[CopyKey, Slot]]
-) -> Workflow | None:  # fmt: skip
+    workflow: Workflow,
+    snapshot: Snapshot,
+    progress: Progress,
+    known: tuple[Sharpened, Mapping[CopyKey, Slot]],
+) -> Workflow | None:
     """A workflow without what is done, with what is known by now; of a running task what is left. None where all is done."""
     sharpened, slots = known
     ages = {
@@ -209,8 +226,13 @@ def _left_of(
             left, parents = left_of(left, snapshot.wanted.spread(left), age_s), ()
         memory, time = progress.grown.get((workflow.name, task_id), (1.0, 1.0))
         tasks.append(
-            replace(left, parents=parents, memory_mib=left.memory_mib * memory, runtime_s=left.runtime_s * time)
-        )  # fmt: skip
+            replace(
+                left,
+                parents=parents,
+                memory_mib=left.memory_mib * memory,
+                runtime_s=left.runtime_s * time,
+            )
+        )
     return make_workflow(workflow.name, tasks, workflow.file_mib) if tasks else None
 
 

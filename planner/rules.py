@@ -1,4 +1,4 @@
-"""The rules by which a plan is carried out, said once: :mod:`execmgr.core` goes by them, :mod:`planner.rollout` plays them.
+"""The rules by which a plan is carried out, said once: :mod:`vgrads.execmgr.core.step` goes by them, :mod:`vgrads.planner.promise.rollout` plays them.
 
 A slot takes its copies in the order of the plan. One that waits for data does not hold up those behind it: they may
 pass as far as nothing that they pass is thereby kept beyond its planned start, if that is still ahead. So a run in which
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from kernel.compiled import compiled
+from vgrads.kernel.compiled import compiled
 
 ATTEMPTS = 2
 """Of one copy, where no other copy of its task is left."""

@@ -10,10 +10,10 @@ from itertools import permutations
 import numpy as np
 from numpy.typing import NDArray
 
-from vgrid.catalog import Link
-from vgrid.slot import Slot
-from workflows.dag import Task, Workflow
-from workflows.sets import WorkflowSet
+from vgrads.vgrid.catalog import Link
+from vgrads.vgrid.slot import Slot
+from vgrads.workflows.dag import Task, Workflow
+from vgrads.workflows.sets import WorkflowSet
 
 PLACES = (0.99, 0.9, 0.75, 0.5, 0.25, 0.1)
 """Quantiles of a run time that a task's place in a plan may be made for, the safest first. Below the median it is hoping:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from traces.records import JobLog
+from vgrads.traces.records import JobLog
 
 GAP_S = 60.0
 Shape = tuple[int, int, float]

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qbets.clusters import SIZES, bin_of
-from qbets.predictor import Settings
-from qbets.replay import Learner, Replay, make_predictor
-from traces.records import JobLog
+from vgrads.qbets.clusters import SIZES, bin_of
+from vgrads.qbets.predictor import Settings
+from vgrads.qbets.replay import Learner, Replay, make_predictor
+from vgrads.traces.records import JobLog
 
 WINDOW = 500  # consecutive scored jobs over which the worst coverage is looked for
 QUICK_S = 3600.0
@@ -93,12 +93,20 @@ class Trial:
         )
         measures = score(self.log.wait_s[scored], self.issued_s[scored], settings.quantile)
         return BacktestRow(
-            history=self.history, queue=name, method=settings.method, known_as="known" if settings.knows_user else "asked", jobs=int(started.sum()),
-            scored=int(scored.sum()), unscored=int(started.sum() - scored.sum()),
-            withdrawn=int((part & ~self.log.started).sum()), change_points=len(self.predictor.change_points),
-            downtimes=len(self.predictor.downtime.past), seconds=self.seconds,
-            jobs_per_s=len(self.log) / max(self.seconds, 1e-9), **measures,
-        )  # fmt: skip
+            history=self.history,
+            queue=name,
+            method=settings.method,
+            known_as="known" if settings.knows_user else "asked",
+            jobs=int(started.sum()),
+            scored=int(scored.sum()),
+            unscored=int(started.sum() - scored.sum()),
+            withdrawn=int((part & ~self.log.started).sum()),
+            change_points=len(self.predictor.change_points),
+            downtimes=len(self.predictor.downtime.past),
+            seconds=self.seconds,
+            jobs_per_s=len(self.log) / max(self.seconds, 1e-9),
+            **measures,
+        )
 
 
 def backtest(
@@ -136,8 +144,15 @@ def score(
     A wait or bound of 0 counts as 1 s in ``median_ratio``, which is wait over bound.
     """
     if not len(waits_s):
-        names = ("coverage", "worst_window_coverage", "pinball_s", "median_bound_s", "mean_bound_s",
-                 "median_ratio", "quick_bounded")  # fmt: skip
+        names = (
+            "coverage",
+            "worst_window_coverage",
+            "pinball_s",
+            "median_bound_s",
+            "mean_bound_s",
+            "median_ratio",
+            "quick_bounded",
+        )
         return dict.fromkeys(names)
     kept = waits_s <= bounds_s
     quick = waits_s <= QUICK_S

@@ -1,6 +1,6 @@
 """Two opinions as one: what the state of the queue says of a wait, and what past waits of like jobs say.
 
-Both are quantiles (:data:`qbets.conditional.LEVELS`) in cube roots of seconds; the blend is their weighted
+Both are quantiles (:data:`vgrads.qbets.conditional.LEVELS`) in cube roots of seconds; the blend is their weighted
 mean, level by level, and only the blend is corrected by what comes true. A mean of quantiles keeps the shape
 of what is averaged, where a mean of probabilities would widen it (Vincentization: Lichtendahl, Grushka-Cockayne and
 Winkler 2013, doi:10.1287/mnsc.1120.1667).
@@ -13,8 +13,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from qbets.conditional import LEVELS
-from qbets.predictor import QueuePredictor
+from vgrads.qbets.conditional import LEVELS
+from vgrads.qbets.predictor import QueuePredictor
 
 Floats = NDArray[np.float64]
 SHARE = 0.15

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernel.compiled import compiled
+from vgrads.kernel.compiled import compiled
 
 Floats = NDArray[np.float64]
 _BINS = 64  # of each column
@@ -59,15 +59,23 @@ def grow(rows: Floats, target: Floats, levels: tuple[float, ...], growth: Growth
     for number, known in enumerate(edges):
         table[number, : len(known)] = known
     found = _grow(
-        _binned(rows, table), np.ascontiguousarray(target, dtype=np.float64), np.array(levels),
-        (growth.trees, growth.leaves, growth.rate, growth.per_leaf), table,
-    )  # fmt: skip
+        _binned(rows, table),
+        np.ascontiguousarray(target, dtype=np.float64),
+        np.array(levels),
+        (growth.trees, growth.leaves, growth.rate, growth.per_leaf),
+        table,
+    )
     feature, threshold, left, right, value, start = found
     size = 2 * growth.leaves - 1
     return Trees(
-        feature=feature, threshold=threshold, left=left, right=right, value=value, start=start,
+        feature=feature,
+        threshold=threshold,
+        left=left,
+        right=right,
+        value=value,
+        start=start,
         roots=np.arange(growth.trees, dtype=np.int64) * size,
-    )  # fmt: skip
+    )
 
 
 def _edges(column: Floats) -> Floats:

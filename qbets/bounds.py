@@ -15,7 +15,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kernel.units import parse_probability
+from vgrads.kernel.units import parse_probability
 
 _SLACK = 1e-12  # rounding of the incomplete beta function; far below any difference between ranks
 

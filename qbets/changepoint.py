@@ -40,7 +40,7 @@ def _run_chances(quantile: float, rho: float) -> Iterator[float]:
 
     Gauss–Legendre over [z_q, z_q + 12]; f₁ = φ on it, f_{r+1}(y) = ∫ f_r(x) φ((y − ρx)/s)/s dx.
     """
-    from scipy.special import ndtri  # noqa: PLC0415 late: as in qbets.bounds
+    from scipy.special import ndtri  # noqa: PLC0415 late: as in vgrads.qbets.bounds
 
     threshold = float(ndtri(quantile))
     nodes, weights = _gauss_legendre()
@@ -72,7 +72,7 @@ def autocorrelation(waits: NDArray[np.float64]) -> float:
     """
     if len(waits) < 3:
         return 0.0
-    from scipy.special import ndtri  # noqa: PLC0415 late: as in qbets.bounds
+    from scipy.special import ndtri  # noqa: PLC0415 late: as in vgrads.qbets.bounds
 
     scores = ndtri((_ranks(waits) - 0.5) / len(waits))
     centred = scores - scores.mean()

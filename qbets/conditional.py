@@ -1,6 +1,6 @@
 """Quantiles of a wait given the state of the queue: a base that extrapolates, and boosted trees on it.
 
-Trees (:mod:`qbets.boosting`) know nothing beyond what they have seen, and a queue keeps getting longer than
+Trees (:mod:`vgrads.qbets.boosting`) know nothing beyond what they have seen, and a queue keeps getting longer than
 ever before. So a non-negative least-squares fit on
 work ahead, simulated starts and ages comes first, and the trees learn the quantiles of what it leaves.
 All in cube roots of seconds: between seconds, where few long waits rule, and logarithms, where the
@@ -15,21 +15,38 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernel.compiled import compiled
-from qbets.boosting import Growth, Trees, grow
-from qbets.queue_state import FEATURES, USUAL
+from vgrads.kernel.compiled import compiled
+from vgrads.qbets.boosting import Growth, Trees, grow
+from vgrads.qbets.queue_state import FEATURES, USUAL
 
 Floats = NDArray[np.float64]
 LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 LEAST = 200  # rows that a model can be learned from
 _GROWTH = Growth(trees=50, leaves=15, rate=0.1, per_leaf=60)
 _RIDGE = 0.03
-_LOGS = np.array([FEATURES.index(name) for name in (
-    "own work waiting", "work waiting", "expected work waiting", "work of smaller jobs waiting",
-    "work left running", "expected work left running", "room by request", "room by expectation",
-    "start by FCFS", "start by EASY", "start by conservative", "start by expected runs",
-    "longest wait of like jobs", "oldest waiting", "oldest as small waiting", "user's waits",
-)])  # fmt: skip
+_LOGS = np.array(
+    [
+        FEATURES.index(name)
+        for name in (
+            "own work waiting",
+            "work waiting",
+            "expected work waiting",
+            "work of smaller jobs waiting",
+            "work left running",
+            "expected work left running",
+            "room by request",
+            "room by expectation",
+            "start by FCFS",
+            "start by EASY",
+            "start by conservative",
+            "start by expected runs",
+            "longest wait of like jobs",
+            "oldest waiting",
+            "oldest as small waiting",
+            "user's waits",
+        )
+    ]
+)
 _OWN = FEATURES.index("own jobs waiting")
 _MOST_LOG = 25.0  # no time is longer than e^25 seconds
 

@@ -164,6 +164,6 @@ def newest_scores(scores: deque[list[float]], count: int) -> np.ndarray:
 
 def _unlikely_from(trials: int, chance: float) -> int:
     """The least count that is exceeded with a probability of at most :data:`_UNLIKELY` (binomial)."""
-    from scipy.special import bdtrc  # noqa: PLC0415 late: as in qbets.bounds
+    from scipy.special import bdtrc  # noqa: PLC0415 late: as in vgrads.qbets.bounds
 
     return int(np.argmax(bdtrc(np.arange(trials + 1), trials, chance) <= _UNLIKELY))

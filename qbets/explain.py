@@ -6,43 +6,82 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from qbets.knots import wait_at
-from qbets.queue_state import FEATURES
-from qbets.state_forecast import StateForecast
+from vgrads.qbets.knots import wait_at
+from vgrads.qbets.queue_state import FEATURES
+from vgrads.qbets.state_forecast import StateForecast
 
 SIDES = {
-    "the size of the job": ("processors", "requested time", "processors × time", "share of the machine"),
+    "the size of the job": (
+        "processors",
+        "requested time",
+        "processors × time",
+        "share of the machine",
+    ),
     "the hour and the weekday": ("hour", "weekday"),
     "who and how much waits already": (
-        "jobs waiting", "processors waiting", "work waiting", "expected work waiting", "work of smaller jobs waiting",
-        "jobs as short waiting", "jobs as narrow waiting", "jobs of this queue waiting", "same waiting",
+        "jobs waiting",
+        "processors waiting",
+        "work waiting",
+        "expected work waiting",
+        "work of smaller jobs waiting",
+        "jobs as short waiting",
+        "jobs as narrow waiting",
+        "jobs of this queue waiting",
+        "same waiting",
     ),
     "what runs and how much is free": (
-        "jobs running", "free share", "free beyond this job", "work left running", "expected work left running",
-        "room by request", "room by expectation",
+        "jobs running",
+        "free share",
+        "free beyond this job",
+        "work left running",
+        "expected work left running",
+        "room by request",
+        "room by expectation",
     ),
     "when schedulers' rules would start it": (
-        "start by FCFS", "start by EASY", "start by conservative", "start by expected runs",
+        "start by FCFS",
+        "start by EASY",
+        "start by conservative",
+        "start by expected runs",
     ),
     "how long jobs waited lately": (
-        "last 10 waits", "last 100 waits", "longest of 30 waits", "waits of like jobs", "longest wait of like jobs",
-        "queue's waits", "last wait of the same", "longest wait of the same",
+        "last 10 waits",
+        "last 100 waits",
+        "longest of 30 waits",
+        "waits of like jobs",
+        "longest wait of like jobs",
+        "queue's waits",
+        "last wait of the same",
+        "longest wait of the same",
     ),
     "for how long others wait already": (
-        "oldest waiting", "mean age waiting", "oldest as small waiting", "like jobs waiting for long",
+        "oldest waiting",
+        "mean age waiting",
+        "oldest as small waiting",
+        "like jobs waiting for long",
         "oldest same waiting",
     ),
     "how fast jobs come and start": (
-        "since the last start", "starts lately", "arrivals lately", "since the same came", "since the same started",
+        "since the last start",
+        "starts lately",
+        "arrivals lately",
+        "since the same came",
+        "since the same started",
     ),
-}  # fmt: skip
+}
 """Side of a queue's state, in words → its features; the rest is not known of a job that nobody submitted."""
 _TOLD = {
     "who and how much waits already": ("jobs waiting", "{:.0f} jobs wait, usually {:.0f}"),
-    "what runs and how much is free": ("free share", "{:.0%} of the machine is free, usually {:.0%}"),
-    "how fast jobs come and start": ("starts lately", "{:.0f} jobs started within the last hour, usually {:.0f}"),
+    "what runs and how much is free": (
+        "free share",
+        "{:.0%} of the machine is free, usually {:.0%}",
+    ),
+    "how fast jobs come and start": (
+        "starts lately",
+        "{:.0f} jobs started within the last hour, usually {:.0f}",
+    ),
     "the hour and the weekday": ("hour", "it is {:.0f} o'clock of the log, usually {:.0f}"),
-}  # fmt: skip
+}
 _TIMES = {
     "when schedulers' rules would start it": "start by EASY",
     "how long jobs waited lately": "waits of like jobs",
@@ -90,10 +129,13 @@ def explain(
         usual_s = float(wait_at(known.blend(other, shape), score))
         reasons.append(
             Reason(
-                side=side, bound_s=bound_s, usual_bound_s=usual_s, told=_told(side, features, usual),
+                side=side,
+                bound_s=bound_s,
+                usual_bound_s=usual_s,
+                told=_told(side, features, usual),
                 seconds=_seconds(side, features, usual),
             )
-        )  # fmt: skip
+        )
     return sorted(reasons, key=lambda reason: -abs(reason.moved_s))
 
 

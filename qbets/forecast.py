@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from qbets.bounds import minimum_history, probability_within
-from qbets.clusters import SIZES, bin_of
-from qbets.downtime import Downtime
-from qbets.predictor import NOBODY, Arrival, QueuePredictor, Settings
-from qbets.referee import looser, stricter
-from qbets.replay import learn
-from qbets.stream import bounds_of
-from traces.records import JobLog
+from vgrads.qbets.bounds import minimum_history, probability_within
+from vgrads.qbets.clusters import SIZES, bin_of
+from vgrads.qbets.downtime import Downtime
+from vgrads.qbets.predictor import NOBODY, Arrival, QueuePredictor, Settings
+from vgrads.qbets.referee import looser, stricter
+from vgrads.qbets.replay import learn
+from vgrads.qbets.stream import bounds_of
+from vgrads.traces.records import JobLog
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,11 +84,15 @@ class QueueForecast:
         bound = float(self.bounds(procs, walltime_s, probability, confidence))
         needed = minimum_history(probability, confidence)
         return Bound(
-            bound_s=None if np.isnan(bound) else bound, probability=probability, confidence=confidence,
-            method=self.settings.method, jobs=len(waits), since_s=self.since_s,
+            bound_s=None if np.isnan(bound) else bound,
+            probability=probability,
+            confidence=confidence,
+            method=self.settings.method,
+            jobs=len(waits),
+            since_s=self.since_s,
             cluster=self.cluster(procs, walltime_s),
             reason=f"{needed} waits needed, {len(waits)} known" if np.isnan(bound) else None,
-        )  # fmt: skip
+        )
 
     def bounds(
         self, procs: int, walltime_s: float, probabilities: ArrayLike, confidence: float = 0.95
@@ -114,7 +118,7 @@ class QueueForecast:
     ) -> NDArray[np.float64]:
         """With this confidence the least probability of waiting at most ``within_s``; same shape.
 
-        The inverse of :meth:`bounds`: under caution the odds shrink (:func:`qbets.referee.looser`), but not
+        The inverse of :meth:`bounds`: under caution the odds shrink (:func:`vgrads.qbets.referee.looser`), but not
         beyond the longest wait, which is the bound wherever history is too short for a stricter one.
         """
         waits = self.waits(procs, walltime_s, ahead)
@@ -134,11 +138,14 @@ def freeze(predictor: QueuePredictor, first_s: float, asker: Arrival = NOBODY) -
     """What a predictor knows now; ``first_s`` is the beginning of its history, ``asker`` who asks."""
     changes = predictor.change_points
     return QueueForecast(
-        edges=tuple(predictor.edges), waits_s=tuple(stream.sorted_waits for stream in predictor.streams),
-        since_s=changes[-1] if changes else first_s, settings=predictor.settings,
-        downtime=predictor.downtime.at(predictor.now_s), caution=predictor.caution,
+        edges=tuple(predictor.edges),
+        waits_s=tuple(stream.sorted_waits for stream in predictor.streams),
+        since_s=changes[-1] if changes else first_s,
+        settings=predictor.settings,
+        downtime=predictor.downtime.at(predictor.now_s),
+        caution=predictor.caution,
         own=predictor.ahead[asker.user] if asker.user >= 0 else 0,
-    )  # fmt: skip
+    )
 
 
 def forecast(

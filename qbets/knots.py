@@ -11,8 +11,8 @@ from bisect import bisect_left, bisect_right
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from qbets.conditional import LEVELS
-from qbets.conformal import HIGHEST
+from vgrads.qbets.conditional import LEVELS
+from vgrads.qbets.conformal import HIGHEST
 
 Floats = NDArray[np.float64]
 SCORES = -np.log1p(-np.array(LEVELS))

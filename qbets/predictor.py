@@ -18,12 +18,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernel.errors import InputError
-from qbets.arrays import Array, Arrays
-from qbets.clusters import SIZES, bin_of, find_edges
-from qbets.downtime import DowntimeWatch
-from qbets.referee import Referee, stricter
-from qbets.stream import Known, WaitStream
+from vgrads.kernel.errors import InputError
+from vgrads.qbets.arrays import Array, Arrays
+from vgrads.qbets.clusters import SIZES, bin_of, find_edges
+from vgrads.qbets.downtime import DowntimeWatch
+from vgrads.qbets.referee import Referee, stricter
+from vgrads.qbets.stream import Known, WaitStream
 
 METHODS = {"bmbp": "none", "qbets": "backlog", "state": "backlog"}
 """Method → the size that jobs are clustered by."""

@@ -1,6 +1,6 @@
 """The state of a queue at a submission, as numbers: who waits, who runs, what was seen lately.
 
-Fed with what happens, in time order, as :class:`qbets.predictor.QueuePredictor` is; nothing here knows
+Fed with what happens, in time order, as :class:`vgrads.qbets.predictor.QueuePredictor` is; nothing here knows
 anything later than what it was told. :data:`FEATURES` names the numbers, in order.
 """
 
@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kernel.compiled import compiled
-from qbets.predictor import Arrival
-from qbets.start_estimates import room_at, start_estimates
+from vgrads.kernel.compiled import compiled
+from vgrads.qbets.predictor import Arrival
+from vgrads.qbets.start_estimates import room_at, start_estimates
 
 Floats = NDArray[np.float64]
 _RECENT = 256  # starts that are remembered one by one
@@ -31,19 +31,57 @@ _FORGET = 0.1  # share by which a new wait moves a user's or queue's mean
 _FORGET_RATIO = 0.02  # and a run time that of all jobs
 
 FEATURES = (
-    "processors", "requested time", "processors × time", "share of the machine", "hour", "weekday",
-    "own jobs waiting", "own work waiting", "own processors running",
-    "jobs waiting", "processors waiting", "work waiting", "expected work waiting",
-    "work of smaller jobs waiting", "jobs as short waiting", "jobs as narrow waiting", "jobs of this queue waiting",
-    "jobs running", "free share", "free beyond this job", "work left running", "expected work left running",
-    "room by request", "room by expectation",
-    "start by FCFS", "start by EASY", "start by conservative", "start by expected runs",
-    "last 10 waits", "last 100 waits", "longest of 30 waits", "waits of like jobs", "longest wait of like jobs",
-    "oldest waiting", "mean age waiting", "oldest as small waiting", "like jobs waiting for long",
-    "user's last wait", "user's waits", "queue's waits", "queue", "since the last start", "starts lately", "arrivals lately",
-    "same waiting", "oldest same waiting", "since the same came", "since the same started", "last wait of the same",
+    "processors",
+    "requested time",
+    "processors × time",
+    "share of the machine",
+    "hour",
+    "weekday",
+    "own jobs waiting",
+    "own work waiting",
+    "own processors running",
+    "jobs waiting",
+    "processors waiting",
+    "work waiting",
+    "expected work waiting",
+    "work of smaller jobs waiting",
+    "jobs as short waiting",
+    "jobs as narrow waiting",
+    "jobs of this queue waiting",
+    "jobs running",
+    "free share",
+    "free beyond this job",
+    "work left running",
+    "expected work left running",
+    "room by request",
+    "room by expectation",
+    "start by FCFS",
+    "start by EASY",
+    "start by conservative",
+    "start by expected runs",
+    "last 10 waits",
+    "last 100 waits",
+    "longest of 30 waits",
+    "waits of like jobs",
+    "longest wait of like jobs",
+    "oldest waiting",
+    "mean age waiting",
+    "oldest as small waiting",
+    "like jobs waiting for long",
+    "user's last wait",
+    "user's waits",
+    "queue's waits",
+    "queue",
+    "since the last start",
+    "starts lately",
+    "arrivals lately",
+    "same waiting",
+    "oldest same waiting",
+    "since the same came",
+    "since the same started",
+    "last wait of the same",
     "longest wait of the same",
-)  # fmt: skip
+)
 
 
 Seen = tuple[float, Arrival]
@@ -197,9 +235,11 @@ class QueueState:
         later_s = newest_s - np.nanmax(self.recent[:, 0]) if self.started else 0.0
         same.recent[:, 0] += later_s
         same.shapes = {
-            key: _Shape(min(at_s, seen.came_s + later_s), min(at_s, seen.started_s + later_s), seen.waits)
+            key: _Shape(
+                min(at_s, seen.came_s + later_s), min(at_s, seen.started_s + later_s), seen.waits
+            )
             for key, seen in self.shapes.items()
-        }  # fmt: skip
+        }
         return same
 
     def features(self, job: Arrival, at_s: float, unix_start_s: float = 0.0) -> Floats:
@@ -210,11 +250,19 @@ class QueueState:
         queue = self.queues.get(job.queue) if job.queue >= 0 else None
         clock = at_s + unix_start_s
         told = (
-            float(max(job.procs, 1)), max(job.request_s, 1.0), self.expected_s(job), float(job.user), float(job.queue),
-            (clock % _DAY_S) / 3600.0, float(int(clock / _DAY_S) % 7),
-            user.last if user else math.nan, user.mean if user else math.nan, queue.mean if queue else math.nan,
-            float(len(self.arrivals)), *self._seen_of(job, at_s),
-        )  # fmt: skip
+            float(max(job.procs, 1)),
+            max(job.request_s, 1.0),
+            self.expected_s(job),
+            float(job.user),
+            float(job.queue),
+            (clock % _DAY_S) / 3600.0,
+            float(int(clock / _DAY_S) % 7),
+            user.last if user else math.nan,
+            user.mean if user else math.nan,
+            queue.mean if queue else math.nan,
+            float(len(self.arrivals)),
+            *self._seen_of(job, at_s),
+        )
         return np.asarray(
             _features.after(_RECENT + (len(self.waiting.keys) + len(self.running.keys)) ** 2)(
                 told,

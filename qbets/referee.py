@@ -16,7 +16,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from qbets.bounds import upper_rank_of_misses
+from vgrads.qbets.bounds import upper_rank_of_misses
 
 Level = TypeVar("Level", float, NDArray[np.float64])
 WINDOW = 100

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qbets.predictor import Arrival, QueuePredictor, Settings
-from qbets.state_predictor import StatePredictor
-from traces.records import JobLog
+from vgrads.qbets.predictor import Arrival, QueuePredictor, Settings
+from vgrads.qbets.state_predictor import StatePredictor
+from vgrads.traces.records import JobLog
 
 SUBMIT, END, LEAVE, END_AT_ONCE = range(4)
 Learner = QueuePredictor | StatePredictor
@@ -161,6 +161,8 @@ def make_for_one_answer(log: JobLog, settings: Settings, until_s: float) -> Stat
         return None
     trainings = (newest // 2, newest * 4 // 5)
     return StatePredictor(
-        as_told(settings, log), log.unix_start_s, float(log.submit_s[known - newest]),
+        as_told(settings, log),
+        log.unix_start_s,
+        float(log.submit_s[known - newest]),
         partial(_next_of, trainings),
-    )  # fmt: skip
+    )

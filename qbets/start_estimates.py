@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from kernel.compiled import compiled
-from simulator.replay import replay_compiled
+from vgrads.kernel.compiled import compiled
+from vgrads.simulator.replay import replay_compiled
 
 _CONSERVATIVE = 500  # waiting jobs up to which every one of them is given a reservation
 _NEVER_S = 30 * 86_400.0  # what is later than this, or never, is as late as this

@@ -1,6 +1,6 @@
 """What the state of a queue says about a job submitted now, frozen: GETBOUND and GETPROB.
 
-The same answers as of :class:`qbets.forecast.QueueForecast`, which is its floor. What is claimed is
+The same answers as of :class:`vgrads.qbets.forecast.QueueForecast`, which is its floor. What is claimed is
 *coverage of the next job* (conformal), where QBETS claims confidence on a quantile.
 """
 
@@ -14,17 +14,17 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from qbets.blend import blended
-from qbets.conditional import ConditionalModel
-from qbets.conformal import HIGHEST
-from qbets.downtime import Downtime
-from qbets.forecast import Bound, QueueForecast, forecast, freeze
-from qbets.knots import wait_at
-from qbets.predictor import NOBODY, Arrival, Settings
-from qbets.queue_state import Seen
-from qbets.replay import learn_state
-from qbets.state_predictor import Choice, StatePredictor
-from traces.records import JobLog
+from vgrads.qbets.blend import blended
+from vgrads.qbets.conditional import ConditionalModel
+from vgrads.qbets.conformal import HIGHEST
+from vgrads.qbets.downtime import Downtime
+from vgrads.qbets.forecast import Bound, QueueForecast, forecast, freeze
+from vgrads.qbets.knots import wait_at
+from vgrads.qbets.predictor import NOBODY, Arrival, Settings
+from vgrads.qbets.queue_state import Seen
+from vgrads.qbets.replay import learn_state
+from vgrads.qbets.state_predictor import Choice, StatePredictor
+from vgrads.traces.records import JobLog
 
 Floats = NDArray[np.float64]
 _ROUNDING = 1e-12  # of a share of scores
@@ -52,7 +52,7 @@ class LevelCurve:
     def probability(self, knots: Floats, within_s: ArrayLike) -> Floats:
         """The probabilities of these waits: of the longest wait of the curve that is no longer. Same shape.
 
-        Waits are compared, as :func:`qbets.knots.wait_at` gives them, and not scores: through a wait and back to
+        Waits are compared, as :func:`vgrads.qbets.knots.wait_at` gives them, and not scores: through a wait and back to
         a score would cost the last digits, and a bound could lie above the wait whose probability was asked.
         """
         waits_s = wait_at(knots, np.append(self.scores, HIGHEST))
@@ -111,7 +111,7 @@ class StateForecast:
     def knots(
         self, procs: int, walltime_s: float, ahead: int = 0, submit_in_s: float = 0.0
     ) -> Floats:
-        """Cube roots of the waits at :data:`qbets.conditional.LEVELS`, as blended of state and past waits; never
+        """Cube roots of the waits at :data:`vgrads.qbets.conditional.LEVELS`, as blended of state and past waits; never
         less for having more of one's own ahead."""
         key = (procs, walltime_s, submit_in_s)
         known = self._knots.get(key, ())
@@ -193,10 +193,15 @@ class StateForecast:
             if self.method == "qbets" or found == floor.bound_s:
                 return floor
         return Bound(
-            bound_s=found, probability=probability, confidence=confidence, method="state",
-            jobs=len(self.curve(procs, walltime_s).scores), since_s=self.since_s,
-            cluster=self.floor.cluster(procs, walltime_s), reason=None,
-        )  # fmt: skip
+            bound_s=found,
+            probability=probability,
+            confidence=confidence,
+            method="state",
+            jobs=len(self.curve(procs, walltime_s).scores),
+            since_s=self.since_s,
+            cluster=self.floor.cluster(procs, walltime_s),
+            reason=None,
+        )
 
     def probability(
         self,

@@ -1,8 +1,8 @@
 """Bounds that look at the queue (``--method state``), with QBETS as a voice among two, and as fallback.
 
 A job's features at submission go to a conditional model, its quantiles are blended with those of past waits
-(:mod:`qbets.blend`), and the level that is asked of the blend is corrected by what came true
-(:mod:`qbets.conformal`). QBETS' own bound is given instead while there is no model, or fewer bounds were judged
+(:mod:`vgrads.qbets.blend`), and the level that is asked of the blend is corrected by what came true
+(:mod:`vgrads.qbets.conformal`). QBETS' own bound is given instead while there is no model, or fewer bounds were judged
 than say anything; and the larger of both while misses pile up, and for jobs of long bursts, which are one
 observation however many they are.
 
@@ -23,13 +23,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from qbets.blend import PastKnots, blended
-from qbets.conditional import LEAST, LEVELS, ConditionalModel, fit
-from qbets.conformal import BURSTS, Calibration, Issued
-from qbets.downtime import DowntimeWatch
-from qbets.knots import score_among, wait_at
-from qbets.predictor import Arrival, QueuePredictor, Settings
-from qbets.queue_state import FEATURES, QueueState
+from vgrads.qbets.blend import PastKnots, blended
+from vgrads.qbets.conditional import LEAST, LEVELS, ConditionalModel, fit
+from vgrads.qbets.conformal import BURSTS, Calibration, Issued
+from vgrads.qbets.downtime import DowntimeWatch
+from vgrads.qbets.knots import score_among, wait_at
+from vgrads.qbets.predictor import Arrival, QueuePredictor, Settings
+from vgrads.qbets.queue_state import FEATURES, QueueState
 
 Floats = NDArray[np.float64]
 WINDOW = 20_000
@@ -110,7 +110,7 @@ class Choice:
 
 
 class StatePredictor:
-    """Fed and asked as :class:`qbets.predictor.QueuePredictor`, and told when jobs end."""
+    """Fed and asked as :class:`vgrads.qbets.predictor.QueuePredictor`, and told when jobs end."""
 
     follows_ends = True
 

@@ -8,11 +8,11 @@ from collections import Counter, deque
 from dataclasses import asdict
 from typing import Any
 
-from kernel.errors import InputError
-from qbets.arrays import Array
-from qbets.downtime import GAPS, Downtime
-from qbets.predictor import QueuePredictor, Settings, Waiting
-from qbets.stream import Known, WaitStream
+from vgrads.kernel.errors import InputError
+from vgrads.qbets.arrays import Array
+from vgrads.qbets.downtime import GAPS, Downtime
+from vgrads.qbets.predictor import QueuePredictor, Settings, Waiting
+from vgrads.qbets.stream import Known, WaitStream
 
 VERSION = 1
 
@@ -53,17 +53,22 @@ def save(predictor: QueuePredictor) -> str:
 
 def _stream_state(stream: WaitStream) -> dict[str, Any]:
     return {
-        "known": [list(k) for k in stream.known], "recent": list(stream.recent), "old_left": stream.old_left,
-        "run": stream.run, "run_waits": stream.run_waits,
-    }  # fmt: skip
+        "known": [list(k) for k in stream.known],
+        "recent": list(stream.recent),
+        "old_left": stream.old_left,
+        "run": stream.run,
+        "run_waits": stream.run_waits,
+    }
 
 
 def _downtime_state(predictor: QueuePredictor) -> dict[str, Any]:
     watch = predictor.downtime
     return {
-        "gaps": list(watch.gaps), "last_start_s": watch.last_start_s, "submissions": watch.submissions,
+        "gaps": list(watch.gaps),
+        "last_start_s": watch.last_start_s,
+        "submissions": watch.submissions,
         "past": [asdict(stall) for stall in watch.past],
-    }  # fmt: skip
+    }
 
 
 def restore(text: str) -> QueuePredictor:

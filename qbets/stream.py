@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from qbets.bounds import minimum_history, rank_table, upper_rank
-from qbets.changepoint import WINDOW, change_run
+from vgrads.qbets.bounds import minimum_history, rank_table, upper_rank
+from vgrads.qbets.changepoint import WINDOW, change_run
 
 _SHORTEST_RUN = 3  # run_length() is never below this, so shorter runs need no autocorrelation
 

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from statsmodels.stats.proportion import proportion_confint
 
-from kernel.units import format_duration
-from qbets.backtest import BacktestRow, Trial, backtest, score
-from qbets.predictor import Settings
-from traces.history import history_name, read_history
+from vgrads.kernel.units import format_duration
+from vgrads.qbets.backtest import BacktestRow, Trial, backtest, score
+from vgrads.qbets.predictor import Settings
+from vgrads.traces.history import history_name, read_history
 
 VARIANTS = {
     "bmbp": Settings(method="bmbp", arrays=False),
@@ -28,11 +28,18 @@ VARIANTS = {
     "no referee": Settings(referee=False),
     "state": Settings(method="state"),
     **{f"state {q}": Settings(method="state", quantile=q) for q in (0.5, 0.75, 0.9, 0.99)},
-    **{f"{size}{'' if arrays else ' no arrays'}": Settings(size=size, arrays=arrays)
-       for size, arrays in product(("none", "procs", "time", "product", "backlog"), (True, False))},
-}  # fmt: skip
-REPORTED = {"ANL-Intrepid": (0.42, 0.78), "LANL-CM5": (0.67, 0.88), "HPC2N": (0.19, 0.80),
-            "SDSC-BLUE": (0.45, 0.89), "SDSC-SP2": (0.04, 0.79)}  # fmt: skip
+    **{
+        f"{size}{'' if arrays else ' no arrays'}": Settings(size=size, arrays=arrays)
+        for size, arrays in product(("none", "procs", "time", "product", "backlog"), (True, False))
+    },
+}
+REPORTED = {
+    "ANL-Intrepid": (0.42, 0.78),
+    "LANL-CM5": (0.67, 0.88),
+    "HPC2N": (0.19, 0.80),
+    "SDSC-BLUE": (0.45, 0.89),
+    "SDSC-SP2": (0.04, 0.79),
+}
 CHOSEN_ON = ("CERIT", "HPC2N", "KTH", "LANL", "SDSC-SP2", "UniLu")
 
 
@@ -199,9 +206,14 @@ def main() -> None:
     quick = {key: result["quick"] for key, result in found.items()}
     text = Path(__file__).with_name("backtest_doc.md").read_text()
     for mark, table in (
-        ("MAIN", main_table(names, rows)), ("QUICK", quick_table(names, rows, quick)), ("SIZES", size_table(names, rows)), ("HARD", hard_table(paths, rows)), ("REFEREE", referee_table(names, rows)),
-        ("STATE", state_table(names, rows, found)), ("LEVELS", level_table(names, rows)),
-    ):  # fmt: skip
+        ("MAIN", main_table(names, rows)),
+        ("QUICK", quick_table(names, rows, quick)),
+        ("SIZES", size_table(names, rows)),
+        ("HARD", hard_table(paths, rows)),
+        ("REFEREE", referee_table(names, rows)),
+        ("STATE", state_table(names, rows, found)),
+        ("LEVELS", level_table(names, rows)),
+    ):
         text = text.replace(f"<!-- {mark} -->", "\n".join(table))
     sys.stdout.write(text)
 

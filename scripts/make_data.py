@@ -13,13 +13,13 @@ from pathlib import Path
 
 import numpy as np
 
-from kernel.streams import stream
-from simulator.backfill import Job
-from simulator.cluster import BatchCluster
-from traces.records import JobLog
-from traces.swf import write_swf
-from workflows.dag import Task, make_workflow
-from workflows.wfformat import write_wfformat
+from vgrads.kernel.streams import stream
+from vgrads.simulator.backfill import Job
+from vgrads.simulator.cluster import BatchCluster
+from vgrads.traces.records import JobLog
+from vgrads.traces.swf import write_swf
+from vgrads.workflows.dag import Task, make_workflow
+from vgrads.workflows.formats.wfformat import write_wfformat
 
 SEED = 2009
 DAYS = 60
@@ -62,11 +62,19 @@ def draw_jobs(cluster: Cluster) -> JobLog:
     users = draws.zipf(1.6, count) % 60
     n = int(rows.sum())
     return JobLog(
-        name=cluster.name, submit_s=submit[rows].round(), wait_s=np.zeros(n), run_s=run[rows],
-        procs=width[rows].astype(np.int64), request_s=request[rows], user=users[rows],
-        queue=np.ones(n, dtype=np.int64), started=np.ones(n, dtype=bool), unix_start_s=UNIX_START,
-        max_procs=cluster.procs, queue_names={1: "default"},
-    )  # fmt: skip
+        name=cluster.name,
+        submit_s=submit[rows].round(),
+        wait_s=np.zeros(n),
+        run_s=run[rows],
+        procs=width[rows].astype(np.int64),
+        request_s=request[rows],
+        user=users[rows],
+        queue=np.ones(n, dtype=np.int64),
+        started=np.ones(n, dtype=bool),
+        unix_start_s=UNIX_START,
+        max_procs=cluster.procs,
+        queue_names={1: "default"},
+    )
 
 
 def simulate_waits(log: JobLog, procs: int) -> JobLog:
@@ -87,20 +95,53 @@ def simulate_waits(log: JobLog, procs: int) -> JobLog:
 def lead_workflow() -> dict[str, object]:
     """A LEAD forecast with the shape and times of the SC'09 paper: 16 processors, critical path 5,224 s."""
     files = {
-        "terrain.dat": 2, "static.dat": 480, "boundary.dat": 150, "initial.dat": 250, "wrf_input.dat": 1400,
-        "forecast.dat": 2400, "nam_input.dat": 250, "terrain_raw.dat": 10,
-    }  # fmt: skip
+        "terrain.dat": 2,
+        "static.dat": 480,
+        "boundary.dat": 150,
+        "initial.dat": 250,
+        "wrf_input.dat": 1400,
+        "forecast.dat": 2400,
+        "nam_input.dat": 250,
+        "terrain_raw.dat": 10,
+    }
     tasks = [
-        Task(id="terrain_preprocessor", runtime_s=4, inputs=("terrain_raw.dat",), outputs=("terrain.dat",)),
+        Task(
+            id="terrain_preprocessor",
+            runtime_s=4,
+            inputs=("terrain_raw.dat",),
+            outputs=("terrain.dat",),
+        ),
         Task(id="static_preprocessor", runtime_s=338, parents=(), outputs=("static.dat",)),
-        Task(id="boundary_interpolator", runtime_s=146, parents=("terrain_preprocessor",),
-             inputs=("terrain.dat", "nam_input.dat"), outputs=("boundary.dat",)),
-        Task(id="initial_interpolator", runtime_s=88, parents=("terrain_preprocessor",),
-             inputs=("terrain.dat", "nam_input.dat"), outputs=("initial.dat",)),
-        Task(id="arps_to_wrf", runtime_s=78, parents=("static_preprocessor", "boundary_interpolator", "initial_interpolator"),
-             inputs=("static.dat", "boundary.dat", "initial.dat"), outputs=("wrf_input.dat",)),
-        Task(id="wrf", runtime_s=4620, procs=16, parents=("arps_to_wrf",), inputs=("wrf_input.dat",), outputs=("forecast.dat",)),
-    ]  # fmt: skip
+        Task(
+            id="boundary_interpolator",
+            runtime_s=146,
+            parents=("terrain_preprocessor",),
+            inputs=("terrain.dat", "nam_input.dat"),
+            outputs=("boundary.dat",),
+        ),
+        Task(
+            id="initial_interpolator",
+            runtime_s=88,
+            parents=("terrain_preprocessor",),
+            inputs=("terrain.dat", "nam_input.dat"),
+            outputs=("initial.dat",),
+        ),
+        Task(
+            id="arps_to_wrf",
+            runtime_s=78,
+            parents=("static_preprocessor", "boundary_interpolator", "initial_interpolator"),
+            inputs=("static.dat", "boundary.dat", "initial.dat"),
+            outputs=("wrf_input.dat",),
+        ),
+        Task(
+            id="wrf",
+            runtime_s=4620,
+            procs=16,
+            parents=("arps_to_wrf",),
+            inputs=("wrf_input.dat",),
+            outputs=("forecast.dat",),
+        ),
+    ]
     document = write_wfformat(
         make_workflow("lead", tasks, {name: float(size) for name, size in files.items()})
     )

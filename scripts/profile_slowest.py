@@ -13,11 +13,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # benchmarks are no package 
 
 from benchmarks.bench_execution import virtual
 from benchmarks.bench_planner import large_set
-from desk.config import embedded_data
-from planner.make import make_plan
-from qbets.predictor import Settings
-from qbets.state_forecast import forecast_state
-from traces.history import read_history
+from vgrads.api.config import embedded_data
+from vgrads.planner.make import make_plan
+from vgrads.qbets.predictor import Settings
+from vgrads.qbets.state_forecast import forecast_state
+from vgrads.traces.history import read_history
 
 SHOWN = 6
 

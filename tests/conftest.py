@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from portal.main import main
 from tests.services.fixtures import gridengine_site, slurm_site
+from vgrads.portal.main import main
 
 __all__ = ["gridengine_site", "slurm_site"]  # fixtures
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from kernel.streams import stream
-from simulator.replay import Workload, replay_starts
-from traces.records import JobLog
+from vgrads.kernel.streams import stream
+from vgrads.simulator.replay import Workload, replay_starts
+from vgrads.traces.records import JobLog
 
 
 def make_log(count, seed=0, waits=None, scale=600.0):
@@ -14,11 +14,18 @@ def make_log(count, seed=0, waits=None, scale=600.0):
     drawn = (scale * np.exp(1.5 * draws.standard_normal(count))).round(1)
     procs = 2 ** draws.integers(0, 6, count)
     return JobLog(
-        name="made up", submit_s=submit, wait_s=drawn if waits is None else waits,
-        run_s=draws.exponential(1000.0, count).round(), procs=procs.astype(np.int64),
-        request_s=np.full(count, 3600.0), user=draws.integers(0, 20, count), queue=np.ones(count, dtype=np.int64),
-        started=np.ones(count, dtype=bool), max_procs=64, queue_names={1: "default"},
-    )  # fmt: skip
+        name="made up",
+        submit_s=submit,
+        wait_s=drawn if waits is None else waits,
+        run_s=draws.exponential(1000.0, count).round(),
+        procs=procs.astype(np.int64),
+        request_s=np.full(count, 3600.0),
+        user=draws.integers(0, 20, count),
+        queue=np.ones(count, dtype=np.int64),
+        started=np.ones(count, dtype=bool),
+        max_procs=64,
+        queue_names={1: "default"},
+    )
 
 
 def queued_log(count, seed=0, jump=1.0, request=1.0):
@@ -32,7 +39,15 @@ def queued_log(count, seed=0, jump=1.0, request=1.0):
     load = Workload(submit_s=submit, procs=procs, request_s=asked, run_s=run)
     start = replay_starts(load, 64)
     return JobLog(
-        name="simulated", submit_s=submit, wait_s=start - submit, run_s=run, procs=procs.astype(np.int64),
-        request_s=asked, user=draws.integers(0, 30, count), queue=np.ones(count, dtype=np.int64),
-        started=np.ones(count, dtype=bool), max_procs=64, queue_names={1: "batch"},
-    )  # fmt: skip
+        name="simulated",
+        submit_s=submit,
+        wait_s=start - submit,
+        run_s=run,
+        procs=procs.astype(np.int64),
+        request_s=asked,
+        user=draws.integers(0, 30, count),
+        queue=np.ones(count, dtype=np.int64),
+        started=np.ones(count, dtype=bool),
+        max_procs=64,
+        queue_names={1: "batch"},
+    )

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from vgrid.acquisition import Acquisition
-from vgrid.catalog import Site
-from vgrid.slot import Slot, StartCurve
-from vgrid.varq import STEP_S
+from vgrads.vgrid.acquisition import Acquisition
+from vgrads.vgrid.catalog import Site
+from vgrads.vgrid.slot import Slot, StartCurve
+from vgrads.vgrid.varq import STEP_S
 
 _OVERHEAD_WEIGHT = 4.0
 """Observations that the stated boot time counts for."""
@@ -64,15 +64,18 @@ def learn_binding(site: Site, queue: str, seen: Iterable[Acquisition]) -> Bindin
     """
     records = [record for record in seen if (record.site, record.queue) == (site.name, queue)]
     ready = [
-        r.ready_s - r.granted_s for r in records if r.ready_s is not None and r.granted_s is not None
-    ]  # fmt: skip
+        r.ready_s - r.granted_s
+        for r in records
+        if r.ready_s is not None and r.granted_s is not None
+    ]
     decided = [r for r in records if r.refused or r.granted_s is not None]
     lived = [r for r in records if r.ready_s is not None and r.ended_s is not None]
     return Binding(
-        overhead=_overhead(site, np.array(ready)), observed=len(ready),
+        overhead=_overhead(site, np.array(ready)),
+        observed=len(ready),
         acquire=_rate(site.slot_acquire, sum(not r.refused for r in decided), len(decided)),
         up=_rate(site.slot_up, sum(not r.broken for r in lived), len(lived)),
-    )  # fmt: skip
+    )
 
 
 def _rate(stated: float, successes: int, trials: int) -> float:
@@ -81,7 +84,7 @@ def _rate(stated: float, successes: int, trials: int) -> float:
 
 
 def _overhead(site: Site, seen: NDArray[np.float64]) -> StartCurve:
-    """Stated boot times, log-normal as in :func:`simulator.cloud.boot_time`, and the observed ones."""
+    """Stated boot times, log-normal as in :func:`vgrads.simulator.cloud.boot_time`, and the observed ones."""
     stated, shares = _stated_overhead(site)
     times = np.concatenate([stated, seen])
     weights = np.concatenate([shares * _OVERHEAD_WEIGHT, np.ones(len(seen))])

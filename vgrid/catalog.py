@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from drivers.api import Access
-from kernel.documents import load_mapping, validate
-from kernel.errors import InputError
-from traces.records import LogQueue, SiteQueue
-from vgrid.documents import (
+from vgrads.drivers.api import Access
+from vgrads.kernel.documents import load_mapping, validate
+from vgrads.kernel.errors import InputError
+from vgrads.traces.records import LogQueue, SiteQueue
+from vgrads.vgrid.documents import (
     DEFAULT_BANDWIDTH_MIB_S,
     DEFAULT_LATENCY_S,
     AccessDocument,
@@ -24,7 +24,7 @@ from vgrid.documents import (
     SiteDocument,
     SitesDocument,
 )
-from workflows.manner import ENGINES
+from vgrads.workflows.manner import ENGINES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,8 +161,18 @@ def _site(entry: SiteDocument, folder: Path, where: str) -> Site:
     place = f"{where}: site '{entry.name}'"
     _refuse_repeats([queue.name for queue in entry.queue], "queue", place)
     queues = tuple(_queue(queue, entry, folder, place) for queue in entry.queue)
-    plain = entry.model_dump(include={"name", "kind", "procs", "slot_up", "slot_acquire", "task_failure", "node_hours",
-                                      "boot_spread"})  # fmt: skip
+    plain = entry.model_dump(
+        include={
+            "name",
+            "kind",
+            "procs",
+            "slot_up",
+            "slot_acquire",
+            "task_failure",
+            "node_hours",
+            "boot_spread",
+        }
+    )
     driver = entry.driver or ("local" if entry.kind == "local" else "simulated")
     nodes = tuple(_node(node, node.type, node.cores) for node in entry.node)
     whole = (
@@ -171,12 +181,20 @@ def _site(entry: SiteDocument, folder: Path, where: str) -> Site:
     cores = entry.procs if whole else entry.cores_per_node  # this machine is one node
     _refuse_repeats([node.name for node in nodes], "node type", place)
     return Site(
-        **plain, driver=driver, queues=queues, nodes=nodes or (_node(entry, entry.node_type, cores),),
-        billing_s=float(entry.billing), boot_s=float(entry.boot),
-        cycle_s=float(entry.cycle), cycle_phase_s=float(entry.cycle_phase), node_mtbf_s=float(entry.node_mtbf),
-        node_repair_s=float(entry.node_repair), access=_access(entry.access),
-        containers=_engines(entry.containers, driver), pass_env=entry.pass_env,
-    )  # fmt: skip
+        **plain,
+        driver=driver,
+        queues=queues,
+        nodes=nodes or (_node(entry, entry.node_type, cores),),
+        billing_s=float(entry.billing),
+        boot_s=float(entry.boot),
+        cycle_s=float(entry.cycle),
+        cycle_phase_s=float(entry.cycle_phase),
+        node_mtbf_s=float(entry.node_mtbf),
+        node_repair_s=float(entry.node_repair),
+        access=_access(entry.access),
+        containers=_engines(entry.containers, driver),
+        pass_env=entry.pass_env,
+    )
 
 
 def _engines(stated: Iterable[str] | None, driver: str) -> tuple[str, ...]:
@@ -199,10 +217,15 @@ def _access(entry: AccessDocument) -> Access:
 
 def _node(entry: NodeDocument | SiteDocument, name: str, cores: int) -> NodeType:
     return NodeType(
-        name=name, cores=cores, memory_mib=entry.memory_mib, speed=entry.speed,
-        price_usd_per_hour=entry.price_usd_per_hour, spot_price_usd_per_hour=entry.spot_price_usd_per_hour,
-        spot_interruptions_per_hour=entry.spot_interruptions_per_hour, resources=tuple(sorted(entry.resources.items())),
-    )  # fmt: skip
+        name=name,
+        cores=cores,
+        memory_mib=entry.memory_mib,
+        speed=entry.speed,
+        price_usd_per_hour=entry.price_usd_per_hour,
+        spot_price_usd_per_hour=entry.spot_price_usd_per_hour,
+        spot_interruptions_per_hour=entry.spot_interruptions_per_hour,
+        resources=tuple(sorted(entry.resources.items())),
+    )
 
 
 def _queue(entry: QueueDocument, site: SiteDocument, folder: Path, where: str) -> Queue:
@@ -213,10 +236,15 @@ def _queue(entry: QueueDocument, site: SiteDocument, folder: Path, where: str) -
         )
     history = str(folder / entry.history) if entry.history else None
     return Queue(
-        name=entry.name, history=history, log_queue=entry.log_queue, max_procs=procs,
-        max_walltime_s=float(entry.max_walltime), max_jobs=entry.max_jobs,
-        stated_probability=entry.stated_probability, stated_wait_s=float(entry.stated_wait),
-    )  # fmt: skip
+        name=entry.name,
+        history=history,
+        log_queue=entry.log_queue,
+        max_procs=procs,
+        max_walltime_s=float(entry.max_walltime),
+        max_jobs=entry.max_jobs,
+        stated_probability=entry.stated_probability,
+        stated_wait_s=float(entry.stated_wait),
+    )
 
 
 def _refuse_repeats(names: Iterable[str], what: str, where: str) -> None:

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from kernel.documents import Count, Document, NotNegative, Positive, Variable, as_value_error
-from kernel.units import parse_duration
+from vgrads.kernel.documents import Count, Document, NotNegative, Positive, Variable, as_value_error
+from vgrads.kernel.units import parse_duration
 
 Kind = Literal["batch", "reservation", "dedicated", "cloud", "local"]
 Probability = Annotated[float, Field(ge=0, le=1)]
@@ -19,14 +19,24 @@ Line = Annotated[str, Field(pattern=r"^[^\x00-\x1f]*$", max_length=200)]
 Resource = Annotated[str, Field(pattern=_NAME, max_length=100)]
 Units = Annotated[int, Field(ge=1, le=1_000_000)]
 _NODE_FIELDS = (
-    "cores_per_node", "memory_mib", "resources", "speed", "node_type", "price_usd_per_hour",
-    "spot_price_usd_per_hour", "spot_interruptions_per_hour",
-)  # fmt: skip
+    "cores_per_node",
+    "memory_mib",
+    "resources",
+    "speed",
+    "node_type",
+    "price_usd_per_hour",
+    "spot_price_usd_per_hour",
+    "spot_interruptions_per_hour",
+)
 _MACHINES: tuple[str, ...] = ("batch", "reservation", "dedicated")
 DRIVER_KINDS = {
-    "slurm": _MACHINES, "gridengine": _MACHINES, "pbs": _MACHINES, "ec2": ("cloud",), "eucalyptus": ("cloud",),
+    "slurm": _MACHINES,
+    "gridengine": _MACHINES,
+    "pbs": _MACHINES,
+    "ec2": ("cloud",),
+    "eucalyptus": ("cloud",),
     "dask": ("dedicated",),
-}  # fmt: skip
+}
 DEFAULT_BANDWIDTH_MIB_S = 10.0
 DEFAULT_LATENCY_S = 0.05
 
@@ -50,7 +60,7 @@ def _refuse_prices_without_unit(given: Any) -> Any:
 
 
 class AccessDocument(Document):
-    """How a real site is reached, as written under ``[site.access]``; see :class:`drivers.api.Access`."""
+    """How a real site is reached, as written under ``[site.access]``; see :class:`vgrads.drivers.api.Access`."""
 
     host: Annotated[str, Field(pattern=r"^[^-\s][^\s]*$|^$")] = ""
     ssh_options: tuple[str, ...] = ()

@@ -11,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from kernel.streams import stream
-from vgrid.slot import Slot
+from vgrads.kernel.streams import stream
+from vgrads.vgrid.slot import Slot
 
 Floats = NDArray[np.float64]
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from drivers.api import SPOT
-from vgrid.acquisition import Acquisition
-from vgrid.binding import Binding, learn_binding
-from vgrid.catalog import Catalog, NodeType, Queue, Site
-from vgrid.slot import Slot, StartCurve, certain_from
-from vgrid.varq import STEP_S, WaitOracle
+from vgrads.drivers.api import SPOT
+from vgrads.vgrid.acquisition import Acquisition
+from vgrads.vgrid.binding import Binding, learn_binding
+from vgrads.vgrid.catalog import Catalog, NodeType, Queue, Site
+from vgrads.vgrid.slot import Slot, StartCurve, certain_from
+from vgrads.vgrid.varq import STEP_S, WaitOracle
 
 _CURVE_POINTS = 2000
 Oracles = Mapping[tuple[str, str], WaitOracle]
@@ -141,9 +141,22 @@ def _slot(
     nodes = math.ceil(procs / node.cores)
     survives = math.exp(-nodes * end_s / site.node_mtbf_s)
     return Slot(
-        id=name, site=site.name, queue="", kind=site.kind, procs=procs, curve=curve, end_s=end_s, shared=name,
-        up=up * survives, speed=node.speed, price_usd_per_hour=node.price_usd_per_hour,
-        billing_s=site.billing_s, nodes=nodes, node_type=node.name, memory_mib=node.memory_mib,
-        task_failure=site.task_failure, containers=site.containers,
+        id=name,
+        site=site.name,
+        queue="",
+        kind=site.kind,
+        procs=procs,
+        curve=curve,
+        end_s=end_s,
+        shared=name,
+        up=up * survives,
+        speed=node.speed,
+        price_usd_per_hour=node.price_usd_per_hour,
+        billing_s=site.billing_s,
+        nodes=nodes,
+        node_type=node.name,
+        memory_mib=node.memory_mib,
+        task_failure=site.task_failure,
+        containers=site.containers,
         resources=tuple((name, units * nodes) for name, units in node.resources),
-    )  # fmt: skip
+    )

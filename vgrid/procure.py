@@ -4,7 +4,7 @@ A group needs ``least`` nodes at once. Slots are chosen so that their expected n
 at the least penalty: money first, then what the caller ranks by. The target rises until the joint
 probability, over scenarios in which slots of one queue come early or late together, is what was
 asked: surplus slots are the price of sureness, and are cancelled once enough were granted
-(:func:`vgrid.binding.surplus`).
+(:func:`vgrads.vgrid.binding.surplus`).
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from vgrid.catalog import Catalog
-from vgrid.fate import slot_fate
-from vgrid.offers import Knowledge
-from vgrid.programme import Answer, Limits, greedy, solve
-from vgrid.request import GridRequest, Group
-from vgrid.shapes import Choice, Excluded, group_choices
-from vgrid.slot import Slot
+from vgrads.vgrid.catalog import Catalog
+from vgrads.vgrid.fate import slot_fate
+from vgrads.vgrid.offers import Knowledge
+from vgrads.vgrid.programme import Answer, Limits, greedy, solve
+from vgrads.vgrid.request import GridRequest, Group
+from vgrads.vgrid.shapes import Choice, Excluded, group_choices
+from vgrads.vgrid.slot import Slot
 
 SCENARIOS = 4096
 _RISES = (1.0, 1.1, 1.25, 1.45, 1.7, 2.0, 2.5, 3.2, 4.0, 6.0, 10.0, 20.0)
@@ -109,16 +109,24 @@ def procure(
         answer, met[group.name] = _reach(choices, (request, group, limits), seed, solver)
         limits = limits.less(answer.choices)
         offers[group.name] = GroupOffer(
-            group=group, choices=answer.choices, probability=float(met[group.name].mean()), excluded=tuple(excluded),
-            considered=len(choices), solver=answer.solver, gap=answer.gap,
-        )  # fmt: skip
+            group=group,
+            choices=answer.choices,
+            probability=float(met[group.name].mean()),
+            excluded=tuple(excluded),
+            considered=len(choices),
+            solver=answer.solver,
+            gap=answer.gap,
+        )
         seconds["offers"] += asked - begin
         seconds["procure"] += time.perf_counter() - asked
     together = float(np.logical_and.reduce(list(met.values())).mean())
     return GridOffer(
-        request=request, groups=tuple(offers[group.name] for group in request.groups), probability=together,
-        standard_error=float(np.sqrt(together * (1 - together) / SCENARIOS)), seconds=seconds,
-    )  # fmt: skip
+        request=request,
+        groups=tuple(offers[group.name] for group in request.groups),
+        probability=together,
+        standard_error=float(np.sqrt(together * (1 - together) / SCENARIOS)),
+        seconds=seconds,
+    )
 
 
 def _reach(

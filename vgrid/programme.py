@@ -13,9 +13,9 @@ from itertools import pairwise
 
 import pulp
 
-from vgrid.catalog import Catalog
-from vgrid.request import GridRequest, Group
-from vgrid.shapes import Choice
+from vgrads.vgrid.catalog import Catalog
+from vgrads.vgrid.request import GridRequest, Group
+from vgrads.vgrid.shapes import Choice
 
 _SECONDS = 2.0
 _GAP = 0.01

@@ -1,8 +1,8 @@
 """What a caller wants, in the terms of virtual grids: groups of nodes, when, how surely, for how much.
 
 After the virtual grid description language of VGrADS (SC'09 §2.2): a tight group lies in one cluster,
-a loose one may be spread over sites. :mod:`vgrid.request_text` is the same as people read it,
-:mod:`vgrid.request_file` opens either.
+a loose one may be spread over sites. :mod:`vgrads.vgrid.request_text` is the same as people read it,
+:mod:`vgrads.vgrid.request_file` opens either.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
-from kernel.documents import Count, Document, NotNegative, as_value_error, validate
-from kernel.errors import InputError
-from kernel.units import parse_duration, parse_probability
-from vgrid.catalog import NodeType
+from vgrads.kernel.documents import Count, Document, NotNegative, as_value_error, validate
+from vgrads.kernel.errors import InputError
+from vgrads.kernel.units import parse_duration, parse_probability
+from vgrads.vgrid.catalog import NodeType
 
 Coupling = Literal["tight", "loose"]
 Rank = Literal["probability", "speed", "price", "start"]
@@ -140,9 +140,14 @@ def request_from(given: Any, where: str) -> GridRequest:
     if len(set(names)) < len(names):
         raise InputError("two groups have one name", where=f"{where}: groups")
     request = GridRequest(
-        name=document.name, groups=groups, duration_s=float(document.duration), earliest_s=float(document.earliest),
-        deadline_s=float(document.deadline), probability=float(document.probability), budget_usd=document.budget_usd,
-    )  # fmt: skip
+        name=document.name,
+        groups=groups,
+        duration_s=float(document.duration),
+        earliest_s=float(document.earliest),
+        deadline_s=float(document.deadline),
+        probability=float(document.probability),
+        budget_usd=document.budget_usd,
+    )
     if request.duration_s <= 0:
         raise InputError("must be above 0", where=f"{where}: duration")
     if request.earliest_s + request.duration_s > request.deadline_s:
@@ -156,6 +161,12 @@ def request_from(given: Any, where: str) -> GridRequest:
 def _group(entry: GroupDocument) -> Group:
     least, most = parse_count(entry.nodes)
     return Group(
-        name=entry.name, coupling=entry.coupling, least=least, most=most, cores=entry.cores,
-        memory_mib=None if entry.memory is None else float(entry.memory), speed=entry.speed, rank=entry.rank,
-    )  # fmt: skip
+        name=entry.name,
+        coupling=entry.coupling,
+        least=least,
+        most=most,
+        cores=entry.cores,
+        memory_mib=None if entry.memory is None else float(entry.memory),
+        speed=entry.speed,
+        rank=entry.rank,
+    )

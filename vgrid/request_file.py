@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kernel.documents import load_mapping
-from kernel.files import read_text
-from vgrid.request import GridRequest, request_from
-from vgrid.request_text import parse_request
+from vgrads.kernel.documents import load_mapping
+from vgrads.kernel.files import read_text
+from vgrads.vgrid.request import GridRequest, request_from
+from vgrads.vgrid.request_text import parse_request
 
 
 def load_request(path: Path) -> GridRequest:

@@ -16,11 +16,17 @@ from __future__ import annotations
 import re
 from typing import Any, NoReturn
 
-from kernel.errors import InputError
-from vgrid.request import GridRequest, Group, request_from
+from vgrads.kernel.errors import InputError
+from vgrads.vgrid.request import GridRequest, Group, request_from
 
 _TOKEN = re.compile(r"\s+|#[^\n]*|(?P<word>>=|[{}\[\],=]|[^\s{}\[\],=>#]+)")
-_CLAUSES = {"for": "duration", "from": "earliest", "by": "deadline", "with": "probability", "under": "budget_usd"}  # fmt: skip
+_CLAUSES = {
+    "for": "duration",
+    "from": "earliest",
+    "by": "deadline",
+    "with": "probability",
+    "under": "budget_usd",
+}
 _LIMITS = ("cores", "memory", "speed")
 _COUPLINGS = ("tight", "loose")
 

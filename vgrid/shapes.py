@@ -10,13 +10,13 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from drivers.api import SPOT
-from kernel.units import format_duration
-from vgrid.binding import latest_submission
-from vgrid.catalog import Catalog, NodeType, Queue, Site
-from vgrid.offers import Knowledge, OfferRequest, batch_offers, instant_offers
-from vgrid.request import GridRequest, Group
-from vgrid.slot import Slot
+from vgrads.drivers.api import SPOT
+from vgrads.kernel.units import format_duration
+from vgrads.vgrid.binding import latest_submission
+from vgrads.vgrid.catalog import Catalog, NodeType, Queue, Site
+from vgrads.vgrid.offers import Knowledge, OfferRequest, batch_offers, instant_offers
+from vgrads.vgrid.request import GridRequest, Group
+from vgrads.vgrid.slot import Slot
 
 _NARROWEST = 16
 """A group is made of at most about this many slots."""
@@ -99,7 +99,9 @@ def _limit(request: GridRequest, group: Group, place: Place) -> str:
     if group.coupling == "tight" and nodes * jobs < group.least:
         return f"at most {nodes} nodes, {group.least} are needed in one cluster"
     if place.queue and place.queue.max_walltime_s < request.duration_s:
-        longest, wanted = (format_duration(s) for s in (place.queue.max_walltime_s, request.duration_s))  # fmt: skip
+        longest, wanted = (
+            format_duration(s) for s in (place.queue.max_walltime_s, request.duration_s)
+        )
         return f"jobs may take {longest}, {wanted} are needed"
     return ""
 
@@ -118,7 +120,7 @@ def _slots(
     width, most = shape
     asked = OfferRequest(
         procs=width * place.node.cores, count=-(-most // width), until_s=request.deadline_s
-    )  # fmt: skip
+    )
     if place.queue:
         return batch_offers(place.site, place.queue, known, asked)
     return instant_offers(place.site, place.node, known, asked)
@@ -139,9 +141,15 @@ def _of_width(place: Place, width: int, request: GridRequest, slots: list[Slot])
         held_s = request.deadline_s - submit_s
         pool = f"{place.site.name}/{slot.queue}" if slot.queue else place.site.name
         choice = Choice(
-            slot=replace(slot, submit_s=submit_s), cluster=lane, pool=pool, room=place.procs, width=width, position=counted[lane],
+            slot=replace(slot, submit_s=submit_s),
+            cluster=lane,
+            pool=pool,
+            room=place.procs,
+            width=width,
+            position=counted[lane],
             probability=slot.curve.by(request.start_by_s - submit_s) * slot.up,
-            cost_usd=slot.cost_usd(held_s), node_hours=slot.nodes * held_s / 3600.0,
-        )  # fmt: skip
+            cost_usd=slot.cost_usd(held_s),
+            node_hours=slot.nodes * held_s / 3600.0,
+        )
         found.append(choice)
     return found

@@ -10,8 +10,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kernel.units import billed_s
-from workflows.needs import Needs
+from vgrads.kernel.units import billed_s
+from vgrads.workflows.needs import Needs
 
 Floats = NDArray[np.float64]
 _SHARES = (0.5, 0.75, 0.9, 0.97, 1.0)
@@ -89,7 +89,7 @@ class Slot:
     ``drift``: the logarithm of how much slower its site was seen to be than stated, which is in ``speed`` already;
     ``doubt``: the share of run times' errors of sites that is still open.
     ``shared`` names what its start depends on together with others: slots of one queue are granted
-    or delayed together (:mod:`vgrid.fate`). ``up`` is the
+    or delayed together (:mod:`vgrads.vgrid.fate`). ``up`` is the
     probability that it lives to its end once it is ready. ``basis``: what its curve rests on where that is not a
     history of waits. ``fixed``: it is asked for at ``submit_s``, whatever a plan has in mind; its curve is what follows
     from that. ``containers``: engines that its machines have; ``resources``: units of what it has beside processors.

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from vgrid.procure import GridOffer
+from vgrads.vgrid.procure import GridOffer
 
 FLOORS = ("grid", "site", "cluster", "slot")
 
@@ -75,7 +75,13 @@ def _branch(
 def _slot_node(choice: Any, group: str) -> GridNode:
     slot = choice.slot
     facts = {
-        "group": group, "site": slot.site, "nodes": choice.width, "procs": slot.procs, "submit_s": slot.submit_s,
-        "probability": choice.probability, "cost_usd": choice.cost_usd, "shared": slot.shared,
-    }  # fmt: skip
+        "group": group,
+        "site": slot.site,
+        "nodes": choice.width,
+        "procs": slot.procs,
+        "submit_s": slot.submit_s,
+        "probability": choice.probability,
+        "cost_usd": choice.cost_usd,
+        "shared": slot.shared,
+    }
     return GridNode(kind="slot", name=slot.id, facts=facts)

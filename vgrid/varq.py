@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kernel.errors import InputError
+from vgrads.kernel.errors import InputError
 
 STEP_S = 30.0
 MARGIN = 0.35
@@ -163,13 +163,19 @@ def move(futures: QueueFutures, wanted: Reservation, margin: float = MARGIN) -> 
         enough = best >= wanted.probability
         again_s = first if enough else 0.0
         return Move(
-            submit=again_s <= 0, again_in_s=again_s, probability=best, latest_s=first if enough else None
-        )  # fmt: skip
+            submit=again_s <= 0,
+            again_in_s=again_s,
+            probability=best,
+            latest_s=first if enough else None,
+        )
     low, high = first, begin
     while high - low > 2 * STEP_S:
         middle = (low + high) / 2
         low, high = (middle, high) if chance(middle) >= level else (low, middle)
     waits = low > 2 * STEP_S
     return Move(
-        submit=not waits, again_in_s=max(STEP_S, first, low / 3) if waits else 0.0, probability=best, latest_s=low
-    )  # fmt: skip
+        submit=not waits,
+        again_in_s=max(STEP_S, first, low / 3) if waits else 0.0,
+        probability=best,
+        latest_s=low,
+    )

@@ -11,11 +11,11 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from execmgr.processes import kill, name_of, parent_of, variable_of
 from tests.chaos.world import HERE
 from tests.conftest import ROOT
 from tests.services import slurm
 from tests.waiting import until
+from vgrads.execmgr.tasks.processes import kill, name_of, parent_of, variable_of
 
 DISK = "12m"
 _BLOCK = 4096
@@ -74,9 +74,13 @@ class Clock(Surroundings):
         modules.mkdir()
         (modules / "sitecustomize.py").write_text(_SLEEP)
         self.environment = {
-            "PYTHONPATH": f"{modules}:{ROOT}", "LD_PRELOAD": faketime(), "FAKETIME_TIMESTAMP_FILE": str(self._file), "FAKETIME_NO_CACHE": "1",
-            "FAKETIME_DONT_FAKE_MONOTONIC": "1", "FAKETIME_DISABLE_SHM": "1",
-        }  # fmt: skip
+            "PYTHONPATH": f"{modules}:{ROOT}",
+            "LD_PRELOAD": faketime(),
+            "FAKETIME_TIMESTAMP_FILE": str(self._file),
+            "FAKETIME_NO_CACHE": "1",
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            "FAKETIME_DISABLE_SHM": "1",
+        }
         self.faults = [self.jump, self.jump]
 
     def jump(self):
@@ -178,11 +182,16 @@ class SlurmSite(Surroundings):
         here = world.draws.choice(["", HERE.format("here", 1)])
         self.sites = here + SLURM_SITE.format(folder=world.folder, python=sys.executable)
         self.environment = {
-            "PATH": f"{_own_clock(world.folder / 'bin')}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT),
-        }  # fmt: skip
+            "PATH": f"{_own_clock(world.folder / 'bin')}:{os.environ['PATH']}",
+            "PYTHONPATH": str(ROOT),
+        }
         self.faults = [
-            self.kill_controller, self.start_controller, self.cancel_job, self.kill_keeper, self.kill_pilot,
-        ]  # fmt: skip
+            self.kill_controller,
+            self.start_controller,
+            self.cancel_job,
+            self.kill_keeper,
+            self.kill_pilot,
+        ]
 
     def _controller_runs(self):
         return self._service.daemons["slurmctld"].poll() is None
@@ -217,7 +226,7 @@ class SlurmSite(Surroundings):
         for line in Path("/proc").glob("[0-9]*/cmdline"):
             with suppress(OSError):
                 pid = int(line.parent.name)
-                if b"execmgr.pilot" in line.read_bytes() and self._is_ours(pid):
+                if b"vgrads.execmgr.pilot" in line.read_bytes() and self._is_ours(pid):
                     found.append(pid)
         return found
 

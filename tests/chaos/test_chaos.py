@@ -16,14 +16,14 @@ from pathlib import Path
 
 import pytest
 
-from execmgr.journal import fold
-from execmgr.states import CopyState
-from portal.records.run_record import RunRecord
-from portal.records.store import Store
 from tests.chaos.surroundings import Clock, Disk, SlurmSite
 from tests.chaos.world import GOES_ON, PARENTS, PARTS, World
 from tests.services.fixtures import there
 from tests.waiting import until
+from vgrads.execmgr.core.journal import fold
+from vgrads.execmgr.core.states import CopyState
+from vgrads.portal.records.run_record import RunRecord
+from vgrads.portal.records.store import Store
 
 FIRST = int(os.environ.get("VGRADS_CHAOS_FROM", "0"))
 SEEDS = range(FIRST, FIRST + int(os.environ.get("VGRADS_CHAOS", "7")))
@@ -37,9 +37,10 @@ def kinds_of(seed):
     """What surrounds the run of a seed."""
     draws = random.Random(f"surroundings of {seed}")
     return [
-        *([SlurmSite] if seed % _EVERY == 1 else []), *([Clock] if draws.random() < 0.45 else []),
+        *([SlurmSite] if seed % _EVERY == 1 else []),
+        *([Clock] if draws.random() < 0.45 else []),
         *([Disk] if draws.random() < 0.4 else []),
-    ]  # fmt: skip
+    ]
 
 
 def chosen(seed):

@@ -10,10 +10,10 @@ import subprocess
 import sys
 from contextlib import closing, suppress
 
-from execmgr.processes import kill, marked, run_token
-from portal.records.lease import LEASE_S
 from tests.conftest import ROOT
 from tests.waiting import until
+from vgrads.execmgr.tasks.processes import kill, marked, run_token
+from vgrads.portal.records.lease import LEASE_S
 
 GOES_ON = ("running", "interrupted")
 PARTS = 4
@@ -34,9 +34,13 @@ def task(name, parents, sleep_s):
     )
     # what all files of a copy share is the number of its shell
     return {
-        "id": name, "runtime_s": 3, "parents": parents, "inputs": inputs, "outputs": outputs,
+        "id": name,
+        "runtime_s": 3,
+        "parents": parents,
+        "inputs": inputs,
+        "outputs": outputs,
         "command": f"x=$({read}); {steps}; sleep 30 & exit 0",
-    }  # fmt: skip
+    }
 
 
 def write_set(folder, draws, sites):
@@ -74,7 +78,7 @@ class World:
 
     def begin(self, *words):
         with (self.folder / "managers.log").open("ab") as log:
-            command = [sys.executable, "-m", "portal", *map(str, words)]
+            command = [sys.executable, "-m", "vgrads", *map(str, words)]
             self.managers.append(
                 subprocess.Popen(command, cwd=ROOT, env=self.environment, stdout=log, stderr=log)
             )
@@ -106,9 +110,14 @@ class World:
     def faults(self):
         """What may be done to the managers and tasks of any run, and what its surroundings can do."""
         anywhere = [
-            self.kill_manager, self.stop_manager, self.continue_manager, self.double, self.interrupt, self.kill_task,
+            self.kill_manager,
+            self.stop_manager,
+            self.continue_manager,
+            self.double,
+            self.interrupt,
             self.kill_task,
-        ]  # fmt: skip
+            self.kill_task,
+        ]
         return anywhere + [fault for one in self.surroundings for fault in one.faults]
 
     def live(self):

@@ -57,14 +57,20 @@ class Machine:
         stub.write_text(f"#!/bin/sh\ntouch {self.folder}/shutdown\n")
         stub.chmod(0o755)
         environment = os.environ | {
-            "HOME": str(self.folder), "PATH": f"{stub.parent}:{os.environ['PATH']}",
+            "HOME": str(self.folder),
+            "PATH": f"{stub.parent}:{os.environ['PATH']}",
             "AWS_EC2_METADATA_SERVICE_ENDPOINT": f"file://{self.folder}",
-        }  # fmt: skip
+        }
         with (self.folder / "console").open("wb") as console:
             self._process = subprocess.Popen(
-                ["/bin/sh", "user-data"], cwd=self.folder, env=environment, stdin=subprocess.DEVNULL,
-                stdout=console, stderr=console, start_new_session=True,
-            )  # fmt: skip
+                ["/bin/sh", "user-data"],
+                cwd=self.folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=console,
+                stderr=console,
+                start_new_session=True,
+            )
 
     @property
     def state(self) -> str:
@@ -108,9 +114,11 @@ class Cloud:
         if path.startswith("/services/") and query.get("Action") == "DescribeInstanceTypes":
             return _answer(start_response, "200 OK", _eucalyptus_sizes())
         environ |= {
-            "PATH_INFO": "/", "REQUEST_METHOD": "GET", "QUERY_STRING": urlencode(query),
+            "PATH_INFO": "/",
+            "REQUEST_METHOD": "GET",
+            "QUERY_STRING": urlencode(query),
             "HTTP_AUTHORIZATION": AUTHORIZATION,
-        }  # fmt: skip
+        }
         with self._one:
             status, body = self._serve(environ, query)
         if status == "lost":
@@ -221,8 +229,9 @@ def _error(code: str, said: str) -> bytes:
 
 def _eucalyptus_sizes() -> bytes:
     items = "".join(
-        f"<item><name>{n}</name><cpu>{c}</cpu><disk>{d}</disk><memory>{m}</memory></item>" for n, c, d, m in SIZES
-    )  # fmt: skip
+        f"<item><name>{n}</name><cpu>{c}</cpu><disk>{d}</disk><memory>{m}</memory></item>"
+        for n, c, d, m in SIZES
+    )
     return (
         f'<R xmlns="{EUCALYPTUS}"><instanceTypeDetails>{items}</instanceTypeDetails></R>'
     ).encode()

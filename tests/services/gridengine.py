@@ -21,27 +21,70 @@ SLOTS = 8
 ENVIRONMENT = {"SGE_ROOT": str(ROOT), "SGE_CELL": "default"}
 _HOST = "localhost"
 _QUEUE = {
-    "qname": "batch.q", "hostlist": "@allhosts", "seq_no": "0", "load_thresholds": "NONE", "suspend_thresholds": "NONE",
-    "nsuspend": "1", "suspend_interval": "00:05:00", "priority": "0", "min_cpu_interval": "00:05:00",
-    "qtype": "BATCH INTERACTIVE", "processors": "UNDEFINED", "ckpt_list": "NONE", "pe_list": "smp", "rerun": "FALSE",
-    "slots": str(SLOTS), "tmpdir": "/tmp", "shell": "/bin/sh", "prolog": "NONE", "epilog": "NONE",
-    "shell_start_mode": "unix_behavior", "starter_method": "NONE", "suspend_method": "NONE", "resume_method": "NONE",
-    "terminate_method": "NONE", "notify": "00:00:60", "owner_list": "NONE", "user_lists": "NONE", "xuser_lists": "NONE",
-    "subordinate_list": "NONE", "complex_values": "NONE", "projects": "NONE", "xprojects": "NONE", "calendar": "NONE",
+    "qname": "batch.q",
+    "hostlist": "@allhosts",
+    "seq_no": "0",
+    "load_thresholds": "NONE",
+    "suspend_thresholds": "NONE",
+    "nsuspend": "1",
+    "suspend_interval": "00:05:00",
+    "priority": "0",
+    "min_cpu_interval": "00:05:00",
+    "qtype": "BATCH INTERACTIVE",
+    "processors": "UNDEFINED",
+    "ckpt_list": "NONE",
+    "pe_list": "smp",
+    "rerun": "FALSE",
+    "slots": str(SLOTS),
+    "tmpdir": "/tmp",
+    "shell": "/bin/sh",
+    "prolog": "NONE",
+    "epilog": "NONE",
+    "shell_start_mode": "unix_behavior",
+    "starter_method": "NONE",
+    "suspend_method": "NONE",
+    "resume_method": "NONE",
+    "terminate_method": "NONE",
+    "notify": "00:00:60",
+    "owner_list": "NONE",
+    "user_lists": "NONE",
+    "xuser_lists": "NONE",
+    "subordinate_list": "NONE",
+    "complex_values": "NONE",
+    "projects": "NONE",
+    "xprojects": "NONE",
+    "calendar": "NONE",
     "initial_state": "default",
 } | {
-    f"{kind}_{what}": "INFINITY" for kind in "sh"
+    f"{kind}_{what}": "INFINITY"
+    for kind in "sh"
     for what in ("rt", "cpu", "fsize", "data", "stack", "core", "rss", "vmem")
-}  # fmt: skip
+}
 _PARALLEL = {
-    "pe_name": "smp", "slots": "999", "user_lists": "NONE", "xuser_lists": "NONE", "start_proc_args": "NONE",
-    "stop_proc_args": "NONE", "allocation_rule": "$pe_slots", "control_slaves": "TRUE", "job_is_first_task": "TRUE",
-    "urgency_slots": "min", "accounting_summary": "FALSE", "qsort_args": "NONE",
-}  # fmt: skip
+    "pe_name": "smp",
+    "slots": "999",
+    "user_lists": "NONE",
+    "xuser_lists": "NONE",
+    "start_proc_args": "NONE",
+    "stop_proc_args": "NONE",
+    "allocation_rule": "$pe_slots",
+    "control_slaves": "TRUE",
+    "job_is_first_task": "TRUE",
+    "urgency_slots": "min",
+    "accounting_summary": "FALSE",
+    "qsort_args": "NONE",
+}
 _EXEC_HOST = {
-    "hostname": _HOST, "load_scaling": "NONE", "complex_values": f"slots={SLOTS}", "user_lists": "NONE",
-    "xuser_lists": "NONE", "projects": "NONE", "xprojects": "NONE", "usage_scaling": "NONE", "report_variables": "NONE",
-}  # fmt: skip
+    "hostname": _HOST,
+    "load_scaling": "NONE",
+    "complex_values": f"slots={SLOTS}",
+    "user_lists": "NONE",
+    "xuser_lists": "NONE",
+    "projects": "NONE",
+    "xprojects": "NONE",
+    "usage_scaling": "NONE",
+    "report_variables": "NONE",
+}
 
 
 def missing() -> str:
@@ -92,9 +135,12 @@ def _configure() -> None:
     changes = {"load_report_time": "00:00:01", "min_uid": "0", "min_gid": "0"}
     _qconf_file("-Mconf", "global", _changed(_qconf("-sconf"), changes))
     changes = {
-        "schedule_interval": "0:0:1", "flush_submit_sec": "1", "flush_finish_sec": "1", "max_reservation": "32",
+        "schedule_interval": "0:0:1",
+        "flush_submit_sec": "1",
+        "flush_finish_sec": "1",
+        "max_reservation": "32",
         "default_duration": "0:10:0",
-    }  # fmt: skip
+    }
     _qconf_file("-Msconf", "scheduler", _changed(_qconf("-ssconf"), changes))
     _either("-Ae", "-Me", _EXEC_HOST)
     _either("-Ahgrp", "-Mhgrp", {"group_name": "@allhosts", "hostlist": _HOST})
@@ -138,9 +184,12 @@ def _run(command: list[str]) -> str:
 def _init(which: str, verb: str) -> None:
     with Path(os.devnull).open("w") as nowhere:
         subprocess.run(
-            [f"/etc/init.d/gridengine-{which}", verb], stdin=subprocess.DEVNULL, stdout=nowhere, stderr=nowhere,
+            [f"/etc/init.d/gridengine-{which}", verb],
+            stdin=subprocess.DEVNULL,
+            stdout=nowhere,
+            stderr=nowhere,
             check=False,
-        )  # fmt: skip
+        )
 
 
 def _answers() -> bool:

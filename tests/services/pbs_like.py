@@ -51,10 +51,21 @@ def qsub(arguments: list[str]) -> int:
         return fail("qsub: Job violates queue and/or server resource limits", 188)
     number = len(list(FOLDER.glob("*.job"))) + 1
     job = {
-        "id": f"{number}.server", "name": options["-N"], "queue": queue, "procs": procs, "state": "Q", "code": None,
-        "began": None, "limit": limits["walltime"], "pid": None, "ended": None, "submitted": time.time(),
-        "due": time.mktime(time.strptime(options["-a"], "%Y%m%d%H%M.%S")) if "-a" in options else 0.0,
-    }  # fmt: skip
+        "id": f"{number}.server",
+        "name": options["-N"],
+        "queue": queue,
+        "procs": procs,
+        "state": "Q",
+        "code": None,
+        "began": None,
+        "limit": limits["walltime"],
+        "pid": None,
+        "ended": None,
+        "submitted": time.time(),
+        "due": time.mktime(time.strptime(options["-a"], "%Y%m%d%H%M.%S"))
+        if "-a" in options
+        else 0.0,
+    }
     (FOLDER / f"{number}.sh").write_text(sys.stdin.read())
     hosts = [f"node{node}\n" for node in range(int(nodes)) for _ in range(int(each))]
     (FOLDER / f"{number}.nodes").write_text("".join(hosts))
@@ -82,9 +93,13 @@ def start(job) -> None:
     number = job["id"].partition(".")[0]
     runner = f"/bin/sh {FOLDER}/{number}.sh; echo $? >{FOLDER}/{number}.code"
     process = subprocess.Popen(
-        ["/bin/sh", "-c", runner], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        start_new_session=True, env=os.environ | {"PBS_NODEFILE": str(FOLDER / f"{number}.nodes")},
-    )  # fmt: skip
+        ["/bin/sh", "-c", runner],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        env=os.environ | {"PBS_NODEFILE": str(FOLDER / f"{number}.nodes")},
+    )
     save(job | {"state": "R", "pid": process.pid, "began": time.time()})
 
 
@@ -154,8 +169,10 @@ def qstat(arguments: list[str]) -> int:
         return 0
     if "-Q" in arguments:
         for name, limit in QUEUES.items():
-            print(f"Queue: {name}\n    queue_type = Execution\n    resources_max.walltime = {limit}\n"
-                  "    enabled = True\n    started = True\n")  # fmt: skip
+            print(
+                f"Queue: {name}\n    queue_type = Execution\n    resources_max.walltime = {limit}\n"
+                "    enabled = True\n    started = True\n"
+            )
         return 0
     if not OPENPBS and ("-F" in arguments or "-x" in arguments):
         return fail("qstat: invalid option -- 'F'", 2)
@@ -187,10 +204,14 @@ def shown(job):
     letter = job["state"] if OPENPBS or job["state"] != "F" else "C"
     now = job["ended"] or time.time()
     fields = {
-        "Job_Name": job["name"], "Job_Owner": "me@login", "job_state": letter, "queue": job["queue"],
-        "Resource_List": {"ncpus": job["procs"], "walltime": job["limit"]}, "eligible_time": clock(now - job["submitted"]),
+        "Job_Name": job["name"],
+        "Job_Owner": "me@login",
+        "job_state": letter,
+        "queue": job["queue"],
+        "Resource_List": {"ncpus": job["procs"], "walltime": job["limit"]},
+        "eligible_time": clock(now - job["submitted"]),
         "Variable_List": {"PBS_O_HOME": "/home/me", "PBS_O_PATH": "/usr/bin:" * 20},
-    }  # fmt: skip
+    }
     if job["began"]:
         fields["resources_used"] = {"walltime": clock(now - job["began"])}
     if job["code"] is not None:

@@ -51,18 +51,35 @@ class Server:
         self.url = f"postgresql+psycopg://vgrads@127.0.0.1:{self.port}/postgres"
         subprocess.run(
             [*_AS_USER, programs / "initdb", "-D", self._data, "-A", "trust", "-U", "vgrads"],
-            check=True, capture_output=True, cwd="/",
-        )  # fmt: skip
+            check=True,
+            capture_output=True,
+            cwd="/",
+        )
         self.start()
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [*_AS_USER, self._programs / "postgres", "-D", self._data, "-p", str(self.port), "-h", "127.0.0.1",
-                 "-c", "fsync=off", "-c", f"unix_socket_directories={self._data}"],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/",
-            )  # fmt: skip
+                [
+                    *_AS_USER,
+                    self._programs / "postgres",
+                    "-D",
+                    self._data,
+                    "-p",
+                    str(self.port),
+                    "-h",
+                    "127.0.0.1",
+                    "-c",
+                    "fsync=off",
+                    "-c",
+                    f"unix_socket_directories={self._data}",
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd="/",
+            )
         ready = [self._programs / "pg_isready", "-h", "127.0.0.1", "-p", str(self.port)]
         until(
             lambda: subprocess.run(ready, check=False, capture_output=True).returncode == 0,

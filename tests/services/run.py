@@ -41,8 +41,15 @@ def cloud_service(folder: Path, boot_s: float = 0.5, capacity: int = 60) -> Iter
     """An EC2-like cloud while the block runs."""
     pytest.importorskip("moto", reason="the EC2-like cloud needs moto (the dev extra has it)")
     command = [
-        sys.executable, "-m", "tests.services.ec2_like", str(folder), "--boot", str(boot_s), "--capacity", str(capacity),
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "tests.services.ec2_like",
+        str(folder),
+        "--boot",
+        str(boot_s),
+        "--capacity",
+        str(capacity),
+    ]
     with (folder / "cloud.log").open("wb") as log:
         process = subprocess.Popen(
             command,

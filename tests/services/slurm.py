@@ -100,9 +100,16 @@ def slurm_service(folder: Path, min_job_age: int = 300) -> Iterator[SlurmService
     host = socket.gethostname().partition(".")[0]
     first = _free_range(NODES)
     values = {
-        "folder": folder, "host": host, "port": ports[0], "dbd_port": ports[1], "nodes": NODES, "cores": CORES,
-        "first": first, "last": first + NODES - 1, "min_job_age": min_job_age,
-    }  # fmt: skip
+        "folder": folder,
+        "host": host,
+        "port": ports[0],
+        "dbd_port": ports[1],
+        "nodes": NODES,
+        "cores": CORES,
+        "first": first,
+        "last": first + NODES - 1,
+        "min_job_age": min_job_age,
+    }
     for name in ("state", "spool", "db"):
         (folder / name).mkdir()
     folder.chmod(0o755)
@@ -123,9 +130,16 @@ def _start_munge(service: SlurmService) -> None:
     key.write_bytes(os.urandom(128))
     key.chmod(0o600)
     _daemon(
-        service, "munged", "--foreground", f"--key-file={key}", f"--socket={folder}/munge.sock", "--force",
-        f"--pid-file={folder}/munged.pid", f"--log-file={folder}/munged.log", f"--seed-file={folder}/munged.seed",
-    )  # fmt: skip
+        service,
+        "munged",
+        "--foreground",
+        f"--key-file={key}",
+        f"--socket={folder}/munge.sock",
+        "--force",
+        f"--pid-file={folder}/munged.pid",
+        f"--log-file={folder}/munged.log",
+        f"--seed-file={folder}/munged.seed",
+    )
     until((folder / "munge.sock").exists, "munged")
 
 
@@ -134,13 +148,28 @@ def _start_database(service: SlurmService) -> None:
     _open_to_mysql(service.folder)
     shutil.chown(data, "mysql")
     subprocess.run(
-        ["mariadb-install-db", "--user=mysql", f"--datadir={data}/data", "--auth-root-authentication-method=socket",
-         "--skip-test-db"], check=True, capture_output=True,
-    )  # fmt: skip
+        [
+            "mariadb-install-db",
+            "--user=mysql",
+            f"--datadir={data}/data",
+            "--auth-root-authentication-method=socket",
+            "--skip-test-db",
+        ],
+        check=True,
+        capture_output=True,
+    )
     _daemon(
-        service, "mariadbd", "--no-defaults", "--user=mysql", f"--datadir={data}/data", f"--socket={data}/sock",
-        "--skip-networking", f"--pid-file={data}/pid", "--innodb-buffer-pool-size=64M", "--innodb-flush-log-at-trx-commit=0",
-    )  # fmt: skip
+        service,
+        "mariadbd",
+        "--no-defaults",
+        "--user=mysql",
+        f"--datadir={data}/data",
+        f"--socket={data}/sock",
+        "--skip-networking",
+        f"--pid-file={data}/pid",
+        "--innodb-buffer-pool-size=64M",
+        "--innodb-flush-log-at-trx-commit=0",
+    )
     client = ["mariadb", "--no-defaults", "-S", f"{data}/sock"]
     until(lambda: _quiet([*client, "-e", "select 1"]), "mariadbd")
     statements = (
@@ -161,8 +190,9 @@ def _open_to_mysql(folder: Path) -> None:
 def _start_slurm(service: SlurmService, dbd_port: int) -> None:
     folder = service.folder
     extra = {
-        "MYSQL_UNIX_PORT": f"{folder}/db/sock", "SLURM_CONF": f"{folder}/slurm.conf",
-    }  # fmt: skip
+        "MYSQL_UNIX_PORT": f"{folder}/db/sock",
+        "SLURM_CONF": f"{folder}/slurm.conf",
+    }
     _daemon(service, "slurmdbd", "-D", environment=extra)
     until(lambda: listens(dbd_port), "slurmdbd")
     subprocess.run(
@@ -192,8 +222,13 @@ def _takes_jobs(service: SlurmService) -> bool:
     states = _nodes(service)
     if any(word in state for state in states for word in ("drain", "down")):
         command = [
-            "timeout", "3", "scontrol", "update", f"NodeName=n[1-{NODES}]", "State=RESUME",
-        ]  # fmt: skip
+            "timeout",
+            "3",
+            "scontrol",
+            "update",
+            f"NodeName=n[1-{NODES}]",
+            "State=RESUME",
+        ]
         subprocess.run(
             command, env=os.environ | service.environment, check=False, capture_output=True
         )
@@ -209,9 +244,12 @@ def kill_controller(service: SlurmService) -> None:
     """Kill the controller once it has written down what it knows, which it does some seconds after a change."""
     now = time.time()
     held = subprocess.run(
-        ["sbatch", "--parsable", "--hold", "--output=/dev/null", "--wrap=true"], check=True, capture_output=True, text=True,
+        ["sbatch", "--parsable", "--hold", "--output=/dev/null", "--wrap=true"],
+        check=True,
+        capture_output=True,
+        text=True,
         env=os.environ | service.environment,
-    )  # fmt: skip
+    )
     subprocess.run(
         ["scancel", held.stdout.strip()], check=True, env=os.environ | service.environment
     )
@@ -223,14 +261,22 @@ def kill_controller(service: SlurmService) -> None:
 def _nodes(service: SlurmService) -> list[str]:
     """The state of each node, as Slurm words it."""
     done = subprocess.run(
-        ["timeout", "3", "sinfo", "-h", "-N", "-p", "batch", "-o", "%T"], env=os.environ | service.environment,
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        ["timeout", "3", "sinfo", "-h", "-N", "-p", "batch", "-o", "%T"],
+        env=os.environ | service.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     return done.stdout.split()
 
 
-def _daemon(service: SlurmService, program: str, *flags: str, name: str = "",
-            environment: dict[str, str] | None = None) -> None:  # fmt: skip
+def _daemon(
+    service: SlurmService,
+    program: str,
+    *flags: str,
+    name: str = "",
+    environment: dict[str, str] | None = None,
+) -> None:
     log = service.stack.enter_context((service.folder / f"{name or program}.out").open("ab"))
     path = _program(program)
     assert path, program

@@ -61,9 +61,19 @@ def ssh_service(
         try:
             until(lambda: listens(port), "sshd")
             options = (
-                "-p", str(port), "-i", str(folder / "user"), "-o", "StrictHostKeyChecking=accept-new",
-                "-o", f"UserKnownHostsFile={folder}/known", "-o", "IdentitiesOnly=yes", "-F", "none",
-            )  # fmt: skip
+                "-p",
+                str(port),
+                "-i",
+                str(folder / "user"),
+                "-o",
+                "StrictHostKeyChecking=accept-new",
+                "-o",
+                f"UserKnownHostsFile={folder}/known",
+                "-o",
+                "IdentitiesOnly=yes",
+                "-F",
+                "none",
+            )
             yield f"{getpass.getuser()}@127.0.0.1", options
         finally:
             process.terminate()

@@ -12,7 +12,7 @@ env/bin/python -m pip install --quiet --disable-pip-version-check -c "$constrain
 export VGRADS_HOME="$folder/home"
 env/bin/vgrads --version
 env/bin/vgrads demo | tail -n 1
-env/bin/python -m portal status --json | grep -q '"state": "kept"'
+env/bin/python -m vgrads status --json | grep -q '"state": "kept"'
 test -s gantt.html
 env/bin/vgrads gantt "$(env/bin/vgrads status --json | grep -o 'run-[0-9a-f]*' | head -n 1)" -o run.svg
 env/bin/vgrads sites list --json | grep -q history

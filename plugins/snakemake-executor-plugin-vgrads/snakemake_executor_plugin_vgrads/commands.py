@@ -172,10 +172,18 @@ def _shell_command(job: Any) -> str:
     scope = {**run.__globals__, "shell": take}
     copy = FunctionType(run.__code__, scope, run.__name__, run.__defaults__, run.__closure__)
     given = {
-        "input": job.input._plainstrings(), "output": job.output._plainstrings(), "params": job.params,
-        "wildcards": job.wildcards, "threads": job.threads, "resources": job.resources, "log": job.log._plainstrings(),
-        "rule": job.rule.name, "jobid": job.jobid, "is_shell": True, "basedir": job.rule.basedir,
-    }  # fmt: skip
+        "input": job.input._plainstrings(),
+        "output": job.output._plainstrings(),
+        "params": job.params,
+        "wildcards": job.wildcards,
+        "threads": job.threads,
+        "resources": job.resources,
+        "log": job.log._plainstrings(),
+        "rule": job.rule.name,
+        "jobid": job.jobid,
+        "is_shell": True,
+        "basedir": job.rule.basedir,
+    }
     parameters = inspect.signature(run).parameters.values()
     copy(**{p.name: given.get(p.name) for p in parameters if p.default is p.empty})
     if len(found) != 1 or _OPEN in found[0]:

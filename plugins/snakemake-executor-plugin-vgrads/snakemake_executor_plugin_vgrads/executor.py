@@ -18,7 +18,6 @@ from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 from snakemake_interface_executor_plugins.executors.real import RealExecutor
 from snakemake_interface_executor_plugins.settings import ExecMode
 
-from kernel.errors import InputError, VgradsError
 from snakemake_executor_plugin_vgrads import graph
 from snakemake_executor_plugin_vgrads.commands import Commands
 from snakemake_executor_plugin_vgrads.promise import (
@@ -31,7 +30,8 @@ from snakemake_executor_plugin_vgrads.promise import (
 )
 from snakemake_executor_plugin_vgrads.rounds import HandedOver, Round
 from snakemake_executor_plugin_vgrads.service import Served
-from workflows.snakemake_jobs import task_id, tasks_of
+from vgrads.kernel.errors import InputError, VgradsError
+from vgrads.workflows.formats.snakemake_jobs import task_id, tasks_of
 
 _MOST_ROUNDS = 5
 _PATIENCE_S = 120.0
@@ -178,9 +178,14 @@ class Executor(RealExecutor):
             newest.tasks.update(row["task"] for row in more)
         where = newest.promised.workflow
         rows = [
-            {"workflow": where, "task": job.name, "command": job.command, "memory_mib": job.memory_mib}
+            {
+                "workflow": where,
+                "task": job.name,
+                "command": job.command,
+                "memory_mib": job.memory_mib,
+            }
             for job in handed
-        ]  # fmt: skip
+        ]
         after = self._ask(newest, rows, more)
         for job in handed:
             job.after = after

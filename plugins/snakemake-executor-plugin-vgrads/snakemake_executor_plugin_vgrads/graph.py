@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from workflows.runtimes import timed
-from workflows.snakemake_jobs import ABOUT, task_id, tasks_of
+from vgrads.workflows.formats.snakemake_jobs import ABOUT, task_id, tasks_of
+from vgrads.workflows.runtimes import timed
 
 SHELLS_MIB = 32.0
 """What the shells around a job take, beside what its rule asks for: there are rules that ask for 5 MB."""

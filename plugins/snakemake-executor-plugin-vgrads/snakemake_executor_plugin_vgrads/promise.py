@@ -11,10 +11,10 @@ from typing import Any
 
 from snakemake_interface_common.exceptions import WorkflowError
 
-from portal.client import RunHandle
 from snakemake_executor_plugin_vgrads.graph import document_of
 from snakemake_executor_plugin_vgrads.service import Served, asked
-from workflows.snakemake_jobs import notes_of
+from vgrads.portal.client import RunHandle
+from vgrads.workflows.formats.snakemake_jobs import notes_of
 
 Task = Mapping[str, Any]
 _LADDER = ("15m", "1h", "4h", "12h", "1d", "2d", "4d", "7d", "14d", "30d")
@@ -92,9 +92,12 @@ def _soonest(served: Served, tasks: Sequence[Task], wishes: Wishes) -> Promised:
 
 def _planned(served: Served, tasks: Sequence[Task], wishes: Wishes, deadline: str) -> Promised:
     document = {
-        "name": wishes.name, "deadline": deadline, "probability": wishes.probability, "released": True,
+        "name": wishes.name,
+        "deadline": deadline,
+        "probability": wishes.probability,
+        "released": True,
         "workflows": [_workflow(wishes, tasks)],
-    }  # fmt: skip
+    }
     set_id = str(asked(served.client.submit, document))
     plan: Any = asked(served.client.plan, set_id)
     return Promised(set_id=set_id, workflow=f"{wishes.name}-1", plan=plan, deadline=deadline)
@@ -111,9 +114,14 @@ def join(
             "--vgrads-set needs --vgrads-deadline: all runs of the set say the same one"
         )
     document = {
-        "ticket": secrets.token_hex(8), "of": with_others.of, "fraction": with_others.fraction or "1", "deadline": wishes.deadline,
-        "probability": wishes.probability, "wait": with_others.wait, "workflow": _workflow(wishes, tasks),
-    }  # fmt: skip
+        "ticket": secrets.token_hex(8),
+        "of": with_others.of,
+        "fraction": with_others.fraction or "1",
+        "deadline": wishes.deadline,
+        "probability": wishes.probability,
+        "wait": with_others.wait,
+        "workflow": _workflow(wishes, tasks),
+    }
 
     def tell(answer: Mapping[str, Any]) -> None:
         told(
@@ -130,9 +138,12 @@ def join(
         )
     plan: Any = asked(served.client.plan, answer["set"])
     return Promised(
-        set_id=answer["set"], workflow=answer["workflow"], plan=plan, deadline=wishes.deadline,
+        set_id=answer["set"],
+        workflow=answer["workflow"],
+        plan=plan,
+        deadline=wishes.deadline,
         run=RunHandle(answer["set"], answer["run"]),
-    )  # fmt: skip
+    )
 
 
 def _workflow(wishes: Wishes, tasks: Sequence[Task]) -> dict[str, Any]:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 
-from portal.client import RunHandle
 from snakemake_executor_plugin_vgrads.promise import Promised
+from vgrads.portal.client import RunHandle
 
 
 @dataclass(slots=True)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from snakemake_interface_common.exceptions import WorkflowError
 
-from kernel.errors import VgradsError
-from portal.client import Client
+from vgrads.kernel.errors import VgradsError
+from vgrads.portal.client import Client
 
 _PATIENCE_S = 60.0
 
@@ -84,7 +84,7 @@ def _vgrads() -> list[str]:
     """The command beside this Python, else the one that is found, else the module."""
     beside = Path(sys.executable).with_name("vgrads")
     found = str(beside) if beside.is_file() else shutil.which("vgrads")
-    return [found] if found else [sys.executable, "-P", "-m", "portal"]
+    return [found] if found else [sys.executable, "-P", "-m", "vgrads"]
 
 
 def asked(call: object, *arguments: object, **named: object) -> object:

@@ -1,0 +1,130 @@
+"""A dispatcher's manager in this process, hosts that run nothing in another one: what an exchange costs.
+
+Each measurement wants a process of its own (:func:`alone`): memory of one is not another's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from vgrads.dispatch.core.talk import Rules
+from vgrads.dispatch.core.tasks import DONE
+from vgrads.dispatch.document import BagDocument
+from vgrads.dispatch.server.keys import key_of
+from vgrads.dispatch.server.manager import Manager
+from vgrads.dispatch.server.setting import Setting
+from vgrads.dispatch.storage.kept import KeptBag, keep_bag, keys_of
+from vgrads.kernel.clock import WallClock
+
+HOSTS = Path(__file__).with_name("noop_hosts.py")
+SINGLE = Rules(in_hand_s=0.0)
+"""A host of one processor has one task and one more that was fetched before."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Load:
+    """What is measured. ``single``: every end is a message of its own; ``seconds``: how long hosts take for a task."""
+
+    tasks: int
+    hosts: int
+    tls: bool = True
+    single: bool = False
+    seconds: float = 0.0
+
+
+@dataclass(kw_only=True)
+class Ran:
+    """How it went. ``ends``: in each second; memory in MiB; ``first_s``: from the first task given to the last end."""
+
+    seconds: float = 0.0
+    exchanges: int = 0
+    ends: list[int] = field(default_factory=list)
+    before_mib: float = 0.0
+    queued_mib: float = 0.0
+    peak_mib: float = 0.0
+    journal_bytes: int = 0
+
+
+def alone(what: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function in a fresh process."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=context) as pool:
+        return pool.submit(what, *arguments).result()
+
+
+def memory_mib(which: str = "VmRSS") -> float:
+    """What this process has in memory, or (VmHWM) had at most."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(x.split()[1]) for x in lines if x.startswith(which)) / 1024.0
+
+
+def template(tasks: int, **more: Any) -> BagDocument:
+    """A bag of this many tasks."""
+    count = {"x": {"range": [tasks]}}
+    return BagDocument.model_validate(
+        {"name": "noop", "command": "true {x}", "parameters": count, **more}
+    )
+
+
+def keys_file(folder: Path, secret: bytes, hosts: int) -> Path:
+    """A slot and its key for each host."""
+    path = folder / "keys"
+    path.write_text("".join(f"s{n} {key_of(secret, f's{n}')}\n" for n in range(hosts)))
+    return path
+
+
+def served(load: Load) -> Ran:
+    """Hosts work a bag off."""
+    with tempfile.TemporaryDirectory() as name:
+        return asyncio.run(_served(load, Path(name)))
+
+
+async def _served(load: Load, folder: Path) -> Ran:
+    keys = keys_of(folder)
+    rules = SINGLE if load.single else Rules()
+    manager = Manager(Setting(folder=folder, secret=keys.secret, rules=rules), WallClock())
+    ran = Ran(before_mib=memory_mib())
+    kept: KeptBag = keep_bag(folder, 0, template(load.tasks), folder)
+    manager.add(0, kept.bag, kept.files)
+    ran.queued_mib = memory_mib()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "cert.pem", keys.key)
+    port = await manager.listen("127.0.0.1", 0, context if load.tls else None)
+    work = asyncio.ensure_future(manager.work())
+    contact = f"{'tls' if load.tls else 'tcp'}://127.0.0.1:{port}"
+    words = [contact, str(keys_file(folder, keys.secret, load.hosts)), f"--seconds={load.seconds}"]
+    hosts = subprocess.Popen(
+        [sys.executable, str(HOSTS), *words, *(["--single"] if load.single else [])]
+    )
+    bag = manager.state.bags[0]
+    try:
+        while not bag.tasks.counts[DONE]:  # hosts come up
+            await asyncio.sleep(0.005)
+        begin, before, second = time.perf_counter(), bag.tasks.counts[DONE], 1
+        while not bag.over:
+            await asyncio.sleep(0.005)
+            if time.perf_counter() - begin >= second:
+                second += 1
+                ran.ends.append(bag.tasks.counts[DONE] - before - sum(ran.ends))
+        ran.seconds = time.perf_counter() - begin
+    finally:
+        hosts.terminate()
+        hosts.wait()
+    ran.exchanges, ran.peak_mib = manager.exchanges, memory_mib("VmHWM")
+    await manager.stop()
+    await work
+    manager.journal.roll(manager.state).carry_out()
+    manager.close()
+    ran.journal_bytes = sum(path.stat().st_size for path in (folder / "journal").iterdir())
+    return ran

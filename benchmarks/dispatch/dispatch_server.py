@@ -1,0 +1,64 @@
+"""A dispatcher's manager alone, for benchmarks that kill it: ``python benchmarks/dispatch/dispatch_server.py FOLDER``.
+
+It takes on the bags that lie in the folder, and the port of before. A line of JSON each fifth of a second: how long it
+took to read its journal, how many hosts are connected, exchanges and tasks done so far.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+import sys
+import time
+from pathlib import Path
+
+from vgrads.dispatch.core.tasks import DONE
+from vgrads.dispatch.server.manager import Manager
+from vgrads.dispatch.server.setting import Setting
+from vgrads.dispatch.storage.kept import kept_bags, keys_of, open_bag
+from vgrads.kernel.clock import WallClock
+
+
+async def main(folder: Path) -> None:
+    """Until it is killed, or the bags are over."""
+    begin = time.perf_counter()
+    keys, port_file = keys_of(folder), folder / "port"
+    began = folder / "began"
+    if not began.exists():
+        began.write_text(repr(time.time()))
+    clock = WallClock(time.time() - float(began.read_text()))
+    manager = Manager(Setting(folder=folder, secret=keys.secret), clock)
+    for number in kept_bags(folder):
+        kept = open_bag(folder, number)
+        manager.add(number, kept.bag, kept.files)
+    before = sum(bag.tasks.counts[DONE] for bag in manager.state.bags.values())
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "cert.pem", keys.key)
+    port = int(port_file.read_text()) if port_file.exists() else 0
+    port_file.write_text(str(await manager.listen("127.0.0.1", port, context)))
+    read_s = time.perf_counter() - begin
+    work = asyncio.ensure_future(manager.work())
+    while True:
+        done = sum(bag.tasks.counts[DONE] for bag in manager.state.bags.values())
+        over = all(bag.over for bag in manager.state.bags.values())
+        told = {
+            "at": time.time(),
+            "read_s": read_s,
+            "before": before,
+            "done": done,
+            "over": over,
+            "exchanges": manager.exchanges,
+            "connected": len(manager._lines),
+        }
+        print(json.dumps(told), flush=True)
+        if over:
+            break
+        await asyncio.sleep(0.2)
+    await manager.stop()
+    await work
+    manager.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1])))

@@ -1,0 +1,1 @@
+"""What runs tasks inside slots: processes here, Dask workers elsewhere, virtual time, an engine outside."""

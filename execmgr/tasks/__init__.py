@@ -1,0 +1,1 @@
+"""Tasks of planned runs as processes: their folders, environments, outputs, records."""

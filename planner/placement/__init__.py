@@ -1,0 +1,1 @@
+"""Which task in which slot? Calendars of slots, list scheduling, mappings, packings."""

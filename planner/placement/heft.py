@@ -1,0 +1,173 @@
+"""HEFT (Topcuoglu, Hariri, Wu, IEEE TPDS 13(3) 2002, doi:10.1109/71.993206), the yardstick.
+
+Tasks by upward rank, each to the slot in which it ends first, gaps used. It knows nothing of
+probabilities: slots count from the instant at which they are as likely there as not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vgrads.kernel.compiled import compiled
+from vgrads.planner.placement.calendar import Steps, fit, use
+from vgrads.planner.placement.draft import Draft
+from vgrads.planner.plan import Placement
+from vgrads.planner.snapshot import Snapshot
+from vgrads.vgrid.catalog import Link
+from vgrads.vgrid.slot import Slot
+from vgrads.workflows.dag import Workflow
+
+Floats = NDArray[np.float64]
+
+
+class Machines(NamedTuple):
+    """Slots as numbers: what each holds and from when on, until when what it runs must have ended, at which site it is;
+    ``moves``: latency and seconds a MiB, sites × sites; and the steps of each calendar, a row each."""
+
+    procs: Any
+    begin_s: Any
+    end_s: Any
+    site: Any
+    moves: Any
+    times_s: Any
+    used: Any
+    heads: Any
+
+
+@compiled
+def upward_ranks(s: Any, slowness: Any, latency_s: Any, per_mib: Any) -> Any:
+    """Longest way to the end by mean run and transfer times (equation 7), of each task."""
+    ranks = np.zeros(len(s.runtime_s))
+    for t in range(len(ranks) - 1, -1, -1):
+        below = 0.0
+        for n in range(s.children_at[t], s.children_at[t + 1]):
+            below = max(below, latency_s + s.children_mib[n] * per_mib + ranks[s.children[n]])
+        ranks[t] = s.runtime_s[t] * slowness + below
+    return ranks
+
+
+@compiled
+def place_all(s: Any, m: Any, ranks: Any, lengths_s: Any, slots: Any, starts_s: Any) -> Any:
+    """Every task, by rank, where it ends first; False where one ends nowhere in time. ``lengths_s``: in each slot, ``inf``
+    where it does not fit in; filled: where and when each starts."""
+    ends_s = np.zeros(len(ranks))
+    for t in np.argsort(-ranks, kind="mergesort"):
+        best, best_s, hoped_s = -1, np.inf, np.inf
+        for n in range(len(m.procs)):
+            ready_s = m.begin_s[n]
+            for k in range(s.parents_at[t], s.parents_at[t + 1]):
+                p, site = s.parents[k], m.site[n]
+                source = m.site[slots[p]]
+                moved_s = ends_s[p] + m.moves[0, source, site] + s.mib[k] * m.moves[1, source, site]
+                ready_s = max(ready_s, moved_s)
+            hope_s = ready_s + lengths_s[t, n]
+            if hope_s >= best_s:
+                continue  # cannot end before the best
+            steps = Steps(m.times_s[n], m.used[n], m.heads[n])
+            start_s = fit(steps, m.procs[n], ready_s, lengths_s[t, n], s.procs[t], m.end_s[n])
+            end_s = start_s + lengths_s[t, n]
+            if end_s < best_s or (end_s == best_s < np.inf and hope_s < hoped_s):
+                best, best_s, hoped_s, starts_s[t] = n, end_s, hope_s, start_s
+        if best < 0:
+            return False
+        slots[t], ends_s[t] = best, best_s
+        use(Steps(m.times_s[best], m.used[best], m.heads[best]), starts_s[t], best_s, s.procs[t])
+    return True
+
+
+def place_heft(draft: Draft, name: str, slots: Sequence[Slot]) -> bool:
+    """Place a workflow by HEFT; False, with nothing placed, where a task ends after the deadline."""
+    if not slots:
+        return False
+    workflow, snapshot = draft.snapshot.workflow_by_name[name], draft.snapshot
+    shape, count = workflow.shape.arrays, len(workflow.order)
+    work = count * len(slots) * 5
+    slowness = float(np.mean([1.0 / slot.speed for slot in slots]))
+    ranks = upward_ranks.after(work)(shape, slowness, *_mean_link(snapshot, slots))
+    lengths_s = _lengths_s(workflow, snapshot, slots)
+    chosen, starts_s = np.zeros(count, np.int64), np.zeros(count)
+    machines = _machines(draft, slots, count)
+    if not place_all.after(work)(shape, machines, ranks, lengths_s, chosen, starts_s):
+        return False
+    ends_s = starts_s + lengths_s[np.arange(count), chosen]
+    placements = [
+        Placement(
+            workflow=name,
+            task=task_id,
+            copy=0,
+            slot=slots[slot].id,
+            start_s=start_s,
+            end_s=end_s,
+            procs=procs,
+        )
+        for task_id, slot, start_s, end_s, procs in zip(
+            workflow.order,
+            chosen.tolist(),
+            starts_s.tolist(),
+            ends_s.tolist(),
+            shape.procs.tolist(),
+            strict=True,
+        )
+    ]
+    draft.place_all(placements)
+    for placement, rank_s in zip(placements, ranks.tolist(), strict=True):
+        draft.note(placement, "ends first (HEFT)", {"rank_s": rank_s})
+    draft.settle(name)
+    return True
+
+
+def _machines(draft: Draft, slots: Sequence[Slot], more: int) -> Machines:
+    """These slots with room for so many more tasks."""
+    number: dict[str, int] = {}
+    site = np.array([number.setdefault(slot.site, len(number)) for slot in slots])
+    calendars = [draft.calendars[slot.id].steps(more) for slot in slots]
+    widest = max(len(steps.times_s) for steps in calendars)
+    times_s, used = np.zeros((len(slots), widest)), np.zeros((len(slots), widest), np.int64)
+    for n, steps in enumerate(calendars):
+        times_s[n, : len(steps.times_s)], used[n, : len(steps.used)] = steps.times_s, steps.used
+    deadline_s = draft.snapshot.wanted.deadline_s
+    return Machines(
+        procs=np.array([slot.procs for slot in slots]),
+        begin_s=np.array(
+            [slot.curve.ready_at(0.5 * slot.curve.probabilities[-1]) for slot in slots], np.float64
+        ),
+        end_s=np.array([min(slot.end_s, deadline_s) for slot in slots], np.float64),
+        site=site,
+        moves=draft.snapshot.moves_between(list(number)),
+        times_s=times_s,
+        used=used,
+        heads=np.array([steps.head for steps in calendars]),
+    )
+
+
+def _lengths_s(workflow: Workflow, snapshot: Snapshot, slots: Sequence[Slot]) -> Floats:
+    """How long each task takes in each slot, as :meth:`Snapshot.duration_s` has it; ``inf`` where it does not fit in."""
+    speeds = np.array([slot.speed for slot in slots])
+    found: Floats = snapshot.lengths_s(workflow)[:, None] / speeds
+    for needs in workflow.shape.asked:
+        none = np.array([not slot.holds(needs) for slot in slots])
+        if none.any():
+            mine = np.array([workflow.tasks[task_id].needs == needs for task_id in workflow.order])
+            found[np.ix_(mine, none)] = np.inf
+    return found
+
+
+def _mean_link(snapshot: Snapshot, slots: Sequence[Slot]) -> tuple[float, float]:
+    """Mean latency and seconds a MiB over all pairs of slots; 0 within a site."""
+    sites = [slot.site for slot in slots]
+    pairs = [(a, b) for n, a in enumerate(sites) for b in sites[n + 1 :]]
+    moves = [_move(snapshot, *pair) for pair in pairs] or [(0.0, 0.0)]
+    latency_s, per_mib = np.mean(moves, axis=0)
+    return float(latency_s), float(per_mib)
+
+
+def _move(snapshot: Snapshot, one: str, other: str) -> tuple[float, float]:
+    """Latency and seconds a MiB between two sites; nothing within one."""
+    if one == other:
+        return 0.0, 0.0
+    link = snapshot.links.get(frozenset((one, other)), Link())
+    return link.latency_s, 1.0 / link.bandwidth_mib_s

@@ -1,0 +1,158 @@
+"""Where could this task run? All mappings in its window, the most probable first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from vgrads.planner.placement.deadlines import latest_finishes
+from vgrads.planner.placement.draft import Draft, Reasons
+from vgrads.planner.plan import Placement
+from vgrads.planner.snapshot import TaskKey
+from vgrads.vgrid.slot import Slot, StartCurve
+
+_SHOWN = 4  # alternatives that a decision remembers
+_EQUAL = 0.005  # probabilities closer than this count as equal: the earlier end decides
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A possible placement and the probability that counts for choosing it."""
+
+    placement: Placement
+    probability: float
+
+
+def candidates(
+    draft: Draft, key: TaskKey, slots: Iterable[Slot], latest_end_s: float
+) -> Iterator[Candidate]:
+    """Every slot, early or waiting for surer starts; probability joint with the task's parents."""
+    workflow, task_id = key
+    outcome = draft.outcome(workflow)
+    task = draft.snapshot.task(key)
+    taken = {p.slot for p in draft.copies.get(workflow, {}).get(task_id, ())}
+    copy = len(taken)
+    tried: set[tuple[str, int, StartCurve]] = set()
+    for slot in slots:
+        calendar = draft.calendars[slot.id]
+        twin = (slot.site, slot.procs, slot.curve)
+        if slot.id in taken or not slot.holds(task.needs) or (calendar.empty and twin in tried):
+            continue
+        if calendar.empty:
+            tried.add(twin)  # its empty twins would give the same answers
+        ready_s = _ready(draft, key, slot.site)
+        duration_s = draft.snapshot.duration_s(task, slot)
+        for start_s in _starts(draft, slot, ready_s, duration_s, task.procs, latest_end_s):
+            placement = Placement(
+                workflow=workflow,
+                task=task_id,
+                copy=copy,
+                slot=slot.id,
+                start_s=start_s,
+                end_s=start_s + duration_s,
+                procs=task.procs,
+            )
+            yield Candidate(placement, draft.scenarios.share(outcome.success(placement)))
+
+
+def _ready(draft: Draft, key: TaskKey, site: str) -> float:
+    """When the first copies of all parents can have delivered to ``site``."""
+    workflow = draft.snapshot.workflow_by_name[key[0]]
+    placed = draft.copies.get(key[0], {})
+    ready_s = 0.0
+    for parent in workflow.tasks[key[1]].parents:
+        arrivals = [
+            p.end_s
+            + draft.snapshot.transfer_s(
+                workflow, parent, key[1], (draft.snapshot.slot_by_id[p.slot].site, site)
+            )
+            for p in placed.get(parent, ())
+        ]
+        ready_s = max(ready_s, min(arrivals, default=float("inf")))
+    return ready_s
+
+
+def _starts(
+    draft: Draft, slot: Slot, ready_s: float, duration_s: float, procs: int, latest_end_s: float
+) -> list[float]:
+    """Starts worth trying: as early as possible, and where the slot has become surer."""
+    calendar = draft.calendars[slot.id]
+    start_s = calendar.earliest_fit(ready_s, duration_s, procs, latest_end_s)
+    if start_s is None:
+        return []
+    found, sure = [start_s], slot.curve.by(start_s)
+    for instant_s, probability in slot.curve.milestones:
+        if probability > sure + _EQUAL:
+            start_s = calendar.earliest_fit(
+                max(ready_s, instant_s), duration_s, procs, latest_end_s
+            )
+            if start_s is None:
+                break
+            found.append(start_s)
+            sure = slot.curve.by(start_s)
+    return found
+
+
+def most_probable(options: Iterable[Candidate]) -> Candidate | None:
+    """The most probable; among equals the one that ends first."""
+    best: Candidate | None = None
+    for option in options:
+        if (
+            best is None
+            or option.probability > best.probability + _EQUAL
+            or (
+                option.probability > best.probability - _EQUAL
+                and option.placement.end_s < best.placement.end_s
+            )
+        ):
+            best = option
+    return best
+
+
+def earliest(options: Iterable[Candidate]) -> Candidate | None:
+    """The one that ends first, among those that can succeed at all."""
+    possible = [option for option in options if option.probability > 0]
+    return min(possible, key=lambda o: (o.placement.end_s, -o.probability), default=None)
+
+
+def place_workflow(draft: Draft, name: str, slots: tuple[Slot, ...]) -> bool:
+    """Place all tasks of a workflow by deadline, most probable first; if that fails, earliest first."""
+    workflow = draft.snapshot.workflow_by_name[name]
+    latest = latest_finishes(workflow, draft.snapshot)
+    position = {task_id: index for index, task_id in enumerate(workflow.order)}
+    order = sorted(workflow.order, key=lambda t: (latest[t], position[t]))
+    for choose, rule in ((most_probable, "most probable"), (earliest, "earliest end")):
+        mark = draft.mark()
+        for task_id in order:
+            limit = latest[task_id] if choose is most_probable else draft.snapshot.wanted.deadline_s
+            options = list(candidates(draft, (name, task_id), slots, limit))
+            best = choose(options)
+            if best is None or best.probability <= 0:
+                break
+            draft.place(best.placement)
+            draft.note(best.placement, rule, _considered(options, best, limit))
+        else:
+            draft.settle(name)
+            return True
+        draft.back_to(mark)
+    return False
+
+
+def _considered(options: Sequence[Candidate], best: Candidate, limit_s: float) -> Reasons:
+    """The numbers that decided: how many mappings there were, and the next best in other slots."""
+    others = [o for o in options if o.placement.slot != best.placement.slot]
+    others.sort(key=lambda o: (-o.probability, o.placement.end_s))
+    return {
+        "considered": len(options),
+        "latest_end_s": limit_s,
+        "probability": best.probability,
+        "others": [
+            {
+                "slot": o.placement.slot,
+                "start_s": o.placement.start_s,
+                "end_s": o.placement.end_s,
+                "probability": o.probability,
+            }
+            for o in others[:_SHOWN]
+        ],
+    }

@@ -1,0 +1,228 @@
+"""Trials: as many whole workflows as have room in given windows of slots, and what that costs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from vgrads.planner.placement.draft import Draft
+from vgrads.planner.placement.room import WINDOW, Room, Shape, fill
+from vgrads.planner.placement.rows import Rows, make_rows, merged
+from vgrads.planner.placement.windows import Window
+from vgrads.planner.plan import Placement
+from vgrads.vgrid.slot import Slot
+from vgrads.workflows.dag import Workflow
+
+_MISSES = 4  # shapes of workflow that may find no room before no other is tried
+EARLY, DENSE, TOGETHER = WAYS = ("early", "dense", "together")
+_LOOKS = 8  # at each candidate window, in steps of a compiled loop, on average
+Row = tuple[str, tuple[str, ...], Any, Any]
+"""A workflow, its tasks in the order in which they are placed, and when and in which window each starts."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Packing:
+    """Workflows that have room in windows.
+
+    ``usd``: at most, for what is opened; ``sure``: that all slots are there, those of one queue as one.
+    """
+
+    windows: tuple[Window, ...] = ()
+    rows: tuple[Row, ...] = ()
+    usd: float = 0.0
+    sure: float = 1.0
+
+    def rank(self, asked: float) -> tuple[int, float, float]:
+        """Most workflows first; then as sure as asked, and of those the cheapest; else the surest."""
+        if self.sure >= asked:
+            return len(self.rows), asked, -self.usd
+        return len(self.rows), self.sure, -self.usd
+
+
+@dataclass(kw_only=True)
+class Packer:
+    """Tries windows for ``count`` of these workflows.
+
+    ``least_s``: processor-seconds of the smallest, and the longest critical path among these; ``needs``: processors and
+    memory of their tasks.
+    """
+
+    draft: Draft
+    names: Sequence[str]
+    count: int
+    slots: tuple[Slot, ...]
+    tried: int = 0  # tasks placed in trials
+    _shapes: dict[int, Rows] = field(default_factory=dict)
+    _steps: int = 64
+
+    def __post_init__(self) -> None:
+        self._sites = {name: n for n, name in enumerate(sorted({slot.site for slot in self.slots}))}
+        self._links = self.draft.snapshot.moves_between(list(self._sites))
+        works_s = {name: self._work_s(name) for name in self.names}
+        self.names = sorted(self.names, key=lambda name: works_s[name])  # so most have room
+        first = self.names[: self.count]
+        shapes = {id(self._workflow(name).tasks): name for name in first}
+        self.needs = {
+            kind for n in shapes.values() for kind in self.rows_of(self._workflow(n)).kinds
+        }
+        longest = (self.draft.snapshot.longest_s(self._workflow(name)) for name in shapes.values())
+        self.least_s = sum(works_s[name] for name in first), max(longest, default=0.0)
+
+    def _work_s(self, name: str) -> float:
+        tasks = self.rows_of(self._workflow(name)).tasks
+        return float((tasks["length_s"] * tasks["procs"]).sum())
+
+    def trial(self, windows: Sequence[Window], way: str = EARLY, above: int = 0) -> Packing:
+        """As many of the workflows as have room. One after the other, each task as early as can be (``EARLY``) or in the
+        first window that leaves enough time for what follows it (``DENSE``); or the tasks of all ``TOGETHER``, those that
+        most follows first, which is looked into for numbers ``above`` one that is known."""
+        if not windows:
+            return Packing()
+        if way != TOGETHER:
+            limit_s = float(max(w.end_s for w in windows)) if way == DENSE else -np.inf
+            return self._one_by_one(windows, limit_s)
+        best, low, high, number = Packing(), above, self.count + 1, self.count
+        while high - low > 1:
+            found = self._together(windows, number)
+            if found.rows:
+                best, low = found, number
+            else:
+                high = number
+            number = (low + high) // 2
+        return best
+
+    def _one_by_one(self, windows: Sequence[Window], limit_s: float) -> Packing:
+        room, misses = self._room(windows), 0
+        rows: list[Row] = []
+        for _, same in groupby(self.names, key=lambda n: id(self._workflow(n).tasks)):
+            names = list(same)[: self.count - len(rows)]
+            shape = self.rows_of(self._workflow(names[0]))
+            placed, starts_s, where = self._fill(room, windows, (shape, len(names), limit_s))
+            if placed < 0:
+                return self._one_by_one(windows, limit_s)
+            rows += [(names[n], shape.order, starts_s[n], where[n]) for n in range(placed)]
+            misses += placed < len(names)
+            if misses >= _MISSES or len(rows) == self.count:
+                break
+        return self._reckoned(windows, rows)
+
+    def _together(self, windows: Sequence[Window], number: int) -> Packing:
+        names = self.names[:number]
+        parts = [self.rows_of(self._workflow(name)) for name in names]
+        shape, turns = merged(parts)
+        placed = -1
+        while placed < 0:
+            placed, starts_s, where = self._fill(self._room(windows), windows, (shape, 1, -np.inf))
+        if not placed:
+            return Packing()
+        start_s, window = np.empty_like(starts_s[0]), np.empty_like(where[0])
+        start_s[turns], window[turns] = starts_s[0], where[0]
+        ends = np.cumsum([len(part.order) for part in parts])
+        rows = [
+            (
+                name,
+                part.order,
+                start_s[end - len(part.order) : end],
+                window[end - len(part.order) : end],
+            )
+            for name, part, end in zip(names, parts, ends, strict=True)
+        ]
+        return self._reckoned(windows, rows)
+
+    def _fill(
+        self, room: Room, windows: Sequence[Window], what: tuple[Rows, int, float]
+    ) -> tuple[int, Any, Any]:
+        """See :func:`vgrads.planner.placement.room.fill`; where more steps are needed, there will be next time."""
+        rows, number, limit_s = what
+        holds = np.array([[w.slot.holds(kind) for w in windows] for kind in rows.kinds])
+        shape = Shape(rows.tasks, rows.parents, rows.mib, holds, self._links)
+        starts_s = np.zeros((number, len(shape.tasks) - 1))
+        where = np.zeros(starts_s.shape, np.int64)
+        self.tried += starts_s.size
+        act = fill.after(starts_s.size * (len(windows) * _LOOKS + 20))
+        placed = int(act(room, shape, limit_s, starts_s, where))
+        self._steps *= 4 if placed < 0 else 1
+        return placed, starts_s, where
+
+    def _reckoned(self, windows: Sequence[Window], rows: Sequence[Row]) -> Packing:
+        first_s, last_s = np.full(len(windows), np.inf), np.zeros(len(windows))
+        speed = np.array([w.slot.speed for w in windows])
+        for name, _, starts_s, where in rows:
+            tasks = self.rows_of(self._workflow(name)).tasks
+            np.minimum.at(first_s, where, starts_s)
+            np.maximum.at(last_s, where, starts_s + tasks["length_s"][:-1] / speed[where])
+        used = [
+            (w, *when) for w, *when in zip(windows, first_s, last_s, strict=True) if when[1] > 0
+        ]
+        usd = sum(w.slot.cost_usd(last - w.asked_for(first)) for w, first, last in used if w.opened)
+        together: dict[str, float] = {}
+        for w, _, _ in used:
+            ready_s = w.begin_s if w.slot.fixed else w.begin_s - w.asked_s
+            there = w.slot.curve.by(ready_s)
+            together[w.slot.shared] = min(there, together.get(w.slot.shared, 1.0))
+        up = math.prod(w.slot.up for w, _, _ in used)
+        return Packing(
+            windows=tuple(windows),
+            rows=tuple(rows),
+            usd=usd,
+            sure=up * math.prod(together.values()),
+        )
+
+    def _workflow(self, name: str) -> Workflow:
+        return self.draft.snapshot.workflow_by_name[name]
+
+    def _room(self, windows: Sequence[Window]) -> Room:
+        found = np.zeros(len(windows), WINDOW)
+        placed = [self.draft.in_slot(w.slot.id) for w in windows]
+        steps = self._steps + 2 * max(map(len, placed))
+        room = Room(
+            found.view(np.recarray),
+            np.full((len(windows), steps), -1.0),
+            np.zeros((len(windows), steps), np.int64),
+        )
+        for n, window in enumerate(windows):
+            slot = window.slot
+            whole_s = (window.end_s - window.begin_s) * slot.procs
+            found[n] = (
+                window.begin_s,
+                window.end_s,
+                slot.procs,
+                slot.speed,
+                self._sites[slot.site],
+                1,
+                whole_s,
+            )
+            self._fill_in(room, n, placed[n])
+        return room
+
+    @staticmethod
+    def _fill_in(room: Room, n: int, placed: Sequence[Placement]) -> None:
+        """What stands in a window already."""
+        times = sorted(
+            {at_s for p in placed for at_s in (p.start_s, p.end_s) if p.end_s > p.start_s}
+        )
+        if not times:
+            return
+        changes = np.zeros(len(times) + 1, np.int64)
+        for p in placed:
+            if p.end_s > p.start_s:
+                changes[1 + np.searchsorted(times, (p.start_s, p.end_s))] += (p.procs, -p.procs)
+        edges, used = np.array([-1.0, *times]), np.cumsum(changes)
+        kept = np.append(True, np.diff(used) != 0)
+        window, size = room.windows[n], int(kept.sum())
+        room.times_s[n, :size], room.used[n, :size] = edges[kept], used[kept]
+        inside = np.clip(np.append(edges, window.end_s), window.begin_s, window.end_s)
+        window.room_s -= float((np.maximum(np.diff(inside), 0.0) * used).sum())
+        window.steps = size
+
+    def rows_of(self, workflow: Workflow) -> Rows:
+        """Tasks by their latest start, parents first: equal workflows share it."""
+        found = self._shapes.get(id(workflow.tasks))
+        if found is None:
+            found = self._shapes[id(workflow.tasks)] = make_rows(workflow, self.draft.snapshot)
+        return found

@@ -1,0 +1,101 @@
+"""The tasks of a workflow as arrays, in the order in which they are placed; of several together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from vgrads.planner.placement.deadlines import latest_finishes, typical_speed
+from vgrads.planner.placement.room import TASK
+from vgrads.planner.snapshot import Snapshot
+from vgrads.workflows.dag import Workflow
+from vgrads.workflows.needs import Needs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """What is the same of equal workflows: their tasks in the order in which they are placed, which is that of their latest
+    starts, and the kinds of these."""
+
+    order: tuple[str, ...]
+    latest_s: Any
+    tasks: Any
+    parents: Any
+    mib: Any
+    kinds: tuple[Needs, ...]
+
+
+def make_rows(workflow: Workflow, snapshot: Snapshot) -> Rows:
+    """The tasks of a workflow by their latest start, parents first."""
+    latest = latest_finishes(workflow, snapshot)
+    lengths = dict(zip(workflow.order, snapshot.lengths_s(workflow), strict=True))
+    position = {task_id: n for n, task_id in enumerate(workflow.order)}
+    speed = typical_speed(snapshot)  # by which parents never have to begin after their children
+    begins = {task_id: latest[task_id] - length_s / speed for task_id, length_s in lengths.items()}
+    order = sorted(workflow.order, key=lambda t: (begins[t], position[t]))
+    place = {task_id: n for n, task_id in enumerate(order)}
+    kinds: dict[Needs, int] = {}
+    tasks = np.zeros(len(order) + 1, TASK)
+    parents: list[int] = []
+    mib: list[float] = []
+    for n, task_id in enumerate(order):
+        task = workflow.tasks[task_id]
+        kind = kinds.setdefault(task.needs, len(kinds))
+        tasks[n] = (
+            lengths[task_id],
+            task.procs,
+            kind,
+            len(parents),
+            snapshot.wanted.deadline_s - latest[task_id],
+        )
+        parents += [place[parent] for parent in task.parents]
+        mib += [workflow.transfer_mib(parent, task_id) for parent in task.parents]
+    tasks[-1]["parents_at"] = len(parents)
+    return Rows(
+        order=tuple(order),
+        latest_s=np.array([begins[task_id] for task_id in order]),
+        tasks=tasks.view(np.recarray),
+        parents=np.array(parents, np.int64),
+        mib=np.array(mib, np.float64),
+        kinds=tuple(kinds),
+    )
+
+
+def merged(parts: Sequence[Rows]) -> tuple[Rows, Any]:
+    """The tasks of several workflows as if they were one, by their latest starts; and for each turn which task it is,
+    counted through the parts. Parents stay before their children."""
+    sizes = np.array([len(part.order) for part in parts])
+    tasks = np.concatenate([part.tasks[:-1] for part in parts])
+    before = np.concatenate(([0], np.cumsum(sizes)))
+    read = np.concatenate(([0], np.cumsum([len(part.parents) for part in parts])))
+    kinds: dict[Needs, int] = {}
+    for n, part in enumerate(parts):
+        own = slice(before[n], before[n + 1])
+        known = np.array([kinds.setdefault(kind, len(kinds)) for kind in part.kinds])
+        tasks["kind"][own] = known[tasks["kind"][own]]
+        tasks["parents_at"][own] += read[n]
+    latest_s = np.concatenate([part.latest_s for part in parts])
+    turns = np.argsort(latest_s, kind="stable")
+    turn_of = np.empty_like(turns)
+    turn_of[turns] = np.arange(len(turns))
+    parents = np.concatenate([part.parents + before[n] for n, part in enumerate(parts)])
+    begins = np.append(tasks["parents_at"], len(parents))
+    counts = np.diff(begins)[turns]
+    ends = np.cumsum(counts)
+    edges = np.repeat(begins[turns] - (ends - counts), counts) + np.arange(len(parents))
+    mib = np.concatenate([part.mib for part in parts])
+    found = np.zeros(len(tasks) + 1, TASK)
+    found[:-1] = tasks[turns]
+    found["parents_at"] = np.concatenate(([0], ends))
+    rows = Rows(
+        order=(),
+        latest_s=latest_s[turns],
+        tasks=found.view(np.recarray),
+        parents=turn_of[parents][edges],
+        mib=mib[edges],
+        kinds=tuple(kinds),
+    )
+    return rows, turns

@@ -1,0 +1,169 @@
+"""Placements as arrays, for what looks at them many thousand times."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vgrads.planner.plan import Placement, in_order
+from vgrads.planner.snapshot import Snapshot
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+_COPY = np.dtype(
+    [
+        ("slot", "i8"),
+        ("task", "i8"),
+        ("procs", "i8"),
+        ("start_s", "f8"),
+        ("length_s", "f8"),
+        ("state", "i8"),
+        ("tries", "i8"),
+        ("end_s", "f8"),
+        ("here_s", "f8"),
+        ("after", "i8"),
+    ]
+)
+_TASK = np.dtype(
+    [
+        ("workflow", "i8"),
+        ("copies_at", "i8"),
+        ("parents_at", "i8"),
+        ("children_at", "i8"),
+        ("done_s", "f8"),
+        ("site", "i8"),
+        ("missing", "i8"),
+        ("left", "i8"),
+    ]
+)
+_SLOT = np.dtype(
+    [
+        ("first_at", "i8"),
+        ("procs", "i8"),
+        ("held_s", "f8"),
+        ("submit_s", "f8"),
+        ("failure", "f8"),
+        ("site", "i8"),
+        ("ready_s", "f8"),
+        ("lives_s", "f8"),
+        ("phase", "i8"),
+        ("room", "i8"),
+        ("next", "i8"),
+        ("wake_s", "f8"),
+        ("until_s", "f8"),
+        ("touched", "i8"),
+    ]
+)
+
+
+class Schedule(NamedTuple):
+    """Records of copies (slot by slot, in the order in which slots take them), tasks (workflow by workflow, parents
+    first) and slots; of tasks and slots one more than there are.
+
+    ``…_at`` says where the rows of each begin: its copies in ``of_task``, its parents, its children; a slot's copies
+    themselves. ``mib``: what a task reads of each parent. ``links``: latency and seconds a MiB, sites × sites.
+    ``dearest``: slots by price, then width. Fields from ``state``, ``done_s`` and ``ready_s`` on are for playing.
+    """
+
+    copies: Any
+    tasks: Any
+    slots: Any
+    of_task: Ints
+    parents: Ints
+    mib: Floats
+    children: Ints
+    links: Floats
+    dearest: Ints
+    workflows: int
+
+    def copied(self) -> Schedule:
+        """The same with records of its own."""
+        return self._replace(
+            copies=self.copies.copy(), tasks=self.tasks.copy(), slots=self.slots.copy()
+        )
+
+
+def make_schedule(
+    snapshot: Snapshot, placements: Sequence[Placement], submits_s: Mapping[str, float]
+) -> tuple[Schedule, list[Placement]]:
+    """The arrays of these placements, and the copies in their order; ``submits_s``: slot → when it is asked for."""
+    slots = [snapshot.slot_by_id[slot] for slot in submits_s]
+    number = {slot.id: n for n, slot in enumerate(slots)}
+    ordered = in_order(placements, snapshot)
+    ordered.sort(key=lambda p: number[p.slot])
+    names = [workflow.name for workflow in snapshot.wanted.workflows]
+    tasks, dag = _tasks(snapshot, names)
+    copies = np.zeros(len(ordered), _COPY)
+    copies["slot"] = [number[p.slot] for p in ordered]
+    copies["task"] = [tasks[p.workflow][p.task] for p in ordered]
+    copies["procs"] = [p.procs for p in ordered]
+    copies["start_s"] = [p.start_s for p in ordered]
+    copies["length_s"] = [p.end_s - p.start_s for p in ordered]
+    total = len(dag["workflow"])
+    found = np.zeros(total + 1, _TASK)
+    found["workflow"][:total] = dag["workflow"]
+    found["copies_at"] = _begins(copies["task"], total)
+    found["parents_at"], found["children_at"] = (
+        _begins(dag["target"], total),
+        _begins(dag["source"], total),
+    )
+    by_target = np.argsort(dag["target"], kind="stable")
+    by_source = np.argsort(dag["source"], kind="stable")
+    places: dict[str, int] = {}
+    site = [places.setdefault(s.site, len(places)) for s in slots]
+    costs = [(-s.price_usd_per_hour * s.nodes, -s.procs, -n) for n, s in enumerate(slots)]
+    offered = np.zeros(len(slots) + 1, _SLOT)
+    offered["first_at"] = _begins(copies["slot"], len(slots))
+    for n, s in enumerate(slots):
+        submit_s = submits_s[s.id]
+        row = (s.procs, s.end_s - submit_s, submit_s, s.task_failure, site[n])
+        offered[["procs", "held_s", "submit_s", "failure", "site"]][n] = row
+    schedule = Schedule(
+        copies=copies.view(np.recarray),
+        tasks=found.view(np.recarray),
+        slots=offered.view(np.recarray),
+        of_task=np.argsort(copies["task"], kind="stable"),
+        parents=dag["source"][by_target],
+        mib=dag["mib"][by_target],
+        children=dag["target"][by_source],
+        links=snapshot.moves_between(list(places)),
+        dearest=np.array(sorted(range(len(slots)), key=costs.__getitem__), np.int64),
+        workflows=len(names),
+    )
+    return schedule, ordered
+
+
+def _begins(owner: Ints, count: int) -> Ints:
+    """Where the rows of each owner begin in a list sorted by owner; one more than owners."""
+    return np.concatenate(([0], np.cumsum(np.bincount(owner, minlength=count)))).astype(np.int64)
+
+
+Dag = dict[str, Any]
+
+
+def _tasks(snapshot: Snapshot, names: Sequence[str]) -> tuple[dict[str, Mapping[str, int]], Dag]:
+    """Workflow → task → its number, and the edges of all; equal workflows share what is reckoned."""
+    numbers: dict[str, Mapping[str, int]] = {}
+    owners, sources, targets, mib = [], [], [], []
+    base = 0
+    for row, name in enumerate(names):
+        shape = snapshot.workflow_by_name[name].shape
+        count = len(shape.order)
+        numbers[name] = {task: base + n for task, n in shape.rank.items()} if base else shape.rank
+        owners.append(np.full(count, row, np.int64))
+        sources.append(shape.arrays.parents + base)
+        targets.append(np.repeat(np.arange(count), np.diff(shape.arrays.parents_at)) + base)
+        mib.append(shape.arrays.mib)
+        base += count
+    parts: dict[str, list[Any]] = {
+        "workflow": owners,
+        "source": sources,
+        "target": targets,
+        "mib": mib,
+    }
+    return numbers, {name: np.concatenate(rows) for name, rows in parts.items()}

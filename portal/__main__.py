@@ -1,5 +1,0 @@
-"""``python -m portal`` is ``vgrads``."""
-
-from portal.main import main
-
-main()

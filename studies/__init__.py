@@ -1,1 +1,0 @@
-"""Does it hold? Studies over recorded load: what would have been promised, and what then happened."""

@@ -1,0 +1,629 @@
+"""A host's agent against the smallest manager that speaks with it: nothing is lost, nothing is left behind."""
+
+import asyncio
+import base64
+import hashlib
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.agent.reference_manager import KEY, PATIENCE_S, Desk, at_work, environment, hang_up
+from tests.waiting import runs, until
+from vgrads.agent.spawner import Spawner, as_bytes, words_of
+from vgrads.dispatch.agent_file import agent_file, pilot_command
+
+
+def spawned(spawner, command, output, folder=""):
+    spawner.spawn(command, command, as_bytes(dict(os.environ)), (output, output), folder)
+    (ended,) = spawner.reap(PATIENCE_S)
+    return ended.code
+
+
+@pytest.fixture(params=[True, False], ids=["descriptors", "looking"])
+def spawner(request):
+    before = signal.getsignal(signal.SIGCHLD)
+    one = Spawner(request.param)
+    yield one
+    one.close()
+    signal.signal(signal.SIGCHLD, before)
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "printed"),
+    [
+        ("true", 0, ""),
+        ("ls -d /usr", 0, "/usr\n"),
+        ("expr 'a b' : 'a b'", 0, "3\n"),
+        ('echo "$((6 * 7))" && exit 3', 3, "42\n"),
+        ("X=7 env | grep ^X=", 0, "X=7\n"),
+        ("exit 9", 9, ""),
+        ("no-such-program-here", 127, "no-such-program-here"),
+        ("printf '%s' 'unbalanced", 2, "nterminated"),
+        ("kill -9 $$", -9, ""),
+        ("kill -TERM $$", -15, ""),
+        ("", 0, ""),
+        pytest.param(f"printf '{'ä' * 100_000}' | wc -c", 0, "200000\n", id="long"),
+        pytest.param(f"true {'ä' * 100_000}", 0, "", id="long words"),
+    ],
+)
+def test_commands_mean_what_a_shell_means(spawner, command, code, printed, tmp_path):
+    with (tmp_path / "out").open("w+b") as out:
+        assert spawned(spawner, command, out.fileno()) == code
+    text = (tmp_path / "out").read_text()
+    assert printed in text and bool(printed) == bool(text)
+
+
+def test_the_spawner_stands_where_it_is_told_and_leaves_no_group(spawner, tmp_path):
+    with (tmp_path / "out").open("w+b") as out:
+        (tmp_path / "own").write_text("echo $PWD\n")  # no first line: the shell runs it
+        (tmp_path / "own").chmod(0o755)
+        assert spawned(spawner, "./own", out.fileno(), str(tmp_path)) == 0
+        spawner.spawn(
+            "g", "sleep 60 & echo $!; exit 5", as_bytes(dict(os.environ)), (out.fileno(), 2)
+        )
+        (ended,) = spawner.reap(PATIENCE_S)
+    where, number = (tmp_path / "out").read_text().split()
+    assert where == str(tmp_path) and ended.code == 5 and ended.lingering
+    until(lambda: not runs(int(number)), "the end of its child")
+    assert not spawner.signal(ended.pid, signal.SIGTERM) and len(spawner) == 0
+
+
+def test_words_that_a_shell_would_change_are_left_to_it():
+    assert words_of("a\t'b  c' d\u00a0e") == ["a", "b  c", "d\u00a0e"]
+    for one in (
+        "a $b",
+        "a *",
+        "A=b c",
+        "cd x",
+        "a\nb",
+        "a ~",
+        "a 'b",
+        "a \\b",
+        "a #b",
+        "",
+        " ",
+        "a;b",
+        "{a,b}",
+    ):
+        assert words_of(one) == []
+
+
+def children(number):
+    """The processes that a process has begun."""
+    return [int(one) for one in Path(f"/proc/{number}/task/{number}/children").read_text().split()]
+
+
+def drive(scenario, **how):
+    """Run a scenario against an agent."""
+
+    async def whole():
+        async with at_work(**how) as (desk, host):
+            await desk.until(lambda: desk.hellos)
+            return await scenario(desk, host)
+
+    return asyncio.run(whole())
+
+
+def test_tasks_tell_codes_signals_outputs_and_their_environment():
+    long = "x" * 100_000
+    commands = [
+        "true",
+        "exit 7",
+        "kill -9 $$",
+        "echo out; echo err >&2",
+        "printf '%s' \"it's ü\n  \"'\"ok\"'",
+        f"printf %s {long}",
+        "env",
+        "pwd; ls -A",
+        "printf '\\377'",
+        "test ${#PATH} -gt 0 && echo yes",
+        "no-such-program-here",
+    ]
+
+    async def scenario(desk, host):
+        ends = await desk.run(
+            *commands, env={"MINE": "a b", "VGRADS_TASK": "no"}, output_bytes=3000
+        )
+        codes = [one[3] for one in ends]
+        assert codes == [0, 7, -9, 0, 0, 0, 0, 0, 0, 0, 127]
+        assert (ends[3][7], ends[3][8]) == ("out\n", "err\n")
+        assert ends[4][7] == 'it\'s ü\n  "ok"' and ends[5][7] == "x" * 3000
+        told = dict(re.findall(r"^(\w+)=(.*)$", ends[6][7], re.MULTILINE))
+        assert (told["MINE"], told["VGRADS_BAG"], told["VGRADS_TASK"], told["VGRADS_ATTEMPT"]) == (
+            "a b",
+            "1",
+            "6",
+            "0",
+        )
+        assert {one for one in told if one.startswith("VGRADS_")} == {
+            "VGRADS_BAG",
+            "VGRADS_TASK",
+            "VGRADS_ATTEMPT",
+            "VGRADS_COPY",
+            "VGRADS_PYTHON",
+        }
+        assert KEY not in ends[6][7]
+        assert ends[7][7].count("\n") == 1 and ends[7][7].strip() == told["PWD"]
+        assert ends[8][7] == "\ufffd" and ends[9][7] == "yes\n"
+        assert all(
+            len(one[4]) == 4 and min(one[4]) >= 0 and one[5] >= 0 and one[6] > 0 for one in ends
+        )
+        hello = desk.hellos[0]
+        assert hello["procs"] == 2 and hello["held"] == [] and hello["memory_mib"] > 0
+        await desk.say(stop=True)
+        assert await host.code() == 0
+
+    drive(scenario)
+
+
+def test_over_tls_hundreds_of_tasks_share_messages_and_overtake_the_parked_question():
+    async def scenario(desk, host):
+        ends = await desk.run(*["true"] * 400)
+        assert [one[3] for one in ends] == [0] * 400
+        assert len(desk.told) == 400 and len(desk.messages) < 300
+        await desk.until(
+            lambda: desk.messages[-1].keys() == {"host", "life", "seq", "wait_s"}
+        )  # parked
+        await desk.run("sleep .01", "true", bag=2)
+        assert desk.messages[-1]["wait_s"] == 30
+        assert [one["seq"] for one in desk.messages] == sorted(
+            {one["seq"] for one in desk.messages}
+        )
+        await desk.say(drain=True)
+        assert await host.code() == 0 and desk.messages[-1]["leaving"] == "drained"
+
+    drive(scenario, secure=True)
+
+
+def test_a_slow_task_does_not_keep_a_quick_one_from_being_told():
+    async def scenario(desk, host):
+        await desk.say(
+            bags={"1": {"procs": 1}}, give=[[1, 0, 0, "sleep 60"], [1, 1, 0, "sleep .1"]]
+        )
+        await desk.until(lambda: (1, 1, 0) in desk.ended)
+        assert desk.overtaken >= 1  # the question was parked while both ran
+
+    drive(scenario)
+
+
+def test_requests_take_turns_where_streams_do_not_get_through():
+    async def scenario(desk, host):
+        ends = await desk.run(*["true"] * 20)
+        assert len(ends) == 20 and desk.overtaken == 0
+        await desk.say(give=[[1, 50, 0, "sleep 60"]])
+        await desk.until(lambda: desk.messages[-1]["wait_s"] == 1.0)
+
+    drive(scenario, VGRADS_TURNS="1")
+
+
+def test_what_is_not_acknowledged_is_told_again_and_tasks_run_on():
+    async def scenario(desk, host):
+        desk.cut_at_ends = 2
+        give = [
+            [1, 0, 0, "echo a"],
+            [1, 1, 0, "sleep 60"],
+            [1, 2, 0, "true"],
+            [1, 3, 0, "sleep 60"],
+            [1, 4, 0, "true"],
+        ]
+        await desk.say(give=give)
+        await desk.until(lambda: len(desk.hellos) == 3 and (1, 2, 0) in desk.ended)
+        assert desk.told.count((1, 0, 0)) >= 2 and desk.ended[1, 0, 0][7] == "a\n"
+        assert sorted(desk.hellos[-1]["held"]) == [[1, 1, 0], [1, 3, 0], [1, 4, 0]]
+        await desk.say(
+            give=[[1, 1, 0, "sleep 60"], [1, 4, 0, "true"]]
+        )  # a manager that does not know
+        await desk.say(cancel=[[1, 1, 0], [1, 3, 0]])
+        await desk.until(lambda: len(desk.ended) == 5)
+        assert desk.ended[1, 1, 0][3] == -15 and desk.told.count((1, 4, 0)) == 1
+        assert (
+            desk.messages[-1]["wait_s"] in (1.0, 30)
+            and len({one["life"] for one in desk.messages}) == 1
+        )
+        await desk.run("true", bag=8)  # cut twice: they take turns now, when all before is answered
+        before = desk.overtaken
+        await desk.run("true", bag=9)
+        # a connection that carried no answer before it was cut counts as one that never came about
+        assert desk.overtaken == before or desk.cut_answered < 2
+
+    drive(scenario)
+
+
+def test_a_busy_manager_is_asked_again_and_a_message_that_is_too_large_is_made_smaller():
+    async def scenario(desk, host):
+        desk.statuses = [503]
+        await desk.say(give=[[1, n, 0, f"printf %4000s {n}"] for n in range(40)])
+        await desk.until(lambda: len(desk.ended) == 40)
+        desk.statuses = [413]
+        await desk.say(give=[[2, n, 0, f"printf %4000s {n}"] for n in range(40)])
+        await desk.until(lambda: len(desk.ended) == 80)
+        assert len(desk.hellos) >= 3
+
+    drive(scenario)
+
+
+def test_recall_takes_what_has_not_begun_and_cancel_what_has():
+    stubborn = "trap '' TERM; sleep 60"
+
+    async def scenario(desk, host):
+        await desk.say(
+            give=[[1, n, 0, one] for n, one in enumerate(["sleep 60", stubborn] * 2 + ["true"])],
+            beat_s=0.1,
+        )
+        await desk.until(lambda: len(desk.messages[-1].get("running", ())) == 2)
+        assert all(one[3] >= 0 for one in desk.messages[-1]["running"])
+        await desk.say(recall=[[1, 0, 0], [1, 3, 0], [1, 4, 0]])
+        await desk.until(lambda: len(desk.returned) == 2)
+        assert sorted(desk.returned) == [(1, 3, 0), (1, 4, 0)]
+        await desk.say(
+            cancel=[[1, 1, 0], [1, 2, 0]]
+        )  # one that runs and will not hear, one that waits
+        await desk.until(lambda: (1, 2, 0) in desk.returned and (1, 1, 0) in desk.ended)
+        assert desk.ended[1, 1, 0][3] == -15
+        await desk.say(
+            give=[[1, 7, 0, "true"], [1, 3, 0, "true"]]
+        )  # one that was given back may come again
+        await desk.until(lambda: {(1, 7, 0), (1, 3, 0)} <= desk.ended.keys())
+        await desk.say(drain=True, give=[[1, 8, 0, "true"]])
+        await desk.until(lambda: (1, 8, 0) in desk.returned)
+        await desk.say(cancel=[[1, 0, 0]])
+        assert await host.code() == 0 and (1, 0, 0) in desk.ended
+
+    drive(scenario)
+
+
+def test_limits_of_time_memory_and_processors_hold():
+    eat = f"{sys.executable} -c 'x = bytearray(300 << 20); import time; time.sleep(60)'"
+
+    async def scenario(desk, host):
+        (slow,) = await desk.run("echo on it >&2; sleep 60", bag=1, limit_s=0.2)
+        assert slow[3] == -9 and slow[8] == "on it\ntime limit" and slow[4][2] < 5
+        (big,) = await desk.run(f'sh -c "{eat}" & wait', bag=2, memory_mib=100)
+        assert big[3] == -9 and re.fullmatch(
+            r"out of memory: \d+ MiB in use, 100 MiB are stated", big[8]
+        )
+        (wide,) = await desk.run("true", bag=3, procs=3)
+        assert wide[3] is None and wide[8] == "needs 3 processors, the host has 2"
+        both = await desk.run("echo $$; sleep .1", "echo $$; sleep .1", bag=4, procs=2)
+        assert both[1][4][0] >= 0.1  # one after the other
+
+    drive(scenario)
+
+
+def test_tasks_wait_for_free_descriptors():
+    async def scenario(desk, host):
+        ends = await desk.run(*["sleep .2; echo done"] * 60)
+        assert [(end[3], end[7]) for end in ends] == [(0, "done\n")] * 60, ends
+        await desk.say(drain=True)
+        assert await host.code() == 0
+
+    drive(scenario, files=64, VGRADS_PROCS="60")
+
+
+def test_nothing_of_a_task_outlives_it(tmp_path):
+    note = tmp_path / "note"
+
+    async def scenario(desk, host):
+        loop = f"setsid sh -c 'echo $$ >>{note}; sleep 60' & sleep .6; sleep 61 & echo $! >>{note}"
+        (end,) = await desk.run(loop)
+        assert end[3] == 0
+        left = [int(one) for one in note.read_text().split()]
+        assert len(left) == 2
+        await asyncio.to_thread(until, lambda: not any(runs(one) for one in left))
+        await desk.say(give=[[5, 0, 0, f"echo $$ >{note}; setsid sleep 60"]])
+        await asyncio.to_thread(until, lambda: len(note.read_text().split()) == 1)
+        await desk.say(stop=True)
+        assert await host.code() == 0
+        assert not runs(int(note.read_text()))
+
+    drive(scenario)
+
+
+def test_an_agent_ends_what_one_that_was_killed_has_left(tmp_path):
+    note = tmp_path / "note"
+
+    async def scenario(desk, host):
+        await desk.say(give=[[1, 0, 0, f"echo $$ >{note}; sleep 60"]])
+        await asyncio.to_thread(until, lambda: note.exists() and note.read_text().endswith("\n"))
+        number = int(note.read_text())
+        folder = Path(f"/proc/{number}/cwd").resolve().parent
+        for one in (host.process.pid, *children(host.process.pid)):
+            os.kill(one, signal.SIGSTOP)  # neither sees the other end
+        for one in (*children(host.process.pid), host.process.pid):
+            os.kill(one, signal.SIGKILL)
+        await host.code()
+        assert runs(number) and folder.exists()
+        slot = desk.hellos[0]["slot"]
+        again = environment(desk, str(tmp_path), VGRADS_SLOT=slot, TMPDIR=str(folder.parent))
+        next_one = await asyncio.create_subprocess_exec(
+            "/bin/sh", "-c", pilot_command(sys.executable), env=again
+        )
+        await desk.until(lambda: len(desk.hellos) == 2)
+        assert not runs(number) and not folder.exists()
+        assert desk.messages[0]["host"] == desk.messages[-1]["host"]
+        assert desk.messages[0]["life"] != desk.messages[-1]["life"]
+        await desk.say(drain=True)
+        assert await next_one.wait() == 0
+
+    drive(scenario)
+
+
+@pytest.mark.parametrize("killed", ["agent", "guardian"])
+def test_nothing_of_a_killed_agent_outlives_its_slot(killed, tmp_path):
+    """A new attempt begins when the slot has ended: by then all of the first one is dead, and its folder gone."""
+    note = tmp_path / "note"
+
+    async def scenario(desk, host):
+        await desk.say(
+            give=[[1, 0, 1, f"echo $$ >{note}; trap '' TERM; sleep 60 & wait; sleep 60"]]
+        )
+        await asyncio.to_thread(until, lambda: note.exists() and note.read_text().endswith("\n"))
+        number = int(note.read_text())
+        folder = Path(f"/proc/{number}/cwd").resolve().parent
+        (agent,) = children(host.process.pid)
+        if killed == "agent":
+            os.kill(agent, signal.SIGKILL)
+            assert await host.code() == 128 + signal.SIGKILL
+            assert not runs(number) and not folder.exists()
+        else:
+            host.process.kill()
+            await asyncio.to_thread(until, lambda: not runs(number) and not runs(agent))
+
+    drive(scenario)
+
+
+def test_a_task_begins_again_when_what_a_dead_agent_left_of_it_is_dead():
+    """An agent is given what another one of its machine had, which was killed together with its guardian."""
+
+    async def scenario(desk, host):
+        (end,) = await desk.run("pwd")
+        dead = Path(end[7].strip()).parent.parent / "vgrads-dead"
+        dead.mkdir()
+        (dead / "mark").write_text("dead.agent")
+        (dead / "lock").touch()
+        marks = [dead.parent / f"vgrads-1-{name}.given-back" for name in ("old", "new")]
+        for mark, age_s in zip(marks, (3600, 0), strict=True):
+            mark.touch()
+            os.utime(mark, (mark.stat().st_mtime - age_s,) * 2)
+        bearing = {**os.environ, "VGRADS_COPY": "dead.agent.1.0.1"}
+        with subprocess.Popen(["sleep", "60"], env=bearing, start_new_session=True) as left:
+            await desk.say(
+                give=[
+                    [1, 7, 2, f"test ! -e /proc/{left.pid}/environ || cat /proc/{left.pid}/environ"]
+                ]
+            )
+            await desk.until(lambda: (1, 7, 2) in desk.ended)
+            assert left.wait(PATIENCE_S) == -signal.SIGKILL and not dead.exists()
+        assert desk.ended[1, 7, 2][7] == ""  # it was dead when the task began
+        assert [mark.exists() for mark in marks] == [False, True]
+
+    drive(scenario)
+
+
+def test_an_idle_host_leaves_and_a_wrong_key_ends_it():
+    async def idle(desk, host):
+        await desk.run("true")
+        await desk.say(idle_s=0.1)
+        assert await host.code() == 0 and desk.messages[-1]["leaving"] == "idle"
+
+    drive(idle)
+
+    async def refused():
+        async with at_work(VGRADS_HOST_KEY="another") as (desk, host):
+            assert await host.code() == 77 and not desk.messages
+            assert b"refuses" in await host.process.stderr.read()
+
+    asyncio.run(refused())
+
+
+def test_sigterm_and_the_slots_end_tell_what_became_of_the_tasks():
+    async def asked(desk, host):
+        await desk.say(give=[[1, n, 0, "sleep 60"] for n in range(3)], beat_s=0.1)
+        await desk.until(lambda: desk.messages[-1].get("running"))
+        host.process.send_signal(signal.SIGTERM)
+        assert await host.code() == 0
+        assert desk.returned == [(1, 2, 0)] and desk.messages[-1]["leaving"] == "signal 15"
+        assert [(one[3], one[8]) for one in desk.ended.values()] == [
+            (None, "the host leaves: signal 15")
+        ] * 2
+
+    drive(asked)
+
+    async def over(desk, host):
+        assert 0 < desk.hellos[0]["left_s"] <= 2.5
+        await desk.say(give=[[1, 0, 0, "sleep 60"]])
+        assert await host.code() == 0
+        assert desk.ended[1, 0, 0][8] == "the host leaves: the slot ends"
+
+    drive(over, VGRADS_LEFT_S="2.5")
+
+
+def test_files_come_by_digest_and_go_before_the_end_is_told():
+    bodies = [b"one\n" * 1000, b"two"]
+    first, second = (hashlib.sha256(one).hexdigest() for one in bodies)
+
+    async def scenario(desk, host):
+        desk.inputs = {first: bodies[0], second: bodies[1], "0" * 64: b"forged"}
+        (lost, forged) = ("f" * 64, "0" * 64)
+        await desk.say(
+            give=[
+                [
+                    1,
+                    0,
+                    0,
+                    "cat in/a b >'out/é 1'; echo more >>b",
+                    {"in/a": first, "b": second},
+                    ["out/é 1", "b"],
+                ],
+                [1, 1, 0, "cat a; ls -A", {"a": first}],
+                [1, 2, 0, "exit 4", {}, ["gone"]],
+                [1, 3, 0, "true", {}, ["gone"]],
+                [1, 4, 0, "true", {"a": lost}],
+                [1, 5, 0, "true", {"a": forged}],
+                [1, 6, 0, "true", {"../a": first}],
+                [1, 7, 0, "true", {"a": "no digest"}],
+            ]
+        )
+        await desk.until(lambda: len(desk.ended) == 8)
+        ends = [desk.ended[1, n, 0] for n in range(8)]
+        assert desk.outputs == {
+            "/outputs/1/0/0/out/é 1": bodies[0] + bodies[1],
+            "/outputs/1/0/0/b": b"twomore\n",
+        }
+        assert [one[3] for one in ends] == [0, 0, 4, -1000, None, None, None, None]
+        assert (
+            ends[1][7].endswith("one\na\n") and ends[2][8] == ends[3][8] == "did not write 'gone'"
+        )
+        assert (
+            "404" in ends[4][8]
+            and "digest" in ends[5][8]
+            and "../a" in ends[6][8]
+            and "the input 'a' cannot be read" in ends[7][8]
+        )
+        assert desk.fetched.count(first) == 1  # kept
+        cached = {one for message in desk.messages for one in message.get("cached", ())}
+        assert cached == {first, second}
+        desk.cut()
+        await desk.until(lambda: len(desk.hellos) == 2)
+        assert desk.hellos[1]["cached"] == sorted([first, second])
+
+    drive(scenario)
+
+
+async def proxy(reader, writer):
+    """One that asks for a name and a password."""
+    head = (await reader.readuntil(b"\r\n\r\n")).decode()
+    if f"Basic {base64.b64encode(b'me:p@ss').decode()}" not in head:
+        writer.write(b"HTTP/1.1 407 Who are you\r\n\r\n")
+        await hang_up(writer)
+        return
+    host, port = head.split()[1].split(":")
+    there_reader, there_writer = await asyncio.open_connection(host, int(port))
+    writer.write(b"HTTP/1.1 200 Go on\r\n\r\n")
+
+    async def pump(source, sink):
+        while piece := await source.read(65536):
+            sink.write(piece)
+        sink.close()
+
+    await asyncio.gather(
+        pump(reader, there_writer), pump(there_reader, writer), return_exceptions=True
+    )
+    for one in (writer, there_writer):
+        await hang_up(one)
+
+
+def test_through_a_proxy():
+    async def scenario():
+        passed = []
+
+        async def counted(reader, writer):
+            passed.append(asyncio.current_task())
+            await proxy(reader, writer)
+
+        server = await asyncio.start_server(counted, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        async with at_work(secure=True, VGRADS_PROXY=f"http://me:p%40ss@127.0.0.1:{port}") as (
+            desk,
+            _,
+        ):
+            digest = hashlib.sha256(b"x").hexdigest()
+            desk.inputs = {digest: b"x"}
+            await desk.say(give=[[1, 0, 0, "cat a", {"a": digest}]])
+            await desk.until(lambda: desk.ended)
+            assert desk.ended[1, 0, 0][7] == "x" and len(passed) == 2
+        server.close()
+        await asyncio.gather(*passed)
+
+    asyncio.run(scenario())
+
+
+def pythons():
+    """Every Python here that is new enough, once."""
+    found = {}
+    places = [Path(one) for one in os.environ["PATH"].split(":")]
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    places += sorted(pyenv.glob("*/bin"))
+    for place in places:
+        for path in sorted(place.glob("python3.[0-9]*")):
+            minor = re.fullmatch(r"python3\.(\d+)", path.name)
+            if minor and "shims" not in path.parts and os.access(path, os.X_OK):
+                found.setdefault(int(minor[1]), str(path))
+    return found
+
+
+@pytest.mark.parametrize("python", [one for minor, one in sorted(pythons().items()) if minor >= 8])
+def test_its_one_file_runs_under_every_python_here(python):
+    async def scenario(desk, host):
+        ends = await desk.run("echo a", "exit 3", *["true"] * 20)
+        assert [one[3] for one in ends] == [0, 3] + [0] * 20 and ends[0][7] == "a\n"
+        await desk.say(drain=True)
+        assert await host.code() == 0
+
+    drive(scenario, secure=True, python=python)
+
+
+def test_the_pilots_command_unpacks_runs_and_removes_the_file(tmp_path):
+    assert agent_file() == agent_file.__wrapped__() and len(pilot_command()) < 100_000
+
+    async def scenario():
+        desk = Desk()
+        server = await desk.serve()
+        process = await asyncio.create_subprocess_exec(
+            "/bin/sh",
+            "-c",
+            pilot_command(sys.executable),
+            env=environment(desk, str(tmp_path)),
+            cwd="/",
+        )
+        (end,) = await desk.run("ls -A .. ../..")
+        digest = hashlib.sha256(b"x").hexdigest()
+        desk.inputs = {digest: b"x"}
+        await desk.say(
+            give=[[2, 0, 0, "cp a b", {"a": digest}, ["b"]]]
+        )  # modules that load late load still
+        await desk.until(lambda: (2, 0, 0) in desk.ended)
+        assert desk.ended[2, 0, 0][3] == 0 and desk.outputs == {"/outputs/2/0/0/b": b"x"}
+        assert ".pyz" not in end[7] and list(tmp_path.iterdir())
+        await desk.say(drain=True)
+        assert await process.wait() == 0 and not list(tmp_path.iterdir())
+        server.close()
+        await desk.close()
+
+    asyncio.run(scenario())
+
+
+def test_the_pilots_command_imports_nothing_from_its_folder(tmp_path):
+    for name in ("base64", "tempfile", "dispatch", "execmgr", "json"):
+        (tmp_path / f"{name}.py").write_text(
+            "raise SystemExit('a file of the user was imported')\n"
+        )
+    code, said = told_by(f"unset VGRADS_CONTACT; {pilot_command(sys.executable)}", tmp_path)
+    assert code == 78 and "VGRADS_CONTACT" in said
+
+
+def told_by(command, folder=None):
+    done = subprocess.run(
+        ["/bin/sh", "-c", command], capture_output=True, text=True, check=False, cwd=folder
+    )
+    return done.returncode, done.stderr
+
+
+def test_the_pilots_command_says_that_there_is_no_python():
+    code, said = told_by(pilot_command("no-such-python3"))
+    assert (code, said) == (69, "vgrads: no no-such-python3 here\n")
+    for minor, python in pythons().items():
+        if minor < 8:
+            code, said = told_by(pilot_command(python))
+            assert code == 69 and "no Python 3.8 or newer here" in said and said.count("\n") == 1
+    code, said = told_by(
+        f"VGRADS_CONTACT= {pilot_command(sys.executable)}".replace(
+            "exec ", "exec env -u VGRADS_CONTACT "
+        )
+    )
+    assert code == 78 and "VGRADS_CONTACT" in said

@@ -1,0 +1,338 @@
+"""A dispatcher that is killed at any instant, over its real core and journal; who judges what is seen."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from tests.dispatch.bag_hosts import LOST_S, WAIT_S
+from vgrads.dispatch.core.image import image_of, pack_image, state_of, unpack_image
+from vgrads.dispatch.core.records import Copied, Given, Late, Word
+from vgrads.dispatch.core.state import MOST_LOSSES
+from vgrads.dispatch.core.step import Core
+from vgrads.dispatch.core.talk import Answer, Rules
+from vgrads.dispatch.core.tasks import DONE, DROPPED, ENDED, FAILED
+from vgrads.dispatch.storage.journal import Journal, read_ends, read_state, records_in
+
+
+class Killed(BaseException):
+    """The dispatcher is gone: nothing may be tidied up."""
+
+
+class FragilePath(type(Path())):
+    """A folder in which the dispatcher dies before the n-th thing that it does to a file."""
+
+    left = math.inf
+
+    def _step(self):
+        FragilePath.left -= 1
+        if FragilePath.left < 0:
+            FragilePath.left = math.inf
+            raise Killed
+
+    def open(self, *arguments, **named):
+        self._step()
+        return super().open(*arguments, **named)
+
+    def replace(self, target):
+        self._step()
+        return super().replace(target)
+
+    def unlink(self, *arguments, **named):
+        self._step()
+        return super().unlink(*arguments, **named)
+
+
+def canonical(state):
+    """A state as values that can be compared; what no journal tells is left out."""
+    image = image_of(state)
+    bags = []
+    for kept in image["bags"]:
+        *fields, status, attempts, given, at, copies, failures, losses, blamed = kept
+        pairs = zip(np.frombuffer(given, "u4"), np.frombuffer(at, "u4"), strict=True)
+        where = sorted((int(task), int(host)) for task, host in pairs)
+        bags.append([*fields, status, attempts, where, copies, failures, losses, blamed])
+    hosts = [[*kept[:15], *kept[16:]] for kept in image["hosts"]]  # leaving is no word of a journal
+    records = {
+        m: [*kept[:3], *kept[4:8], *kept[9:]] for m, kept in image["records"].items()
+    }  # half precision
+    return [image["now_s"], image["orders"], image["owners"], image["slots"], records, bags, hosts]
+
+
+def same(one, other):
+    """Equal, but for what a record keeps of a number."""
+    if isinstance(one, float) and isinstance(other, float):
+        return one == other or math.isclose(one, other, rel_tol=1e-4, abs_tol=0.011)
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(v, other[k]) for k, v in one.items())
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(same, one, other))
+    return one == other
+
+
+class Judge:
+    """What may never be seen."""
+
+    def __init__(self, world):
+        self.world = world
+        self.runs = {}  # task → those that run it: (host, life, triple)
+        self.trusted = set()  # of all that hosts have, what the dispatcher knows that they have
+        self.owner = {}  # triple → host
+        self.acks = []
+        self.live, self.kept = Counter(), Counter()
+        self.dismissed = set()
+
+    def taken(self, agent, triple):
+        assert self.owner.setdefault(triple, agent.id) == agent.id, (triple, "given to two hosts")
+
+    def begun(self, agent, triple):
+        bag, task, _ = triple
+        mine, runs = (agent.id, agent.life, triple), self.runs.setdefault((bag, task), set())
+        if mine in self.trusted:
+            others = runs & self.trusted
+            assert len(others) < self._most(bag), (mine, others, "runs more often than it may")
+            assert agent.id not in {id for id, _, _ in others}, (mine, others, "runs twice there")
+        runs.add(mine)
+        host = self.world.host(agent.id)
+        expected_s = self.world.bags[bag].estimate_s
+        if expected_s and host is not None and host.life == agent.life and mine in self.trusted:
+            late_s = self.world.now + expected_s - host.ends_s
+            assert late_s < 1.0, (triple, agent.id, late_s, "begun although the host ends")
+
+    def _most(self, number):
+        """Hosts that may run a task of a bag at once."""
+        bag = self.world.bags[number]
+        copied = bag.learns or (
+            bag.policy is not None and bag.policy.has("ReplicationRequirements")
+        )
+        return bag.most_copies if copied else 1
+
+    def stopped(self, agent, triple):
+        mine = (agent.id, agent.life, triple)
+        self.runs.get(triple[:2], set()).discard(mine)
+        self.trusted.discard(mine)
+
+    def excuse(self, id=None):
+        """Nobody reckons with what this host has, or with what any has."""
+        self.trusted = {mine for mine in self.trusted if id not in (None, mine[0])}
+
+    def reckon(self, host, held):
+        for bag, task, attempt in held:
+            if host.held.get((bag, task)) == attempt:
+                self.trusted.add((host.id, host.life, (bag, task, attempt)))
+
+    def acknowledged(self, bag, end):
+        self.acks.append((bag, end.task, end.attempt, end.code))
+
+    def noted(self, record):
+        state = self.world.desk.core.state
+        if isinstance(record, Late):
+            host, tasks = state.hosts[record.host], {(record.bag, task) for task in record.tasks}
+            self.trusted = {m for m in self.trusted if m[0] != host.id or m[2][:2] not in tasks}
+        if isinstance(record, Given | Copied):
+            host = state.hosts[record.host]
+            assert not host.leaving and host.here, (host.id, "was to leave")
+            assert host.id not in self.dismissed, (host.id, "was dismissed")
+            attempts = state.bags[record.bag].tasks.attempts
+            for task in record.tasks:
+                self._is_ready(state.bags[record.bag].tasks, task)
+                self.trusted.add((host.id, host.life, (record.bag, task, attempts[task] + 1)))
+        if isinstance(record, Word) and record.what == "left":
+            self.excuse(state.hosts[record.fields["number"]].id)
+        if isinstance(record, Word) and record.what == "joined":
+            self.dismissed.discard(record.fields["id"])
+
+    def _is_ready(self, tasks, task):
+        for needed in tasks.order.needs(task) if tasks.order is not None else ():
+            assert tasks.status[needed] == DONE, (task, "was given before", needed, "was done")
+
+    def told(self, bag, end, effect):
+        if effect.counts:
+            self.live[bag, end.task] += 1
+
+    def written(self):
+        self.kept += self.live
+        self.live = Counter()
+
+    def restarted(self, state):
+        self.live = Counter()
+        self.dismissed = set()
+        self.excuse()
+        for bag, task, _, code in self.acks:
+            if code == 0:
+                assert state.bags[bag].tasks.status[task] in ENDED, (bag, task, "was acknowledged")
+
+    def at_the_end(self, state, folder):
+        for number, bag in state.bags.items():
+            ends = list(read_ends(folder, number))
+            ends = np.concatenate(ends) if ends else np.zeros(0, [("task", "u4"), ("code", "i2")])
+            good = Counter(ends["task"][ends["code"] == 0].tolist())
+            assert bag.cancelled or len(bag.tasks) == self.world.wanted[number], number
+            assert bag.over, (number, "is not over")
+            for task, status in enumerate(bag.tasks.status):
+                self._task(bag, task, status, good[task])
+        assert not any(host.held for host in state.hosts.values())
+        assert not any(host.busy_procs for host in state.hosts.values())
+
+    def _task(self, bag, task, status, good):
+        what = (bag.number, task, status, good)
+        tries, losses = bag.tasks.failures.get(task, 0), bag.tasks.losses.get(task, 0)
+        assert status in ENDED, what
+        if status == DROPPED and not bag.cancelled:
+            needs = bag.tasks.order.needs(task) if bag.tasks.order is not None else ()
+            assert any(bag.tasks.status[n] in (FAILED, DROPPED) for n in needs), what
+        assert good == (status == DONE), (*what, "successes in the ends")
+        assert tries <= bag.retries + self._most(bag.number), what
+        if status == DONE:
+            assert self.kept[bag.number, task] == 1, (*what, self.kept[bag.number, task])
+        if status == FAILED:
+            assert tries > bag.retries or losses >= MOST_LOSSES, (*what, tries, losses)
+            assert self.kept[bag.number, task] <= 1, what
+
+
+class Desk:
+    """A dispatcher as ``vgrads.dispatch.server.manager`` is one, without sockets: hear, decide, write, answer."""
+
+    def __init__(self, world):
+        self.world, self.folder = world, world.folder
+        state = read_state(self.folder)
+        self.journal = Journal(self.folder, world.segment_bytes)
+        self.shadow = state_of(unpack_image(pack_image(image_of(state))))
+        rules = Rules(policy=world.policy, lost_s=LOST_S, in_hand_s=world.in_hand_s)
+        self.core = Core(state, rules, self._tell, world.judge.told)
+        for number in state.bags:
+            self.core.attach(number, world.bags[number])
+        self.core.awake_after_restart(world.now)
+        self.inbox, self.lines, self.rolls = [], {}, []
+        self.level_s = self.tick_s = world.now
+        self.turning = False
+
+    def _tell(self, record):
+        self.journal.add(record)
+        self.world.judge.noted(record)
+
+    def asked(self, line, message):
+        if line.parked is not None:
+            self.world.down(line, self.unpark(line), 204)
+        self.inbox.append((line, message))
+
+    def unpark(self, line):
+        seq, line.parked = line.parked, None
+        if seq is not None:
+            self.core.waiting.pop(line.host, None)
+        return seq
+
+    def turn(self):
+        """One round; Killed in the midst of it where the world says so."""
+        now, world = self.world.now, self.world
+        inbox, self.inbox = self.inbox, []
+        answers = [a for line, message in inbox if (a := self._heard(line, message, now))]
+        self._now_and_then(now)
+        for host, answer in self.core.due(now):
+            line = self.lines[host.number]
+            assert line.parked is not None, (host.id, answer, "does not wait")
+            answers.append((line, self.unpark(line), answer))
+        group = self.journal.take()
+        world.user()  # while the group is being written
+        if group:
+            self._write(group)
+        self.core.state.check()
+        for line, seq, answer in answers:
+            world.down(line, seq, answer)
+
+    def _heard(self, line, message, now):
+        core = self.core
+        known = core.state.by_id.get(message.host)
+        number = len(core.state.hosts) if known is None else known
+        ends = [(bag, end._replace(host=number)) for bag, end in message.ends]
+        message = replace(message, ends=ends)
+        host = None if known is None else core.state.hosts[known]
+        if core.is_past(message):
+            return line, message.seq, Answer(stop=True)
+        old = message.hello is None and host is not None and host.life == message.life
+        if (old and message.seq <= host.seq) or not core.hear(message, now, line.agent.site):
+            return line, message.seq, None
+        host = core.state.hosts[core.state.by_id[message.host]]
+        before = self.lines.get(host.number)
+        if before is not None and before is not line:
+            self.unpark(before)
+        line.host = host.number
+        self.lines[host.number] = line
+        if message.hello is not None:
+            self.world.judge.reckon(host, message.hello.held)
+        answer = core.answer(host, now)
+        if answer or message.ends or message.returned or line.broken:
+            core.waiting.pop(host.number, None)
+            return line, message.seq, answer
+        line.parked, line.parked_until_s = message.seq, now + WAIT_S
+        return None
+
+    def _now_and_then(self, now):
+        if now - self.level_s > 0.2:
+            self.level_s = now
+            self.core.level()
+        if now - self.tick_s > 0.25:
+            self.tick_s = now
+            for line in list(self.lines.values()):
+                if line.parked is not None and now >= line.parked_until_s:
+                    self.world.down(line, self.unpark(line), Answer())
+            self.core.lose_silent(now)
+
+    def _write(self, group):
+        how = self.world.death()
+        if how == "torn":
+            self._tear(group)
+        if how == "before":
+            raise Killed
+        self.journal.write(group)
+        self._shadow(group)
+        self.world.judge.written()
+        if how == "after":
+            raise Killed
+        if self.journal.full:
+            self.rolls.append(self.journal.roll(self.core.state))
+            self.world.after(self.world.draw.uniform(0.0, 3.0), lambda: self.roll_now(self))
+            if how == "rolled":
+                raise Killed
+
+    def _shadow(self, group):
+        for record in records_in(group):
+            self.shadow.apply(record)
+        if self.world.draw.random() < self.world.compare and not self.journal._group:
+            mine, theirs = canonical(self.core.state), canonical(self.shadow)
+            assert same(mine, theirs), ("the journal tells otherwise", mine, theirs)
+
+    def roll_now(self, desk):
+        """Carry out what is left of a roll; the dispatcher may die between any two steps."""
+        if self.world.desk is not self or not self.rolls:
+            return
+        roll = self.rolls.pop(self.world.draw.randrange(len(self.rolls)))
+        if self.world.draw.random() < self.world.fragile:
+            FragilePath.left = self.world.draw.randrange(12)
+        try:
+            roll.carry_out()
+            FragilePath.left = math.inf
+        except Killed:
+            self.world.crash()
+
+    def _tear(self, group):
+        """Any part of a group reaches the disk, perhaps with what was never written in its place."""
+        draw = self.world.draw
+        cut = draw.randrange(len(group) + 1)
+        path = sorted(self.folder.glob("seg-*.log"))[-1]
+        tail = bytes(draw.choice((0, 0, len(group) - cut)))
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND)
+        os.write(descriptor, group[:cut] + tail)
+        os.close(descriptor)
+        if cut == len(group) or (not group[cut:].strip(b"\0") and tail):
+            self._shadow(group)
+            self.world.judge.written()
+        raise Killed
+
+
+__all__ = ["Desk", "FragilePath", "Judge", "Killed", "canonical", "same"]

@@ -1,0 +1,232 @@
+"""Hosts that fail in every way there is, in virtual time: agents, their connections, and what they are seen to do."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from vgrads.dispatch.core.hosts import Hello
+from vgrads.dispatch.core.records import COULD_NOT, End
+from vgrads.dispatch.core.talk import Message
+
+WAIT_S, BEAT_S, LOST_S = 2.0, 1.5, 6.0
+
+
+@dataclass(eq=False)
+class Line:
+    """A connection: what goes in comes out in that order, until it breaks."""
+
+    agent: Agent
+    desk: object
+    broken: bool = False
+    late: bool = False
+    up_s: float = 0.0
+    down_s: float = 0.0
+    parked: int | None = None
+    parked_until_s: float = 0.0
+    host: int | None = None
+
+
+@dataclass(eq=False)
+class Agent:
+    """One life of a host: news are told until they are acknowledged, on one connection after the other."""
+
+    world: object
+    id: str
+    life: str
+    procs: int
+    site: str
+    ends_s: float = math.inf
+    lasting: bool = False
+    alive: bool = True
+    seq: int = 0
+    queue: list = field(default_factory=list)
+    running: dict = field(default_factory=dict)
+    known: set = field(default_factory=set)
+    news: list = field(default_factory=list)
+    told: list = field(default_factory=list)
+    leaving: str = ""
+    left_in: int = 0
+    line: Line | None = None
+    greeted: bool = False
+    under_way: int = 0
+    most_ends: int = 100
+
+    # connections
+
+    def connect(self):
+        """Connect to the dispatcher, or try again."""
+        if not self.alive or self.line is not None:
+            return
+        if self.world.desk is None:
+            self.world.after(0.3, self.connect)
+            return
+        self.line = Line(self, self.world.desk)
+        self.greeted, self.under_way = False, 0
+        self.speak()
+        self.beat(self.line)
+
+    def hang_up(self, late=False):
+        """The connection breaks; what was under way is lost, or comes ``late``."""
+        line, self.line = self.line, None
+        if line is None:
+            return
+        line.broken, line.late = True, late
+        self.news = [one for _, one in self.told] + self.news
+        self.told, self.left_in = [], 0
+        world = self.world
+        world.after(world.draw.uniform(0.0, 2.0), lambda: world.cut(line))
+        world.after(world.draw.uniform(0.05, 1.0), self.connect)
+
+    def beat(self, line):
+        """Say something now and then."""
+        if self.alive and self.line is line:
+            if self.under_way < 4:
+                self.say()
+            self.world.after(BEAT_S, lambda: self.beat(line))
+
+    def speak(self):
+        """Say what there is to say; ask where nothing is under way."""
+        leave = self.leaving and not self.left_in and not self.holds
+        told = self.under_way < 4 and (not self.greeted or self.news or leave)
+        if self.alive and self.line is not None and (told or not self.under_way):
+            self.say()
+
+    @property
+    def holds(self):
+        return bool(self.queue or self.running)
+
+    def say(self):
+        """Send a message."""
+        self.seq += 1
+        self.under_way += 1
+        hello = None
+        if not self.greeted:
+            self.greeted = True
+            left_s = None if self.ends_s == math.inf else max(0.0, self.ends_s - self.world.now)
+            held = (*self.running, *self.queue)
+            hello = Hello(slot=self.site, procs=self.procs, left_s=left_s, held=held, name=self.id)
+        news, self.news = self.news[: self.most_ends], self.news[self.most_ends :]
+        self.told += [(self.seq, one) for one in news]
+        if self.leaving and not self.news and not self.left_in and not self.holds:
+            self.left_in = self.seq
+        message = Message(
+            host=self.id,
+            life=self.life,
+            seq=self.seq,
+            hello=hello,
+            leaving=self.leaving,
+            ends=[one for one in news if isinstance(one[1], End)],
+            returned=[one for one in news if not isinstance(one[1], End)],
+        )
+        self.world.up(self.line, message)
+
+    def hear(self, line, seq, answer):
+        """Take an answer."""
+        if not self.alive or self.line is not line:
+            return
+        self.under_way -= 1
+        if answer is None:
+            self.hang_up()
+            return
+        if answer != 204 and answer.stop:  # no acknowledgement
+            self.die()
+            return
+        for at, one in self.told:
+            if at <= seq and isinstance(one[1], End):
+                self.known.discard((one[0], one[1].task, one[1].attempt))
+                self.world.judge.acknowledged(one[0], one[1])
+        self.told = [(at, one) for at, one in self.told if at > seq]
+        if answer != 204:
+            self.obey(answer)
+        if self.left_in and seq >= self.left_in and not self.told and not self.news:
+            self.die()
+            return
+        if self.news or (self.leaving and not self.left_in):
+            self.speak()
+        else:
+            self.world.after(self.world.draw.uniform(0.01, 0.1), self.speak)
+
+    def obey(self, answer):
+        """Do what the dispatcher says."""
+        for triple in answer.give:
+            if triple not in self.known:
+                self.known.add(triple)
+                self.world.judge.taken(self, triple)
+                if self.leaving:
+                    self.news.append(triple)
+                else:
+                    self.queue.append(triple)
+        self.give_back([*answer.recall, *answer.cancel])
+        for triple in answer.cancel:
+            if triple in self.running:
+                self.ended(triple, -9)
+        if answer.drain:
+            self.leave("drained")
+        self.begin()
+
+    def give_back(self, triples):
+        """Those that have not begun."""
+        back = [triple for triple in triples if triple in self.queue]
+        self.queue = [triple for triple in self.queue if triple not in back]
+        self.news += back
+        if back:
+            self.speak()
+
+    # tasks
+
+    def begin(self):
+        """Begin what fits."""
+        while self.alive and self.queue:
+            triple = self.queue[0]
+            procs = self.world.bags[triple[0]].procs
+            if procs <= self.procs and procs > self.procs - self.busy:
+                return
+            self.queue.pop(0)
+            run_s, code, kills = self.world.fate(*triple)
+            self.running[triple] = self.world.now
+            if procs > self.procs or code == COULD_NOT:
+                self.ended(triple, COULD_NOT)
+                continue
+            self.world.judge.begun(self, triple)
+            self.world.after(run_s, lambda t=triple, c=code: self.ended(t, c))
+            if kills:
+                self.world.after(run_s / 2, lambda: self.world.kill(self))
+
+    @property
+    def busy(self):
+        return sum(self.world.bags[bag].procs for bag, _, _ in self.running)
+
+    def ended(self, triple, code):
+        """A task has ended; told at once."""
+        if not self.alive or triple not in self.running:
+            return
+        ran_s = self.world.now - self.running.pop(triple)
+        self.world.judge.stopped(self, triple)
+        bag, task, attempt = triple
+        self.news.append((bag, End(task, 0, self.world.now, code, attempt, ran_s)))
+        self.begin()
+        self.speak()
+
+    def leave(self, why, kill=False):
+        """Go, in good order; ``kill``: what runs is ended."""
+        if self.leaving:
+            return
+        self.leaving = why
+        self.give_back(list(self.queue))
+        for triple in list(self.running) if kill else ():
+            self.ended(triple, COULD_NOT)
+        self.speak()
+
+    def die(self):
+        """Nothing is left of it."""
+        self.alive = False
+        for triple in list(self.running):
+            self.world.judge.stopped(self, triple)
+        self.running.clear()
+        if self.line is not None:
+            line, self.line = self.line, None
+            line.broken = True
+            line.late = self.world.draw.random() < 0.5
+            if self.world.draw.random() < 0.5:  # else nobody hears that it is gone
+                self.world.after(0.1, lambda: self.world.cut(line))

@@ -1,0 +1,143 @@
+"""Bags over real Slurm (agents on four nodes) and real Grid Engine, while hosts and the dispatcher are killed."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections import Counter
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests import waiting
+from tests.conftest import ROOT
+from tests.services.two_sites import SITES
+from vgrads.execmgr.tasks.processes import parent_of, variable_of
+
+pytestmark = pytest.mark.services
+until = partial(waiting.until, seconds=90.0)
+
+BAG = """
+name: seen
+command: "echo {{x}} >> {folder}/ran; sleep 0.1; echo {{x}}"
+parameters:
+  x: {{range: [{count}]}}
+sites: [{sites}]
+hosts: {{most: 4, procs: 2, idle: 3s, longest: 5m}}
+"""
+
+
+@pytest.fixture
+def world(tmp_path, slurm_site, gridengine_site, monkeypatch):
+    monkeypatch.setenv("VGRADS_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    access = f'[site.access]\npoll = "1s"\nfolder = "{tmp_path}/marks"\ncontact = "127.0.0.1"'
+    (tmp_path / "sites.toml").write_text(SITES.format(access=access))
+
+    def put(count, sites):
+        path = tmp_path / "bag.yaml"
+        path.write_text(BAG.format(count=count, folder=tmp_path, sites=sites))
+        return path
+
+    yield put
+    for command in ("scancel -u root", "qdel -u root"):
+        subprocess.run(command.split(), check=False, capture_output=True)
+
+
+def start(folder, *arguments):
+    with (folder / "log").open("ab") as log:
+        return subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "vgrads",
+                "bags",
+                *map(str, arguments),
+                "--sites",
+                str(folder / "sites.toml"),
+            ],
+            cwd=ROOT,
+            stdout=log,
+            stderr=log,
+        )
+
+
+def agents(site_variable):
+    """Agents that a batch system has started: process → node. Not those of tasks, which have a task's number, and not what an
+    agent has just forked and what is still called like it."""
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        pid = int(folder.name)
+        with suppress(OSError):
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+            agent = words[1:2] == [b"-I"] and words[2].endswith(b".pyz")
+            if agent and variable_of(pid, site_variable) and not variable_of(pid, "VGRADS_TASK"):
+                found[pid] = variable_of(pid, "VGRADS_NODE")
+    return {pid: node for pid, node in found.items() if parent_of(pid) not in found}
+
+
+def told(folder):
+    return (folder / "log").read_text()
+
+
+def bag_of(folder):
+    return re.search(r"bag-[0-9a-f]{10}", told(folder))[0]
+
+
+def done(folder):
+    """Task → how often it is said to be done."""
+    answer = subprocess.run(
+        [sys.executable, "-m", "vgrads", "bags", "logs", bag_of(folder), "--json"],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    ends = [json.loads(line) for line in answer.stdout.splitlines()]
+    return Counter(end["task"] for end in ends if end["code"] == 0)
+
+
+def nothing_left():
+    queued = subprocess.run(["squeue", "-h"], capture_output=True, text=True, check=True).stdout
+    listed = subprocess.run(["qstat"], capture_output=True, text=True, check=True).stdout
+    return not queued.strip() and not listed.strip()
+
+
+def test_a_bag_on_four_slurm_nodes_with_hosts_and_dispatcher_killed(world, tmp_path):
+    """Agents by fan-out; two are killed, then the dispatcher, which comes back: all done, each committed once."""
+    run = start(tmp_path, "run", world(600, "slurm"))
+    until(
+        lambda: len(set(agents("SLURM_JOB_ID").values())) == 4 and (tmp_path / "ran").exists(),
+        lambda: told(tmp_path),
+    )
+    for pid in list(agents("SLURM_JOB_ID"))[:2]:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    run.send_signal(signal.SIGKILL)
+    run.wait()
+    survivors = agents("SLURM_JOB_ID").keys()
+    assert len(survivors) == 2
+    before = len((tmp_path / "ran").read_text().split())
+    again = start(tmp_path, "resume", bag_of(tmp_path))
+    until(lambda: len((tmp_path / "ran").read_text().split()) > before + 50, lambda: told(tmp_path))
+    assert survivors <= agents("SLURM_JOB_ID").keys()
+    assert again.wait(120) == 0, told(tmp_path)
+    assert done(tmp_path) == Counter(dict.fromkeys(range(600), 1))
+    assert set(map(int, (tmp_path / "ran").read_text().split())) == set(range(600))
+    until(nothing_left, "slots given back")
+
+
+def test_a_bag_on_grid_engine_with_a_host_killed(world, tmp_path):
+    """The one host there is dies: its slot ends, another one is asked for, and nothing is lost."""
+    run = start(tmp_path, "run", world(60, "sge"))
+    until(lambda: agents("SGE_TASK_ID") and (tmp_path / "ran").exists(), lambda: told(tmp_path))
+    for pid in agents("SGE_TASK_ID"):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    assert run.wait(120) == 0, told(tmp_path)
+    assert done(tmp_path) == Counter(dict.fromkeys(range(60), 1))
+    until(nothing_left, "slots given back")

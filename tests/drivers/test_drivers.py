@@ -1,0 +1,174 @@
+"""Drivers that can run anywhere: local and simulated, the same expectations for each."""
+
+from dataclasses import replace
+
+import pytest
+
+from vgrads.api.wiring import Surrounding, make_drivers
+from vgrads.drivers.api import SlotSpec, SlotState
+from vgrads.drivers.ledger import SlotLedger
+from vgrads.drivers.local import LocalDriver
+from vgrads.drivers.simulated import SimulatedBatch, SimulatedCloud, SiteBehaviour
+from vgrads.kernel.clock import SimClock
+from vgrads.simulator.backfill import Job
+from vgrads.simulator.cloud import CloudRegion
+from vgrads.simulator.cluster import BatchCluster, Outage
+from vgrads.vgrid.catalog import load_catalog
+
+PROCS = 8
+
+
+def batch(clock, **behaviour):
+    return SimulatedBatch(BatchCluster(PROCS), clock, SiteBehaviour(**behaviour))
+
+
+def cloud(clock, **behaviour):
+    return SimulatedCloud(CloudRegion(PROCS), clock, SiteBehaviour(**behaviour))
+
+
+def local(clock, **_):
+    return LocalDriver(PROCS, clock)
+
+
+KINDS = [pytest.param(kind, id=kind.__name__) for kind in (batch, cloud, local)]
+
+
+def spec(name, procs=4, duration_s=100.0):
+    return SlotSpec(id=name, name=name, site="s", queue="q", procs=procs, duration_s=duration_s)
+
+
+def states(driver, *names):
+    return [status.state for status in driver.status(names)]
+
+
+@pytest.mark.parametrize("make", KINDS)
+def test_a_slot_becomes_ready_and_expires_at_its_end(make):
+    clock = SimClock()
+    driver = make(clock)
+    driver.submit(spec("a"))
+    assert states(driver, "a") == [SlotState.READY]
+    clock.advance_to(99.0)
+    assert states(driver, "a") == [SlotState.READY]
+    clock.advance_to(101.0)
+    (status,) = driver.status(["a"])
+    assert status.state == SlotState.EXPIRED
+
+
+@pytest.mark.parametrize("make", KINDS)
+def test_released_slots_give_their_processors_back_and_stay_released(make):
+    clock = SimClock()
+    driver = make(clock)
+    driver.submit(spec("a", procs=PROCS))
+    driver.cancel("a")
+    driver.cancel("a")
+    driver.submit(spec("b", procs=PROCS))
+    assert states(driver, "a", "b") == [SlotState.RELEASED, SlotState.READY]
+    clock.advance_to(1000.0)
+    assert states(driver, "a", "b") == [SlotState.RELEASED, SlotState.EXPIRED]
+
+
+@pytest.mark.parametrize("make", KINDS)
+def test_asking_twice_is_asking_once_and_unknown_ids_have_failed(make):
+    driver = make(SimClock())
+    driver.submit(spec("a", procs=5))
+    driver.submit(spec("a", procs=5))
+    assert states(driver, "a", "nobody") == [SlotState.READY, SlotState.FAILED]
+    driver.cancel("nobody")
+    driver.close()
+    assert states(driver, "a") == [SlotState.RELEASED]
+
+
+@pytest.mark.parametrize("make", [pytest.param(k, id=k.__name__) for k in (cloud, local)])
+def test_what_does_not_fit_is_refused(make):
+    driver = make(SimClock())
+    driver.submit(spec("a", procs=6))
+    driver.submit(spec("b", procs=6))
+    (status,) = driver.status(["b"])
+    assert (status.state, bool(status.reason)) == (SlotState.FAILED, True)
+
+
+def test_a_site_with_a_scheduling_cycle_starts_slots_only_then(write):
+    path = write(
+        "sites.toml",
+        '[[site]]\nname = "s"\nkind = "batch"\nprocs = 8\ncycle = "1m"\ncycle_phase = "10s"\n[[site.queue]]\nname = "q"\n',
+    )
+    clock = SimClock()
+    around = Surrounding(seed=0, until_s=1000.0, logs={}, instants={})
+    driver = make_drivers(load_catalog(path), ["s"], clock, around)["s"]
+    clock.advance_to(20.0)
+    driver.submit(spec("a"))
+    assert (states(driver, "a"), driver.wake_at()) == ([SlotState.QUEUED], 70.0)
+    clock.advance_to(75.0)
+    (status,) = driver.status(["a"])
+    assert (status.state, status.since_s) == (SlotState.READY, 70.0)
+
+
+def test_a_batch_slot_waits_its_turn_and_late_expiry_counts_from_its_start():
+    clock, cluster = SimClock(), BatchCluster(PROCS)
+    cluster.submit(Job("other", PROCS, 50.0, 50.0), 0.0)
+    driver = SimulatedBatch(cluster, clock, SiteBehaviour())
+    clock.advance_to(1.0)
+    driver.submit(spec("a"))
+    assert states(driver, "a") == [SlotState.QUEUED]
+    clock.advance_to(60.0)
+    (status,) = driver.status(["a"])
+    assert (status.state, status.since_s) == (SlotState.READY, 50.0)
+    assert driver.wake_at() == 150.0
+
+
+def test_clouds_boot_and_slots_break():
+    clock = SimClock()
+    driver = cloud(clock, boot_s=30.0, boot_spread=0.2, slot_up=0.0, seed=4)
+    driver.submit(spec("a"))
+    assert states(driver, "a") == [SlotState.GRANTED]
+    clock.advance_to(100.0)
+    (status,) = driver.status(["a"])
+    assert status.state == SlotState.FAILED
+    assert 10 < status.since_s < 100
+
+
+def test_the_fate_of_a_slot_depends_on_seed_and_id_only():
+    def fates(names):
+        driver = cloud(SimClock(), slot_acquire=0.5, seed=1)
+        for name in names:
+            driver.submit(spec(name, procs=1))
+        return dict(zip(names, states(driver, *names), strict=True))
+
+    forward = fates(list("abcdefgh"))
+    assert fates(list("hgfedcba")) == forward
+    assert set(forward.values()) == {SlotState.READY, SlotState.FAILED}
+
+
+def test_late_news_is_dropped():
+    ledger = SlotLedger()
+    assert ledger.move("a", SlotState.READY, 1.0)
+    assert not ledger.move("a", SlotState.QUEUED, 2.0)
+    assert ledger.move("a", SlotState.FAILED, 3.0)
+    assert not ledger.move("a", SlotState.EXPIRED, 4.0)
+    assert ledger.state("a") == SlotState.FAILED
+
+
+def test_a_node_failure_fails_the_slot_that_runs_there():
+    clock, cluster = SimClock(), BatchCluster(PROCS)
+    driver = SimulatedBatch(cluster, clock, SiteBehaviour())
+    cluster.break_down(Outage(at_s=50.0, procs=1, length_s=10.0, position=0.0))
+    driver.submit(spec("a", PROCS, 100.0))
+    clock.advance_to(50.0)
+    [status] = driver.status(["a"])
+    assert (status.state, status.since_s, status.reason) == (
+        SlotState.FAILED,
+        50.0,
+        "a node failed",
+    )
+
+
+def test_the_spot_market_takes_slots_back_and_has_a_quota_of_its_own():
+    clock = SimClock()
+    behaviour = SiteBehaviour(spot_interruptions_per_hour=1000.0)
+    driver = SimulatedCloud(CloudRegion(PROCS), clock, behaviour)
+    driver.submit(spec("steady", PROCS, 7200.0))
+    driver.submit(replace(spec("cheap", PROCS, 7200.0), queue="spot"))
+    clock.advance_to(3600.0)
+    steady, cheap = driver.status(["steady", "cheap"])
+    assert steady.state == SlotState.READY
+    assert (cheap.state, cheap.reason) == (SlotState.FAILED, "the spot market took it back")

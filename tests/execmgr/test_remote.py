@@ -1,0 +1,371 @@
+"""Inputs and outputs by URL: streamed, checked, fetched once, what goes wrong told for what it is."""
+
+import hashlib
+import importlib.util
+import json
+import os
+import threading
+from collections import Counter
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+import yaml
+
+from tests.execmgr.test_engines import Bench
+from tests.workflows.test_manner import made
+from vgrads.kernel.documents import validate
+from vgrads.kernel.errors import InputError
+from vgrads.portal.jobs.worker import check_document
+from vgrads.portal.records.archive import pack, unpack
+from vgrads.workflows.manner import Manner
+from vgrads.workflows.remote import FetchDocument, RemoteFile, SendDocument
+from vgrads.workflows.sets import SetDocument, build_set
+from vgrads.workflows.written import document_of
+
+BODY = b"one\ntwo\n" * 1000
+SHA = f"sha256:{hashlib.sha256(BODY).hexdigest()}"
+
+
+class Files(BaseHTTPRequestHandler):
+    """Gives what it has, takes what it is given; some paths go wrong on purpose."""
+
+    def log_message(self, *_):
+        """Nobody reads it."""
+
+    def do_GET(self):
+        self.server.asked[self.path] += 1
+        if self.path == "/busy" and self.server.asked[self.path] == 1:
+            return self.send_error(503)
+        body = self.server.files.get("/a.dat" if self.path in ("/busy", "/cut") else self.path)
+        if body is None:
+            return self.send_error(404)
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        return self.wfile.write(body[:100] if self.path == "/cut" else body)
+
+    def do_PUT(self):
+        self.server.files[self.path] = self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(201)
+        self.end_headers()
+
+
+@contextmanager
+def serving():
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Files)
+    server.files, server.asked = {"/a.dat": BODY}, Counter()
+    server.url = f"http://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.fixture
+def web():
+    with serving() as server:
+        yield server
+
+
+@pytest.fixture(params=["processes", "dask", "apart"])
+def bench(request, tmp_path):
+    found = Bench(request.param, tmp_path)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def here(tmp_path):
+    found = Bench("processes", tmp_path)
+    yield found
+    found.close()
+
+
+def run(bench, name, command, **more):
+    bench.engine.start([bench.order(name, command, **more)])
+    return bench.ends(1)[name]
+
+
+def get(url, digest="", name="a.dat"):
+    return {"fetches": (RemoteFile(name=name, url=url, digest=digest),)}
+
+
+def test_inputs_come_from_urls_once_and_outputs_go_there(bench, web):
+    fetch, send = (
+        get(f"{web.url}/a.dat", SHA),
+        (RemoteFile(name="b/b.dat", url=f"{web.url}/b.dat"),),
+    )
+    orders = [
+        bench.order(
+            n,
+            "mkdir b; head -1 a.dat >b/b.dat; wc -c <a.dat >n",
+            outputs=("n",),
+            sends=send,
+            **fetch,
+        )
+        for n in "pqr"
+    ]
+    bench.engine.start(orders)
+    ends = bench.ends(3)
+    assert all(end.ok for end in ends.values()), ends
+    assert bench.result("n") == "8000\n"
+    assert (web.asked["/a.dat"], web.files["/b.dat"]) == (1, b"one\n")
+
+
+def test_what_goes_wrong_is_told_for_what_it_is(here, web):
+    def fails(name, url, digest=""):
+        end = run(here, name, "true", **get(url, digest))
+        assert not end.ok
+        return end.reason.removeprefix(url).strip(), end.code
+
+    url = f"{web.url}/a.dat"
+    other = "sha256:" + "0" * 64
+    assert fails("digest", url, other) == (f"has {SHA}, {other} is stated", 65)
+    assert fails("none", f"{web.url}/none") == (": HTTP 404 Not Found", 65)
+    assert fails("cut", f"{web.url}/cut", SHA) == (": ended after 100 of 8000 bytes", None)
+    reason, code = fails("silent", f"http://127.0.0.1:{closed_port()}/x")
+    assert reason.startswith(": does not answer:") and code is None  # tried again, as bad luck
+    assert fails("gone", "file:///nowhere/at/all")[1] == 65
+    assert not list((here.folder / "run" / ".fetched").glob("*.[0-9]*"))  # nothing half-fetched
+    assert run(here, "md5", "true", **get(url, f"md5:{hashlib.md5(BODY).hexdigest()}")).ok
+
+
+def closed_port():
+    with serving() as server:
+        return server.server_port
+
+
+def test_an_output_that_was_not_written_and_one_that_cannot_be_sent(here, web, tmp_path):
+    send = (RemoteFile(name="b", url=f"{web.url}/b"),)
+    assert run(here, "a", "true", sends=send).reason == "did not write 'b'"
+    assert (run(here, "c", "echo x >b; exit 3", sends=send).code, "/b" in web.files) == (3, False)
+    silent = (RemoteFile(name="b", url=f"http://127.0.0.1:{closed_port()}/b"),)
+    assert run(here, "d", "echo x >b", sends=silent).code is None
+    file = (RemoteFile(name="a b", url=f"file://{tmp_path}/to/a%20b"),)
+    assert run(here, "e", "echo x >'a b'", sends=file).ok
+    assert [p.name for p in (tmp_path / "to").iterdir()] == ["a b"]
+
+
+def test_what_a_killed_task_had_fetched_is_fetched_anew(here, web):
+    kept = here.folder / "run" / ".fetched"
+    kept.mkdir(parents=True)
+    whole = hashlib.sha256(f"{web.url}/a.dat {SHA}".encode()).hexdigest()[:32]
+    (kept / f"{whole}.{os.uname().nodename}.{2**30}").write_bytes(BODY[:100])
+    assert run(here, "a", "wc -c <a.dat >n", outputs=("n",), **get(f"{web.url}/a.dat", SHA)).ok
+    assert here.result("n") == "8000\n"
+    assert sorted(p.name for p in kept.iterdir()) == [whole, f"{whole}.lock"]
+
+
+def test_a_file_is_held_in_no_memory(here, tmp_path):
+    large = tmp_path / "large"
+    with large.open("wb") as file:
+        file.truncate(600 * 2**20)
+    to = tmp_path / "to"
+    send = (RemoteFile(name="large", url=f"file://{to}"),)
+    bounded = {"memory_mib": 100.0, "sends": send, **get(f"file://{large}", name="in")}
+    end = run(here, "a", "ln -f $(readlink -f in) large", **bounded)
+    assert end.ok, end.reason
+    assert to.stat().st_size == 600 * 2**20
+
+
+def test_what_is_fetched_may_be_written_over_by_its_task_alone(here, web):
+    fetch = get(f"{web.url}/a.dat", SHA)
+    assert run(here, "a", "echo mine >>a.dat", outputs=("a.dat",), **fetch).ok
+    assert here.result("a.dat") == BODY.decode() + "mine\n"
+    assert run(here, "b", "wc -c <a.dat >n", outputs=("n",), **fetch).ok
+    assert here.result("n") == "8000\n"
+
+
+def test_with_a_workdir_outputs_are_sent_from_there(here, web, tmp_path):
+    (tmp_path / "w").mkdir()
+    send = (RemoteFile(name="b", url=f"{web.url}/b"),)
+    manner = Manner(workdir=str(tmp_path / "w"))
+    assert run(
+        here,
+        "a",
+        'cat "$VGRADS_FOLDER/a.dat" >b',
+        sends=send,
+        manner=manner,
+        **get(f"{web.url}/a.dat"),
+    ).ok
+    assert web.files["/b"] == BODY
+
+
+SET = """
+name: s
+deadline: 1h
+workflows:
+  - name: w
+    count: 2
+    tasks:
+      - {{id: a, runtime_s: 1, command: "cp a.dat b.dat", inputs: [{{url: "{url}/{file}", sha256: '{sha}'}}], outputs: [{{name: b.dat, url: "{url}/{{workflow}}/{{task}}.dat"}}]}}
+      - {{id: b, runtime_s: 1, parents: [a], inputs: [b.dat, c.txt], command: "wc -l <b.dat >n; cat c.txt >>n", outputs: [n]}}
+"""
+SITES = '[[site]]\nname = "here"\nkind = "local"\nprocs = 2\n'
+
+
+def written(write, url, sha=SHA, file="a.dat"):
+    return write("set.yaml", SET.format(url=url, sha=sha.partition(":")[2], file=file))
+
+
+def test_a_whole_run_over_urls(vgrads, write, web, tmp_path):
+    write("c.txt", "beside\n")
+    answer = vgrads(
+        "run",
+        written(write, web.url),
+        "--sites",
+        write("sites.toml", SITES),
+        "--out",
+        tmp_path / "out",
+    )
+    assert answer.code == 0, answer.err
+    assert {p.read_text() for p in (tmp_path / "out").glob("*/results/n")} == {"2000\nbeside\n"}
+    assert web.files["/w-1/a.dat"] == web.files["/w-2/a.dat"] == BODY
+    assert web.asked["/a.dat"] == 1
+
+
+def test_a_digest_that_differs_is_the_tasks_own_fault(vgrads, write, web):
+    write("c.txt", "beside\n")
+    answer = vgrads(
+        "run", written(write, web.url, "sha256:" + "0" * 64), "--sites", write("sites.toml", SITES)
+    )
+    assert answer.code == 1
+    said = " ".join((answer.out + answer.err).split())
+    assert f"a.dat has {SHA}, sha256:{'0' * 64} is stated" in said
+    assert web.asked["/a.dat"] <= 4  # twice for each of two workflows, and never again
+
+
+def test_what_answers_the_second_time_is_tried_again(vgrads, write, web):
+    text = 'name: s\ndeadline: 1h\nworkflows: [{name: w, tasks: [{id: a, runtime_s: 1, command: "wc -c <busy", inputs: [{url: "URL/busy"}]}]}]\n'
+    answer = vgrads(
+        "run",
+        write("set.yaml", text.replace("URL", web.url)),
+        "--sites",
+        write("sites.toml", SITES),
+    )
+    assert (answer.code, web.asked["/busy"]) == (0, 2)
+
+
+def test_the_document_is_kept_and_written_again():
+    found = made(SET.format(url="http://x", sha=SHA.partition(":")[2], file="a.dat"))
+    a, b = (found.workflows[0].tasks[i] for i in "ab")
+    assert a.fetches == (RemoteFile(name="a.dat", url="http://x/a.dat", digest=SHA),)
+    assert b.inputs == ("c.txt",)
+    assert [f.of("w-1", "b").url for f in b.fetches] == [
+        "http://x/w-1/a.dat"
+    ]  # where the other one sends it
+    assert unpack(pack(found), "archive") == found
+    again = build_set(validate(SetDocument, document_of(found), "again"), None, "again")
+    assert [w.tasks for w in again.workflows] == [w.tasks for w in found.workflows]
+
+
+def test_a_service_keeps_the_document_so_that_it_reads_it_again():
+    given = yaml.safe_load(SET.format(url="http://x", sha=SHA.partition(":")[2], file="a.dat"))
+    given["workflows"][0]["tasks"][0]["inputs"][0]["as"] = "in/a.dat"
+    given["workflows"][0] |= {"container": {"image": "i"}, "errors": [{"exit": [1, 2]}]}
+    kept = check_document(given, 100)
+    again = check_document(json.loads(kept.text), 100)
+    assert again == kept
+    assert '"as": "in/a.dat"' in kept.text
+
+
+def test_names_in_urls_are_quoted_where_urls_are():
+    file = RemoteFile(name="x", url="http://x/{workflow}/{task}")
+    assert file.of("w", 'a b"c').url == "http://x/w/a%20b%22c"
+    assert RemoteFile(name="x", url="s3://x/{task}").of("w", "a b").url == "s3://x/a b"
+
+
+def test_two_tasks_that_claim_one_url_are_refused():
+    text = SET.format(url="http://x", sha=SHA.partition(":")[2], file="a.dat").replace(
+        "/{workflow}/", "/"
+    )
+    with pytest.raises(InputError, match=r"w-1/a and w-2/a both send to http://x/a.dat"):
+        made(text)
+
+
+@pytest.mark.parametrize(
+    ("model", "fields", "said"),
+    [
+        (FetchDocument, {"url": "ftp://x/y"}, "no URL of"),
+        (FetchDocument, {"url": "https://me:secret@x/y"}, "user or password"),
+        (FetchDocument, {"url": "https://x/"}, "ends with no name"),
+        (FetchDocument, {"url": "http:///y"}, "names no machine"),
+        (FetchDocument, {"url": "file://there/y"}, "another machine"),
+        (FetchDocument, {"url": "http://x/a b"}, "blanks"),
+        (FetchDocument, {"url": "http://x/{run}/a"}, "stands for nothing"),
+        (FetchDocument, {"url": "http://[x/a"}, "no URL"),
+        (FetchDocument, {"url": "http://x/a", "sha256": "12"}, "sha256"),
+        (FetchDocument, {"url": "http://x/a", "sha256": "0" * 64, "md5": "0" * 32}, "not both"),
+        (SendDocument, {"url": "http://x/a", "name": ""}, "name"),
+    ],
+)
+def test_urls_that_cannot_be_are_refused(model, fields, said):
+    with pytest.raises(InputError, match=said):
+        validate(model, fields, "it")
+
+
+@pytest.mark.parametrize(
+    ("inputs", "said"),
+    [
+        ('["a.dat", {url: "http://x/a.dat"}]', "names 'a.dat' twice"),
+        ('[{url: "http://x/a", as: "../a"}]', "leads out"),
+        ('[{url: "http://x/a", as: ".task"}]', "cannot be the name"),
+    ],
+)
+def test_names_of_fetched_files_are_checked(inputs, said):
+    text = f'name: s\ndeadline: 1h\nworkflows: [{{name: w, tasks: [{{id: a, runtime_s: 1, command: "true", inputs: {inputs}}}]}}]\n'
+    with pytest.raises(InputError, match=said):
+        made(text)
+
+
+S3 = 'name: s\ndeadline: 1h\nworkflows: [{name: w, tasks: [{id: a, runtime_s: 1, command: "true", inputs: [{url: "s3://bucket/a"}]}]}]\n'
+
+
+def test_s3_that_is_not_installed_is_said_before_anything_runs(vgrads, write, monkeypatch):
+    known = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *a: None if name == "s3fs" else known(name, *a)
+    )
+    answer = vgrads("run", write("set.yaml", S3), "--sites", write("sites.toml", SITES))
+    assert answer.code == 2
+    assert "vgrads[s3]" in answer.out + answer.err
+
+
+@pytest.fixture
+def bucket():
+    pytest.importorskip("s3fs", reason="s3fs is not installed (vgrads[s3])")
+    boto3 = pytest.importorskip("boto3")
+    from moto.server import ThreadedMotoServer  # noqa: PLC0415 heavy
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    url = f"http://{host}:{port}"
+    keys = {"aws_access_key_id": "k", "aws_secret_access_key": "s"}
+    client = boto3.client("s3", endpoint_url=url, region_name="us-east-1", **keys)
+    client.create_bucket(Bucket="bucket")
+    client.put_object(Bucket="bucket", Key="in/a.dat", Body=BODY)
+    environment = {
+        "AWS_ENDPOINT_URL": url,
+        "AWS_ACCESS_KEY_ID": "k",
+        "AWS_SECRET_ACCESS_KEY": "s",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }
+    yield client, Manner(env=tuple(environment.items()))
+    server.stop()
+
+
+def test_objects_of_a_store(here, bucket):
+    client, manner = bucket
+    send = (RemoteFile(name="b", url="s3://bucket/out/b"),)
+    end = run(
+        here, "a", "head -1 a.dat >b", sends=send, manner=manner, **get("s3://bucket/in/a.dat", SHA)
+    )
+    assert end.ok, end.reason
+    assert client.get_object(Bucket="bucket", Key="out/b")["Body"].read() == b"one\n"
+    assert run(here, "n", "true", manner=manner, **get("s3://bucket/none")).code == 65

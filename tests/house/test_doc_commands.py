@@ -1,0 +1,169 @@
+"""Every command that a document shows is run, made smaller where it would take long."""
+
+import re
+import shlex
+import shutil
+
+import pytest
+
+from tests.conftest import ROOT
+from vgrads.api.config import embedded_data
+from vgrads.traces.history import read_history
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+ELSEWHERE = {
+    "vgrads serve": "tests/portal/test_portal.py begins and kills services",
+    "vgrads sites sweep": "tests/drivers/test_services.py, on a real batch system",
+    "vgrads sites queue cluster": "tests/drivers/test_services.py",
+    "vgrads sites collect": "tests/drivers/test_services.py",
+    "vgrads sites check SITES.toml": "tests/drivers/test_services.py, where there is a site to check",
+    "vgrads bound cluster/batch": "tests/drivers/test_services.py, after collecting",
+    "vgrads bound SITE/QUEUE": "tests/drivers/test_services.py, on a queue with jobs in it",
+    "vgrads sites open": "tests/portal/test_access.py: only real sites can be opened",
+    "vgrads plan Snakefile": "tests/workflows/test_import_snakemake.py, where there is Snakemake",
+    "vgrads convert Snakefile": "tests/workflows/test_import_snakemake.py",
+    "vgrads plan flow.cwl": "tests/workflows/test_import_cwl.py",
+    "vgrads plan trace.txt": "tests/workflows/test_import_nextflow.py, with work folders",
+    "vgrads convert IN OUT": "tests/workflows/test_convert.py",
+    "vgrads run … --webhook": "tests/portal/test_live.py, with a listener",
+    "vgrads plan … --json": "test_a_plan_is_explained, below",
+    "vgrads explain": "test_a_plan_is_explained, below",
+    "vgrads run data/local/local.yaml": "tests/portal/test_commands.py, in its folder",
+    "vgrads plan SET --optimise": "tests/planner/test_plan_options.py",
+    "vgrads study varq": "tests/research/test_studies.py",
+    "vgrads study bags": "tests/research/test_bags.py",
+    "vgrads study falkon": "tests/pool/test_pool.py",
+    "vgrads study gridbot": "tests/research/test_studies.py",
+    "vgrads pool run": "tests/pool/test_pool_runs.py",
+    "vgrads pool explain": "tests/pool/test_pool_runs.py, while one is at work",
+    "vgrads study pool": "tests/research/test_study_pool.py",
+    "vgrads study runtimes": "tests/runtimes/test_runtimes.py, on recorded traces",
+    "vgrads study run-times-kept": "tests/runtimes/test_study_run_times.py, on recorded traces",
+    "vgrads allpairs": "tests/dispatch/test_matrix.py",
+    "vgrads wavefront": "tests/dispatch/test_matrix.py",
+    "vgrads matrix": "tests/dispatch/test_matrix.py",
+    "vgrads bags run BAG.yaml": "tests/dispatch/test_bag_virtual.py",
+    "vgrads bags status BAG": "tests/dispatch/test_bag_virtual.py",
+    "vgrads bags logs BAG": "tests/dispatch/test_bag_virtual.py",
+    "vgrads bags explain BAG": "tests/dispatch/test_bag_virtual.py",
+    "vgrads bags invite BAG": "tests/policies/test_policy_runs.py",
+    "vgrads bags resume BAG": "tests/dispatch/test_bag_virtual.py",
+    "vgrads bags cancel BAG": "tests/dispatch/test_bag_virtual.py",
+    "vgrads db upgrade 0001": "tests/portal/test_database.py, up and down",
+}
+SMALLER = (
+    (r"#.*", ""),
+    (r"LOGS/\{[^}]*\}\*\.swf\.gz|LOGS/[\w-]*\*\.swf\.gz|LOG\.swf\.gz…|LOG\.swf\.gz", "jobs.swf.gz"),
+    (r"(study whatif .*) --report", r"\1 --count 1 --budget 9 --report"),
+    (r"study timeline", "study timeline --runs 2"),
+    (r"--trials 300", "--trials 1"),
+    (r"--count (150|200|400)", "--count 2"),
+    (r"--count 20\b", "--count 1"),
+    (r"docs/(\w+\.svg)", r"\1"),
+    (r"WORKFLOWS", "data/lead.json"),
+    (r"\[SITES\.toml\]|SITES\.toml", "data/sites.toml"),
+    (r"run-0123456789|\bRUN\b", "{run}"),
+    (r"w-1/model|\bTASK\b", "lead-1/wrf"),
+    (r"\bSITE\b(?!S)", "kittyhawk"),
+    (r"tok-0123456789", "{token}"),
+    (r"--model fit\.json -o", "--model fit.json --procs 64 -o"),
+    (r"--procs 3500 -o bags\.swf", "--procs 64 --days .05 -o bags.swf"),
+    (r"\bFILE\b", "kept.db"),
+    (r"(?<!-)\bset\.yaml", "data/lead.yaml"),
+)
+
+
+def commands() -> list[str]:
+    """Commands in backticks and in blocks, each once."""
+    found = {}
+    for page in PAGES:
+        text = page.read_text()
+        shown = re.findall(r"`(vgrads [^`]+)`", text)
+        for block in re.findall(r"^```\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+            shown += [line.strip() for line in block.splitlines() if line.startswith("vgrads ")]
+        found |= {command: page.name for command in shown}
+    return sorted(found)
+
+
+def elsewhere(command: str) -> bool:
+    return any(command.startswith(known) for known in ELSEWHERE)
+
+
+def as_run(command: str) -> str:
+    for pattern, smaller in SMALLER:
+        command = re.sub(pattern, smaller, command)
+    return command.strip()
+
+
+@pytest.fixture
+def desk(tmp_path, monkeypatch):
+    """A folder as a reader would have it: the data, a log, a request, the files of the tutorial."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(ROOT / "data", "data")
+    shutil.copy(embedded_data() / "histories" / "mayhem.swf.gz", "jobs.swf.gz")
+    tutorial = (ROOT / "docs" / "tutorial.md").read_text()
+    (tmp_path / "sites.toml").write_text(re.search(r"```toml\n(.*?)```", tutorial, re.DOTALL)[1])
+    (tmp_path / "forecast.yaml").write_text(re.search(r"```yaml\n(.*?)```", tutorial, re.DOTALL)[1])
+    (tmp_path / "trace.txt").write_text(re.search(r"```text\n(.*?)```", tutorial, re.DOTALL)[1])
+    (tmp_path / "counts.yaml").write_text(re.findall(r"```yaml\n(.*?)```", tutorial, re.DOTALL)[1])
+    request = (ROOT / "docs" / "requests.md").read_text()
+    (tmp_path / "storm.grid").write_text(re.search(r"```\n(.*?)```", request, re.DOTALL)[1])
+    (tmp_path / "jobs.txt").write_text(as_sacct(tmp_path / "jobs.swf.gz"))
+    return tmp_path
+
+
+def as_sacct(path) -> str:
+    """A log as the tutorial's call of sacct prints it."""
+    log = read_history(path)
+    lines = ["JobID|User|Partition|Submit|Start|End|State|NCPUS|Timelimit"]
+    for n in range(len(log)):
+        at = log.submit_s[n] + 1_700_000_000
+        start = at + log.wait_s[n]
+        minutes = max(1, int(log.request_s[n] // 60))
+        lines.append(
+            f"{n}|u{log.user[n]}|batch|{at:.0f}|{start:.0f}|{start + log.run_s[n]:.0f}|COMPLETED|{log.procs[n]}|{minutes // 60}:{minutes % 60:02}:00"
+        )
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("command", [c for c in commands() if not elsewhere(c)])
+def test_a_command_of_the_documents_runs(vgrads, desk, command):
+    line = as_run(command)
+    if "{run}" in line:
+        assert vgrads("run", "data/lead.yaml").code == 0
+        line = line.replace("{run}", re.search(r"run-[0-9a-f]{10}", vgrads("status").out)[0])
+    if "{token}" in line:
+        made = vgrads("token", "create", "bob", "--json").json
+        line = line.replace("{token}", made["id"])
+    if line.startswith("vgrads db"):
+        assert vgrads("token", "create", "bob").code == 0  # there is a database
+    if line.startswith("vgrads bags fit jobs"):  # a log that has bags
+        made = ("--model", "average", "--load", ".6", "--procs", 64, "--days", 1, "-o", "bags.swf")
+        assert vgrads("bags", "generate", *made).code == 0
+        line = line.replace("jobs.swf.gz", "bags.swf")
+    if line.startswith(
+        ("vgrads runtimes show", "vgrads runtimes forget")
+    ):  # what was learned before
+        assert vgrads("runtimes", "learn", "trace.txt").code == 0
+    if "fit.json" in line:  # kept from a fit, as the page says
+        made = ("--load", ".6", "--procs", 64, "-o", "bags.swf")
+        assert vgrads("bags", "generate", *made).code == 0
+        (desk / "fit.json").write_text(vgrads("bags", "fit", "bags.swf", "--json").out)
+    words = shlex.split(line)[1:]
+    bare = {("resume",), ("cancel",), ("bags", "fit"), ("db", "backup"), ("token", "create")}
+    answer = vgrads(*words, *(["--help"] if tuple(words) in bare else []))
+    ended = line.startswith(("vgrads resume", "vgrads cancel"))  # of a run that has ended
+    assert answer.code in ((0, 2) if ended else (0,)), answer.err
+    assert "Traceback" not in answer.err
+
+
+def test_what_is_run_elsewhere_is_shown_somewhere():
+    """No excuse outlives its command."""
+    for known in ELSEWHERE:
+        assert any(command.startswith(known) for command in commands()), known
+
+
+def test_a_plan_is_explained(vgrads, desk):
+    plan = vgrads("plan", "data/lead-storm.yaml", "--json")
+    (desk / "plan.json").write_text(plan.out)
+    assert vgrads("explain", "plan.json", "lead-1/wrf").code == 0

@@ -1,0 +1,101 @@
+"""Loops in two forms of one text: as Python runs them and compiled, equal to the last digit; which is called when."""
+
+import subprocess
+import sys
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.conftest import DATA
+from vgrads.kernel.compiled import Compiled, compiled
+from vgrads.qbets.boosting import Growth, _walk, grow
+from vgrads.qbets.predictor import Arrival
+from vgrads.qbets.queue_state import QueueState, _features
+
+_FEW = st.sampled_from([1.0, 60.0, 3600.0, 7199.5, 86400.25])  # so that many are equal
+_JOB = st.builds(Arrival, st.integers(1, 12), _FEW, st.integers(-1, 3), st.integers(-1, 2))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(_JOB, _FEW, st.integers(0, 2)), max_size=90), _JOB, st.floats(0, 9e4))
+def test_a_state_has_the_same_numbers_plain_and_compiled(jobs, ours, later_s):
+    state, now_s = QueueState(), 0.0
+    for key, (job, passed_s, fate) in enumerate(jobs):
+        now_s += passed_s
+        state.submit(key, now_s - passed_s / 3, job)
+        if fate:
+            state.start(key, now_s)
+        if fate == 2 and key % 3 == 0:
+            state.end(key, now_s + passed_s / 7)
+    told = (
+        float(ours.procs),
+        ours.request_s,
+        state.expected_s(ours),
+        float(ours.user),
+        float(ours.queue),
+        3.5,
+        2.0,
+        1.25,
+        np.nan,
+        0.5,
+        7.0,
+        1.5,
+        2.5,
+        np.nan,
+        3.5,
+    )
+    tables = state.waiting.rows, state.running.rows
+    given_it = (told, now_s + later_s, *tables, (state.recent, state.started, state.most))
+    assert np.array_equal(_features.plain(*given_it), _features.fast(*given_it), equal_nan=True)
+
+
+def test_trees_say_the_same_plain_and_compiled():
+    rng = np.random.default_rng(3)
+    rows = rng.random((2000, 4))
+    trees = grow(
+        rows,
+        rows[:, 0] * rng.random(2000),
+        (0.1, 0.5, 0.9),
+        Growth(trees=20, leaves=8, rate=0.1, per_leaf=30),
+    )
+    shape = (trees.feature, trees.threshold, trees.left, trees.right)
+    asked = (rows[:50], trees.roots, shape, trees.value, trees.start)
+    assert np.array_equal(_walk.plain(*asked), _walk.fast(*asked))
+
+
+@compiled
+def _half(number):
+    return number / 2
+
+
+@compiled
+def _quarter(number):
+    return _half(number) / 2
+
+
+def test_few_steps_are_plain_and_many_are_compiled():
+    assert (_quarter.plain(8.0), _quarter.fast(8.0), _quarter(8.0)) == (2.0, 2.0, 2.0)
+    fresh = Compiled(_quarter._body)
+    assert fresh.after(10) is fresh.plain
+    assert fresh.after(10**9) is fresh.fast
+    assert fresh.after(1) is fresh.fast  # loaded once, it stays
+
+
+def test_what_was_learned_answers_without_the_compiler(tmp_path, monkeypatch):
+    monkeypatch.setenv("VGRADS_HOME", str(tmp_path))
+    heavy = ("numba", "scipy", "pandas", "networkx")
+    code = (
+        "import sys\nfrom vgrads.portal.main import main\ntry:\n main()\nexcept SystemExit: pass\n"
+        f"print([m for m in {heavy} if m in sys.modules])"
+    )
+    asked = ["bound", str(DATA / "histories" / "mercury.swf.gz"), "--procs", "4"]
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", code, *asked], capture_output=True, text=True, check=True
+        ).stdout.splitlines()
+        for _ in range(2)
+    ]
+    assert said[0][:-1] == said[1][:-1] != []
+    assert "numba" in said[0][-1]
+    assert said[1][-1] == "[]"

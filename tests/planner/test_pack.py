@@ -1,0 +1,242 @@
+"""Whole workflows packed into slots: at least cost, as many as there is money for, by the rules of every plan."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.planner.test_planner import chain, wanted
+from tests.workflows.test_workflows import dags
+from vgrads.planner.make import make_plan
+from vgrads.planner.placement.calendar import Calendar
+from vgrads.planner.placement.draft import Draft
+from vgrads.planner.placement.pack import cheapest, pack_batch, pack_minimum
+from vgrads.planner.placement.room import WINDOW, Room, earliest, use
+from vgrads.planner.placement.rows import make_rows, merged
+from vgrads.planner.snapshot import Snapshot
+from vgrads.vgrid.slot import Slot, certain_from
+from vgrads.workflows.dag import Task, make_workflow
+
+HOUR_S = 3600.0
+
+
+def machine(name, procs=1, usd=1.0, boot_s=120.0, end_s=3 * HOUR_S, **more):
+    """A slot at a cloud: so many dollars for each started hour."""
+    fields = {
+        "site": "cloud",
+        "queue": "",
+        "kind": "cloud",
+        "shared": name,
+        "price_usd_per_hour": usd,
+    }
+    return Slot(id=name, procs=procs, curve=certain_from(boot_s), end_s=end_s, **{**fields, **more})
+
+
+def several(count, **more):
+    return tuple(machine(f"m{n:02}", **more) for n in range(count))
+
+
+def question(shapes, needed, slots, budget_usd, deadline_s=3 * HOUR_S, **more):
+    names = [shape.renamed(f"w{n:02}") for n, shape in enumerate(shapes)]
+    asked = wanted(names, needed, deadline_s=deadline_s, budget_usd=budget_usd)
+    return Snapshot(wanted=asked, slots=slots, **{"scenarios": 64, **more})
+
+
+def test_twenty_short_workflows_share_hours_that_are_paid_for():
+    snapshot = question([chain("w", 400.0, 400.0)] * 20, 20, several(30), 20.0)
+    plan = make_plan(snapshot)
+    plan.check(snapshot)
+    assert plan.kept_as_asked
+    assert plan.cost_usd == 5.0  # 16,000 s of work; an hour less its boot holds 3,480
+
+
+def test_one_of_twenty_takes_one_machine_for_an_hour():
+    plan = make_plan(question([chain("w", 400.0, 400.0)] * 20, 1, several(30), 20.0))
+    assert (plan.scheduled, plan.cost_usd, len(plan.uses)) == (1, 1.0, 1)
+
+
+def test_where_money_is_short_as_many_as_it_buys_and_what_more_would_cost():
+    snapshot = question([chain("w", 400.0, 400.0)] * 20, 20, several(30), 2.0)
+    plan = make_plan(snapshot)
+    plan.check(snapshot)
+    assert not plan.feasible
+    assert plan.scheduled == 8
+    assert plan.cost_usd == 2.0
+    [refused] = [step for phase in plan.phases for step in phase.steps if "refused" in step]
+    assert (refused["refused"], refused["would_cost_usd"]) == ("budget", 5.0)
+
+
+def test_the_smallest_go_first_where_not_all_can():
+    shapes = [chain("w", length) for length in (3000.0, 3100.0, 500.0, 600.0, 700.0)]
+    plan = make_plan(question(shapes, 5, several(9), 1.0, deadline_s=HOUR_S))
+    assert {p.workflow for p in plan.placements} == {"w02", "w03", "w04"}
+
+
+def test_a_free_slot_holds_what_it_can_and_money_buys_the_rest():
+    free = machine("free", usd=0.0, boot_s=0.0, site="here")
+    snapshot = question([chain("w", 400.0, 400.0)] * 20, 20, (free, *several(30)), 20.0)
+    plan = make_plan(snapshot)
+    plan.check(snapshot)
+    assert plan.kept_as_asked
+    assert plan.cost_usd == 2.0  # 13 of 20 have room in three hours that are free
+    assert {p.workflow for p in plan.placements if p.slot == "free"}
+
+
+def test_what_is_paid_for_is_filled_before_anything_is_opened():
+    snapshot = question([chain("w", 800.0)] * 6, 6, several(5), 9.0)
+    draft = Draft(snapshot)
+    assert pack_batch(draft, ["w00"], 1, snapshot.slots, 9.0) == 1
+    assert draft.cost_usd == 1.0
+    assert pack_batch(draft, ["w01", "w02", "w03"], 3, snapshot.slots, 0.0) == 3
+    assert draft.cost_usd == 1.0
+    assert pack_batch(draft, ["w04"], 1, snapshot.slots, 0.0) == 0
+    assert pack_batch(draft, ["w04"], 1, snapshot.slots, 1.0) == 1
+
+
+def test_a_workflow_is_spread_over_machines_that_alone_are_too_slow():
+    wide = make_workflow("w", [Task(id=f"t{n}", runtime_s=1000.0) for n in range(6)])
+    plan = make_plan(question([wide], 1, several(9), 9.0, deadline_s=HOUR_S))
+    assert plan.kept_as_asked
+    assert plan.cost_usd == 2.0
+
+
+def test_machines_are_asked_for_when_they_are_needed():
+    """A long task, then three beside each other: two of the machines are asked for behind the first task."""
+    after = [Task(id=f"b{n}", runtime_s=3000.0, parents=("a",)) for n in range(3)]
+    shape = make_workflow("w", [Task(id="a", runtime_s=3000.0), *after])
+    snapshot = question([shape], 1, several(4), 6.0, deadline_s=2 * HOUR_S)
+    plan = make_plan(snapshot)
+    plan.check(snapshot)
+    assert plan.cost_usd == 4.0
+    assert sorted(use.submit_s for use in plan.uses) == [0.0, 3000.0, 3000.0]
+
+
+def test_a_task_that_cheap_machines_do_not_hold_gets_one_that_does():
+    tasks = [Task(id=f"t{n}", runtime_s=900.0) for n in range(8)]
+    shape = make_workflow("w", [*tasks, Task(id="wide", runtime_s=600.0, procs=4, parents=("t0",))])
+    slots = (*several(9), machine("big", procs=4, usd=9.0, site="elsewhere"))
+    snapshot = question([shape] * 2, 2, slots, 40.0)
+    draft = Draft(snapshot)
+    pack_minimum(draft, slots)
+    assert len(draft.scheduled) == 2
+    assert draft.cost_usd < 20.0
+    assert {p.slot for p in draft.placements if p.task == "wide"} == {"big"}
+
+
+def test_a_second_kind_of_machine_is_taken_where_the_first_are_too_few():
+    slots = (*several(2), *(machine(f"dear{n}", usd=2.0, site="dear") for n in range(5)))
+    snapshot = question([chain("w", 3000.0)] * 4, 4, slots, 9.0, deadline_s=HOUR_S)
+    draft = Draft(snapshot)
+    pack_minimum(draft, slots)
+    assert (len(draft.scheduled), draft.cost_usd) == (4, 6.0)
+
+
+def test_slots_of_a_site_that_boots_slowly_at_times_are_used_before_they_are_sure():
+    """Surely there after an hour, most of the time after minutes: within 80 minutes only that helps."""
+    curve = type(certain_from(0.0))(np.array([100.0, 4500.0]), np.array([0.98, 1.0]))
+    slots = tuple(
+        Slot(
+            id=f"m{n}",
+            site="c",
+            queue="",
+            kind="cloud",
+            procs=1,
+            curve=curve,
+            end_s=4800.0,
+            shared=f"m{n}",
+            price_usd_per_hour=1.0,
+        )
+        for n in range(4)
+    )
+    plan = make_plan(question([chain("w", 2000.0)] * 2, 2, slots, 9.0, deadline_s=4800.0))
+    assert plan.feasible
+    assert plan.promise.probability > 0.9
+
+
+hourly = st.lists(
+    st.tuples(
+        st.integers(1, 4),
+        st.floats(0.5, 1),
+        st.sampled_from([0.0, 1.0, 2.5]),
+        st.sampled_from([0.5, 1.0, 2.0]),
+        st.sampled_from(["a", "b"]),
+        st.sampled_from([600.0, 3600.0]),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    st.lists(dags(6), min_size=1, max_size=3),
+    st.integers(1, 3),
+    hourly,
+    st.floats(0, 12),
+    st.booleans(),
+)
+def test_whatever_is_packed_is_a_plan_within_the_budget(shapes, equal, rows, budget_usd, twice):
+    slots = tuple(
+        machine(f"s{n}", procs, usd, up=up, speed=speed, site=site, billing_s=unit_s, end_s=2000.0)
+        for n, (procs, up, usd, speed, site, unit_s) in enumerate(rows)
+    )
+    snapshot = question(shapes * equal, len(shapes) * equal, slots, budget_usd, 2000.0)
+    draft = Draft(snapshot)
+    names = [w.name for w in snapshot.wanted.workflows]
+    packing = cheapest(draft, names, len(names), slots, budget_usd)
+    placed = pack_batch(draft, names, len(names), slots, budget_usd)
+    assert placed == len(packing.rows) == len(draft.scheduled)
+    assert draft.cost_usd <= packing.usd + 1e-9
+    assert packing.usd <= budget_usd + 1e-9
+    if twice and draft.scheduled:
+        pack_batch(draft, draft.scheduled, 1, slots, budget_usd - draft.cost_usd)
+    empty = make_plan(question(shapes * equal, len(names), (), budget_usd, 2000.0))
+    found = type(empty)(**{**vars(empty), "placements": tuple(draft.placements)})
+    assert found.problems(snapshot) == []
+    assert draft.cost_usd <= budget_usd + 1e-9
+
+
+@settings(max_examples=60)
+@given(st.lists(dags(8), min_size=1, max_size=4), st.sampled_from([0.5, 1.0, 3.0]))
+def test_tasks_of_several_workflows_are_placed_parents_first(shapes, speed):
+    snapshot = question(shapes, 1, several(3, speed=speed), 9.0)
+    parts = [make_rows(w, snapshot) for w in snapshot.wanted.workflows]
+    rows, turns = merged(parts)
+    owners = [(n, task_id) for n, part in enumerate(parts) for task_id in part.order]
+    for turn, was in enumerate(turns):
+        owner, task_id = owners[was]
+        task = snapshot.wanted.workflows[owner].tasks[task_id]
+        read = rows.parents[rows.tasks[turn].parents_at : rows.tasks[turn + 1].parents_at]
+        assert sorted(owners[turns[p]] for p in read) == sorted((owner, p) for p in task.parents)
+        assert all(p < turn for p in read)
+        assert rows.tasks[turn].length_s == task.runtime_s
+        assert rows.kinds[rows.tasks[turn].kind] == task.needs
+
+
+uses = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 10), st.integers(1, 4)), max_size=15)
+
+
+@pytest.mark.parametrize("form", ["plain", "fast"])
+@settings(max_examples=60, deadline=None)
+@given(rows=uses, ready=st.integers(0, 40), length=st.integers(1, 10), procs=st.integers(1, 4))
+def test_a_window_has_room_where_a_calendar_has(form, rows, ready, length, procs):
+    windows = np.zeros(1, WINDOW).view(np.recarray)
+    windows[0] = 0.0, 40.0, 4, 1.0, 0, 1, 160.0
+    room = Room(windows, np.full((1, 64), -1.0), np.zeros((1, 64), np.int64))
+    calendar, kept = Calendar(4, 40.0), []
+    fit, book = getattr(earliest, form), getattr(use, form)
+    for start, duration, width in rows:
+        at_s = calendar.earliest_fit(float(start), float(duration), width, 40.0)
+        assert fit(room, 0, float(start), float(duration), width) == (
+            np.inf if at_s is None else at_s
+        )
+        if at_s is not None:
+            calendar.add(at_s, at_s + duration, width)
+            book(room, 0, at_s, at_s + duration, width)
+            kept.append((at_s, at_s + duration, width))
+    found = calendar.earliest_fit(float(ready), float(length), procs, 40.0)
+    assert fit(room, 0, float(ready), float(length), procs) == (np.inf if found is None else found)
+    for start_s, end_s, width in reversed(kept):
+        book(room, 0, start_s, end_s, -width)
+    assert windows[0].steps == 1
+    assert windows[0].room_s == pytest.approx(160.0)

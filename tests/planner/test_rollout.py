@@ -1,0 +1,215 @@
+"""What is told against what is done: plans played by the planner and carried out by the core, event by event."""
+
+import heapq
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.planner.test_planner import chain, slot, wanted
+from tests.workflows.test_workflows import dags
+from vgrads.drivers.api import SlotState
+from vgrads.execmgr.core.book import make_book
+from vgrads.execmgr.core.endings import over, workflows_done
+from vgrads.execmgr.core.states import (
+    CancelCopy,
+    CloseSlot,
+    CopyEnded,
+    OpenSlot,
+    Replan,
+    Replanned,
+    SlotNews,
+    StartCopy,
+    Tick,
+)
+from vgrads.execmgr.core.step import begin, step
+from vgrads.planner.make import Options, make_plan
+from vgrads.planner.promise.lengths import make_lengths
+from vgrads.planner.promise.rollout import _fails, rollout
+from vgrads.planner.promise.schedule import make_schedule
+from vgrads.planner.rules import EVERYTHING
+from vgrads.planner.snapshot import Snapshot
+from vgrads.vgrid.fate import slot_fate
+from vgrads.vgrid.slot import StartCurve, certain_from
+from vgrads.workflows.dag import make_workflow
+from vgrads.workflows.spread import RuntimeSpread
+
+COPY, SLOT, LOOK = 0, 1, 2  # in which order what happens at one instant is told
+
+
+class Site:
+    """Carries out what the core commands, in one scenario."""
+
+    def __init__(self, book, ready_s, lives_s, lengths_s, fails):
+        self.book, self.ready_s, self.lives_s = book, ready_s, lives_s
+        self.lengths_s, self.fails = lengths_s, fails
+        self.rows = {key: n for n, key in enumerate(book.schedule[1])}
+        self.slots = list(book.uses)
+        self.state, self.due = begin(book), []
+        self.until_s = dict.fromkeys(book.uses, 0.0)
+
+    def run(self):
+        self.feed(Tick(at_s=0.0))
+        while not over(self.state):
+            wake = (self.state.wake_s, LOOK, 0, None)
+            now_s, kind, _, about = (
+                heapq.heappop(self.due) if self.due and self.due[0] < wake else wake
+            )
+            assert now_s < np.inf
+            if kind == LOOK:
+                self.feed(Tick(at_s=now_s))
+            elif kind == SLOT and about[1] == SlotState.READY:
+                self.push(
+                    self.lives_s[about[0]],
+                    SLOT,
+                    self.slots.index(about[0]),
+                    (about[0], SlotState.FAILED),
+                )
+                self.news(now_s, *about)
+            elif kind == SLOT:
+                self.news(now_s, *about)
+            else:
+                self.ended(now_s, *about)
+        return self
+
+    def news(self, now_s, name, state):
+        record = self.state.slots[name]
+        if record.closing or record.state.ended:
+            return
+        if state.ended:
+            self.until_s[name] = now_s
+        self.feed(SlotNews(at_s=now_s, slot=name, state=state))
+
+    def ended(self, now_s, key, attempt, ok):
+        if self.state.copies[key].attempt == attempt:
+            self.feed(CopyEnded(at_s=now_s, key=key, ok=ok))
+
+    def push(self, at_s, kind, row, about):
+        if at_s < np.inf:
+            heapq.heappush(self.due, (at_s, kind, row, about))
+
+    def feed(self, event):
+        self.state, commands = step(self.book, self.state, event)
+        for command in commands:
+            if isinstance(command, OpenSlot):
+                name = command.slot
+                self.push(self.ready_s[name], SLOT, self.slots.index(name), (name, SlotState.READY))
+            elif isinstance(command, StartCopy):
+                self.start(command.key, event.at_s)
+            elif isinstance(command, CloseSlot):
+                self.until_s[command.slot] = event.at_s
+                self.feed(SlotNews(at_s=event.at_s, slot=command.slot, state=SlotState.RELEASED))
+            elif isinstance(command, Replan):
+                self.feed(Replanned(at_s=event.at_s, version=0, reason="as planned"))
+            else:
+                assert isinstance(command, CancelCopy)
+
+    def start(self, key, now_s):
+        row, attempt = self.rows[key], self.state.copies[key].attempt
+        share = self.fails[row, attempt] if len(self.fails) else np.inf
+        ends_s = now_s + self.lengths_s[row] * min(share, 1.0)
+        self.push(ends_s, COPY, row, (key, attempt, bool(share == np.inf)))
+
+
+def told_and_done(snapshot, plan, rows):
+    """The plan as it is played, and carried out in these scenarios."""
+    submits_s = {use.slot.id: use.submit_s for use in plan.uses}
+    played = rollout(snapshot, plan.placements, submits_s, plan.spare)
+    schedule, _ = make_schedule(snapshot, plan.placements, submits_s)
+    lengths_s = make_lengths(snapshot, schedule, list(submits_s)).draw(
+        snapshot.seed, 0, snapshot.scenarios
+    )
+    fails = _fails(snapshot, schedule, 0, snapshot.scenarios)
+    book = make_book(plan, snapshot)
+    for row in rows:
+        ready_s, lives_s = {}, {}
+        for use in plan.uses:
+            ready, broken = (
+                at_s[row] for at_s in slot_fate(use.slot, snapshot.scenarios, snapshot.seed)
+            )
+            ready_s[use.slot.id] = ready + use.submit_s
+            lives_s[use.slot.id] = min(broken, ready + use.slot.end_s - use.submit_s) + use.submit_s
+        own = lengths_s[row if len(lengths_s) > 1 else 0], fails[row if len(fails) > 1 else 0]
+        yield row, played, Site(book, ready_s, lives_s, *own).run()
+
+
+def agree(snapshot, plan, rows):
+    for row, played, done in told_and_done(snapshot, plan, rows):
+        ended_s = workflows_done(done.book, done.state)
+        for name, done_s in played.done_s.items():
+            at_s = ended_s.get(name, np.inf)
+            assert done_s[row] == pytest.approx(at_s if at_s <= plan.deadline_s + 1e-6 else np.inf)
+        for name, until_s in played.until_s.items():
+            if played.ready_s[name][row] < np.inf and done.state.slots[name].ready_s is not None:
+                assert until_s[row] == pytest.approx(done.until_s[name]), name
+
+
+curves = st.tuples(st.floats(0, 600), st.floats(0, 2000), st.floats(0.3, 1.0)).map(
+    lambda c: StartCurve(np.linspace(c[0], c[0] + c[1], 20), np.linspace(0.05, 1.0, 20) * c[2])
+)
+
+
+def erring(workflow, data):
+    """The workflow with errors that its tasks share."""
+    deviation = st.sampled_from([0.0, 0.2, 0.8])
+    tasks = []
+    for n, task in enumerate(workflow.tasks.values()):
+        spread = RuntimeSpread(
+            own=data.draw(deviation), kind=data.draw(deviation), workflow=0.3, site=0.2
+        )
+        tasks.append(replace(task, kind=f"k{n % 2}", spread=spread))
+    return make_workflow(workflow.name, tasks, workflow.file_mib)
+
+
+@settings(max_examples=120)
+@given(
+    st.lists(dags(6), min_size=1, max_size=4),
+    st.lists(curves, min_size=1, max_size=5),
+    st.data(),
+    st.sampled_from(["vgrads", "heft", "no-replication"]),
+    st.sampled_from([0, 1, EVERYTHING]),
+)
+def test_a_plan_is_carried_out_as_it_was_played(shapes, starts, data, policy, spare):
+    spread = data.draw(st.sampled_from([0.0, 0.3]))
+    faulty, up = data.draw(st.sampled_from([0.0, 0.2])), data.draw(st.sampled_from([1.0, 0.7]))
+    slots = [
+        slot(
+            f"s{n}",
+            data.draw(st.integers(1, 8)),
+            curve,
+            end_s=5000.0,
+            task_failure=faulty,
+            up=up,
+            shared=f"q{n % 2}",
+        )
+        for n, curve in enumerate(starts)
+    ]
+    workflows = [w.renamed(f"w{n}") for n, w in enumerate(shapes)]
+    if data.draw(st.booleans()):
+        workflows = [erring(w, data) for w in workflows]
+    asked = wanted(
+        workflows,
+        data.draw(st.integers(1, len(workflows))),
+        deadline_s=data.draw(st.floats(500, 6000)),
+        runtime_spread=spread,
+    )
+    snapshot = Snapshot(
+        wanted=asked, slots=tuple(slots), scenarios=64, seed=data.draw(st.integers(0, 99))
+    )
+    plan = make_plan(snapshot, Options(policy=policy))
+    if plan.placements:
+        agree(snapshot, replace(plan, spare=spare), range(0, 64, 8))
+
+
+def test_tasks_that_last_no_time_are_played_and_done():
+    flow = chain("w", 0.0, 10.0, 0.0, 0.0)
+    snapshot = Snapshot(
+        wanted=wanted([flow]),
+        slots=(slot("a", 1), slot("b", 2, certain_from(5.0, 0.8))),
+        scenarios=64,
+    )
+    plan = make_plan(snapshot)
+    assert plan.promise.probability > 0.7
+    agree(snapshot, plan, range(64))

@@ -1,0 +1,59 @@
+"""Two managers share a pool over real Slurm and real Grid Engine; one ends, and what it had serves the other."""
+
+import signal
+import subprocess
+from collections import Counter
+
+import pytest
+
+from tests.pool.pooling import Pooling, until
+from tests.services.two_sites import SITES
+
+pytestmark = pytest.mark.services
+
+POOL = """
+name: shared
+max_workers: 6
+period: 2s
+hosts: {most: 2, procs: 2, idle: 5s, longest: 10m}
+"""
+
+
+@pytest.fixture
+def pooling(tmp_path, slurm_site, gridengine_site):
+    access = f'[site.access]\npoll = "1s"\nfolder = "{tmp_path}/marks"\ncontact = "127.0.0.1"'
+    (tmp_path / "sites.toml").write_text(SITES.format(access=access))
+    found = Pooling(tmp_path)
+    yield found
+    found.stop()
+    for command in ("scancel -u root", "qdel -u root"):
+        subprocess.run(command.split(), check=False, capture_output=True)
+
+
+def queued():
+    """Jobs of both systems that have not ended."""
+    slurm = subprocess.run(["squeue", "-h"], capture_output=True, text=True, check=False).stdout
+    grid = subprocess.run(["qstat", "-u", "*"], capture_output=True, text=True, check=False).stdout
+    return slurm.splitlines() + grid.splitlines()[2:]
+
+
+def test_two_managers_share_slurm_and_grid_engine(pooling, tmp_path):
+    pool = pooling.pool(POOL, "--sites", tmp_path / "sites.toml")
+    first = pooling.bag("first", 120, s="0.5")
+    until(lambda: pooling.lent("first") >= 5, lambda: pooling.said("pool"))
+    second = pooling.bag("second", 150, s="0.5")
+    until(
+        lambda: pooling.lent("second") >= 2 and pooling.lent("first") <= 4,
+        lambda: pooling.said("pool"),
+    )
+    hosts = pooling.json("pool", "status")["pools"][0]
+    assert hosts["hosts"] == 3  # two of Slurm, the one of Grid Engine
+    until(lambda: first.poll() is not None)
+    until(lambda: pooling.lent("second") == 6, lambda: pooling.said("pool"), seconds=10)
+    assert (first.wait(60), second.wait(90)) == (0, 0), pooling.said("second")
+    for name, count in (("first", 120), ("second", 150)):
+        assert pooling.ran(name) == Counter({str(n): 1 for n in range(count)})
+    until(lambda: not queued(), lambda: f"{queued()}")
+    pool.send_signal(signal.SIGINT)
+    assert pool.wait(60) == 0
+    assert not pooling.entries("pool")

@@ -1,0 +1,98 @@
+"""A service for tests: as an application in this process, or as the command in one of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.waiting import until
+from vgrads.portal.client import Client
+
+LEAD = {
+    "name": "lead",
+    "deadline": "2h",
+    "at_least": 1,
+    "probability": 0.99,
+    "workflows": [{"file": "lead.json", "count": 8}],
+}
+SMALL = {
+    "name": "small",
+    "deadline": "1h",
+    "workflows": [{"name": "w", "tasks": [{"id": "a", "runtime_s": 60}]}],
+}
+
+
+def free_port() -> int:
+    """A port of the loopback address that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Served:
+    """``vgrads serve`` in a process of its own."""
+
+    def __init__(
+        self, home: Path, *options: object, port: int = 0, folder: Path | None = None
+    ) -> None:
+        self.port = port or free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._home, self._options, self._folder = home, [str(o) for o in options], folder
+        self.log = home / "serve.log"
+        self.begin()
+
+    def begin(self) -> None:
+        """Start it, and wait until it takes work."""
+        command = [
+            Path(sys.executable).with_name("vgrads"),
+            "serve",
+            "--port",
+            str(self.port),
+            *self._options,
+        ]
+        environment = {**os.environ, "VGRADS_HOME": str(self._home)}
+        environment.pop("VGRADS_DB", None)
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                command, env=environment, stderr=log, stdout=log, cwd=self._folder
+            )
+        until(self.ready, f"the service ({self.log})", 60)
+
+    def ready(self) -> bool:
+        """True where it answers that it takes work."""
+        try:
+            with urllib.request.urlopen(f"{self.url}/readyz", timeout=5) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+    def kill(self) -> None:
+        """As a machine that loses power."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait(30)
+
+    def end(self) -> int:
+        """Ask it to end; its exit status."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(30)
+
+    def client(self, token: str = "") -> Client:
+        """A client of it."""
+        return Client(self.url, token=token)
+
+
+@contextmanager
+def serving(home: Path, *options: object, folder: Path | None = None):
+    """A service that ends with the block; ``folder``: where it stands."""
+    served = Served(home, *options, folder=folder)
+    try:
+        yield served
+    finally:
+        if served.process.poll() is None:
+            served.end()

@@ -1,0 +1,149 @@
+"""The database: brought up and down with data in place, copied, freed of what is old."""
+
+import gzip
+import sqlite3
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from sqlalchemy import text
+
+from tests.conftest import DATA
+from tests.portal.migrating import check_many_at_once, check_shape, check_up_and_down, fill_old
+from vgrads.kernel.errors import InputError
+from vgrads.portal.records.migrate import HEAD, current
+from vgrads.portal.records.retention import prune
+from vgrads.portal.records.sets import Sets
+from vgrads.portal.records.store import Store, open_engine
+from vgrads.portal.records.tables import HistoryRow
+from vgrads.traces.history import read_history
+
+
+@pytest.fixture
+def url(tmp_path):
+    return f"sqlite:///{tmp_path / 'x.db'}"
+
+
+def test_an_old_database_is_brought_up_and_down_with_its_contents(url):
+    check_up_and_down(url)
+
+
+def test_many_open_an_old_database_at_once(url):
+    check_many_at_once(url)
+
+
+def test_a_new_database_has_the_shape_that_the_steps_lead_to(url):
+    with Store(url) as store:
+        check_shape(store)
+
+
+def test_a_step_that_fails_half_way_leaves_the_database_as_it_was(url, tmp_path):
+    fill_old(url)
+    with closing(sqlite3.connect(tmp_path / "x.db")) as raw:
+
+        def shape():
+            query = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL"
+            return sorted(raw.execute(query).fetchall())
+
+        raw.execute("CREATE TABLE audit (x INTEGER)")  # the last table of the step cannot be made
+        before = shape()
+        with pytest.raises(Exception, match="audit"):
+            Store(url)
+        assert shape() == before
+
+
+def test_a_database_of_a_newer_vgrads_is_left_alone(url, vgrads, monkeypatch):
+    with Store(url) as store, store.engine.begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(InputError, match="newer vgrads"):
+        Store(url)
+    monkeypatch.setenv("VGRADS_DB", url)
+    assert vgrads("status").code == 2
+    assert vgrads("db", "upgrade", "0007").code == 2
+
+
+def test_versions_on_the_command_line(url, vgrads, monkeypatch):
+    monkeypatch.setenv("VGRADS_DB", url)
+    fill_old(url)
+    assert f"version {HEAD}" in vgrads("db", "upgrade").out
+    assert "version 0001" in vgrads("db", "upgrade", "0001", "--lose-data").out
+    assert vgrads("status", "--json").json["runs"][0]["run"] == "run-0123456789"
+    engine = open_engine(url)
+    assert current(engine) == HEAD
+    engine.dispose()
+
+
+def test_a_copy_is_whole_though_somebody_writes(url, vgrads, monkeypatch, tmp_path):
+    monkeypatch.setenv("VGRADS_DB", url)
+    with Store(url) as store:
+        set_id = store.add_set("s", {}, {}, {})
+        with closing(sqlite3.connect(tmp_path / "x.db")) as writing:
+            writing.execute("UPDATE workflow_set SET name = 'half'")
+            writing.rollback()
+            assert vgrads("db", "backup", tmp_path / "copy.db").code == 0
+    with Store(f"sqlite:///{tmp_path / 'copy.db'}") as copy:
+        assert copy.get_set(set_id).name == "s"
+    assert vgrads("db", "backup", tmp_path / "copy.db").code == 2
+    assert vgrads("db", "backup", tmp_path / "none" / "copy.db").code == 2
+    monkeypatch.setenv("VGRADS_DB", "sqlite:////nowhere/x.db")
+    assert vgrads("db", "backup", tmp_path / "other.db").code == 2
+
+
+def old_set(store, days, state="kept"):
+    set_id = store.add_set("s", {}, {}, {})
+    run_id = store.add_run(set_id)
+    store.set_run_state(run_id, state)
+    with store.engine.begin() as connection:
+        long_ago = datetime.now(UTC) - timedelta(days=days)
+        for table, column in (("workflow_set", "created"), ("run", "started")):
+            key = set_id if table == "workflow_set" else run_id
+            connection.execute(
+                text(f"UPDATE {table} SET {column} = :t WHERE id = :i"),
+                {"t": str(long_ago.replace(tzinfo=None)), "i": key},
+            )
+    return set_id
+
+
+def test_old_sets_go_with_their_runs_and_those_that_go_on_stay(url):
+    with Store(url) as store:
+        old, young, busy = old_set(store, 40), old_set(store, 3), old_set(store, 40, "interrupted")
+        assert prune(store, None, None)["sets"] == 0
+        assert prune(store, 30 * 86400.0, None)["sets"] == 1
+        left = {head.id for head in Sets(store.engine).heads()}
+        assert left == {young, busy}
+        assert store.get_set(old) is None
+        assert len(store.list_runs()) == 2
+
+
+def test_old_jobs_of_histories_go_and_the_rest_predicts_the_same(url, tmp_path):
+    source = DATA / "histories" / "mayhem.swf.gz"
+    whole = read_history(source)
+    with Store(url) as store:
+        store.put_sites(
+            [
+                HistoryRow(
+                    site="m",
+                    queue="q",
+                    file=source.name,
+                    changed=datetime.now(UTC),
+                    body=source.read_bytes(),
+                )
+            ]
+        )
+        middle_s = whole.unix_start_s + float(whole.submit_s[len(whole) // 2])
+        age_s = datetime.now(UTC).timestamp() - middle_s
+        gone = prune(store, None, age_s)["jobs"]
+        assert gone == pytest.approx(len(whole) // 2, abs=2)
+        row = store.history("m", "q")
+        path = tmp_path / row.file
+        path.write_bytes(row.body)
+        left = read_history(path)
+        assert len(left) == len(whole) - gone
+        assert left.wait_s.tolist() == whole.wait_s[gone:].tolist()
+        assert gzip.decompress(row.body)
+        assert prune(store, None, 1.0)["jobs"] == 0  # never all of it
+
+
+def test_pruning_on_the_command_line(vgrads):
+    assert vgrads("db", "prune", "--keep", "30d", "--json").json == {"sets": 0, "jobs": 0}
+    assert vgrads("db", "prune", "--keep", "long").code == 2

@@ -1,0 +1,70 @@
+"""Schemathesis against a service with tokens: whatever is sent, the answer is one that the description has."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.portal.serving import LEAD, serving
+from vgrads.portal.records.access import Access
+from vgrads.portal.records.store import Store
+
+_CHECKS = (
+    "not_a_server_error,status_code_conformance,content_type_conformance,negative_data_rejection,"
+    "unsupported_method"
+)
+_EXAMPLES = os.environ.get("VGRADS_EXAMPLES", "12")  # of each operation; more by hand
+
+_LEFT_OUT = "/events$|^/v1/bags/[^/]*/tasks$"
+"""Streams: of events, which end when a run does, and of lines of JSON, which the tool cannot write (tests/dispatch/test_bag_work.py)."""
+
+
+def test_whatever_is_sent_is_answered_as_described(tmp_path):
+    tool = shutil.which("schemathesis", path=str(Path(sys.executable).parent))
+    if tool is None:
+        pytest.skip("needs schemathesis")
+    with Store(f"sqlite:///{tmp_path / 'vgrads.db'}") as store:
+        secret, _ = Access(store.engine).create("ann", ["operate"], 3600.0)
+    config = tmp_path / "schemathesis.toml"
+    config.write_text("")
+    settings = tmp_path / "vgrads.toml"
+    settings.write_text('rate = ""\n')
+    with serving(tmp_path, "--config", settings) as service:
+        set_id = service.client(secret).submit(LEAD)
+        config.write_text(
+            f'[parameters]\n"path.set_id" = "{set_id}"\n"path.site" = "mayhem"\n"path.queue" = "default"\n'
+        )
+        command = [
+            tool,
+            "--config-file",
+            str(config),
+            "run",
+            f"{service.url}/openapi.json",
+            "--checks",
+            _CHECKS,
+            "-n",
+            _EXAMPLES,
+            "--phases",
+            "examples,coverage,fuzzing",
+            "--exclude-path-regex",
+            _LEFT_OUT,
+            "--continue-on-failure",
+            "--request-timeout",
+            "60",
+            "-H",
+            f"Authorization: Bearer {secret}",
+            "--warnings",
+            "off",
+            "--suppress-health-check",
+            "all",
+            "--no-color",
+        ]
+        done = subprocess.run(
+            command, capture_output=True, text=True, cwd=tmp_path, check=False, timeout=380
+        )
+        assert service.ready()
+    assert "Traceback" not in service.log.read_text()
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]

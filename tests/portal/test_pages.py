@@ -1,0 +1,410 @@
+"""The pages as a person meets them, in Chromium: hand over, watch, zoom, hover, ask why, what if; for everybody."""
+
+import itertools
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.portal.serving import LEAD, Served
+from tests.services.fixtures import there
+from tests.waiting import until
+from vgrads.portal.charts.exports import export
+from vgrads.portal.charts.gantt import workflow_colours
+from vgrads.portal.records.access import Access
+from vgrads.portal.records.store import Store
+
+playwright = pytest.importorskip("playwright.sync_api")
+axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome") or ""
+PICTURES = os.environ.get("VGRADS_PICTURES", "")
+"""A folder for pictures of the pages, as they stand in the documentation."""
+STORM = LEAD | {"name": "lead-storm", "at_least": 6, "budget_usd": 40}
+pytestmark = pytest.mark.services
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    there("" if CHROMIUM else "needs chromium")
+    served = Served(tmp_path_factory.mktemp("pages"))
+    yield served
+    served.end()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    there("" if CHROMIUM else "needs chromium")
+    with playwright.sync_playwright() as tools:
+        found = tools.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"]
+        )
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def page(browser, service):
+    """A page that fails its test if anything goes wrong in it, or if it asks anybody else for anything."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, base_url=service.url)
+    one = context.new_page()
+    troubles = []
+    one.on("pageerror", lambda error: troubles.append(str(error)))
+    one.on(
+        "console",
+        lambda said: (
+            troubles.append(said.text)
+            if said.type == "error" and "status of 422" not in said.text
+            else None
+        ),
+    )
+    one.on(
+        "request",
+        lambda asked: (
+            troubles.append(asked.url)
+            if not asked.url.startswith((service.url, "data:", "blob:"))
+            else None
+        ),
+    )
+    yield one
+    context.close()
+    assert troubles == []
+
+
+def keep(page, name):
+    if PICTURES:
+        page.screenshot(path=Path(PICTURES) / f"{name}.png", full_page=True)
+
+
+def drawn(page, state):
+    page.wait_for_selector(f"#gantt[data-drawn={state}]")
+    page.wait_for_timeout(100)  # a frame
+
+
+def begin(page, speed):
+    """Run a set, having been told what it costs."""
+    page.click("#run")
+    page.wait_for_selector("#ask-run form")
+    assert "$" in page.text_content("#ask-run")
+    page.select_option("#ask-run select", speed)
+    page.click("#ask-run button")
+    page.wait_for_load_state()
+
+
+def view(page):
+    return page.evaluate("vgrads.chart.view")
+
+
+def wait_for(page, expression, arg=None):
+    """Until an expression is true; asked from outside, for the pages themselves may evaluate nothing."""
+    until(lambda: page.evaluate(expression, arg), expression, 60)
+
+
+def middle_of(page, task):
+    """Where the bar of a task stands on the page."""
+    return page.evaluate(
+        """name => { const c = vgrads.chart, h = c.hits.find(h => h.bar && `${h.bar.item.workflow}/${h.bar.item.task}` === name);
+        c.canvas.scrollIntoView();
+        window.scrollBy(0, h.y - 300);
+        const box = c.canvas.getBoundingClientRect(); return [box.x + h.x + h.w / 2, box.y + h.y - c.scroll + h.h / 2]; }""",
+        task,
+    )
+
+
+def test_a_set_is_handed_over_run_watched_and_kept(page):
+    page.goto("/submit")
+    page.fill("#text", json.dumps(STORM))
+    page.click("#send")
+    page.wait_for_url("**/sets/set-*")
+    drawn(page, "planned")
+    assert "6" in page.text_content(".facts")
+    begin(page, "600")
+    drawn(page, "running")
+    wait_for(page, "vgrads.chart.data.now_s > 1800")
+    assert not page.is_visible("#run")
+    wait_for(page, "/ now/.test(document.getElementById('standing').textContent)")
+    keep(page, "portal-running")
+    page.wait_for_selector("#gantt[data-ended]", timeout=60_000)
+    drawn(page, "kept")
+    assert page.text_content("#fact-state") == "kept"
+    page.wait_for_selector("#promise svg")
+    keep(page, "portal-set")
+    page.goto("/")
+    assert "kept" in page.text_content("table")
+    keep(page, "portal-sets")
+
+
+def test_a_run_is_cancelled_from_its_page(page, service):
+    page.goto(f"/sets/{service.client().submit(STORM)}")
+    drawn(page, "planned")
+    begin(page, "120")
+    drawn(page, "running")
+    wait_for(page, "vgrads.chart.data.now_s != null")  # it has begun
+    page.click("#cancel")
+    page.wait_for_selector("#ask-cancel form")
+    assert "are spent" in page.text_content("#ask-cancel")
+    page.click("#ask-cancel button")
+    page.wait_for_load_state()
+    drawn(page, "cancelled")
+    assert page.text_content("#fact-state") == "cancelled"
+
+
+def test_the_chart_zooms_pans_folds_and_comes_back(page, service):
+    page.goto(f"/sets/{service.client().submit(STORM)}")
+    drawn(page, "planned")
+    whole = view(page)
+    page.click("text=+")
+    inside = view(page)
+    assert inside[1] - inside[0] < 0.8 * (whole[1] - whole[0])
+    box = page.locator("canvas").bounding_box()
+    page.mouse.move(box["x"] + 700, box["y"] + 200)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 500, box["y"] + 200, steps=5)
+    page.mouse.up()
+    moved = view(page)
+    assert moved[0] > inside[0]
+    page.focus("canvas")
+    page.keyboard.press("ArrowLeft")
+    assert view(page)[0] < moved[0]
+    page.mouse.wheel(0, -300)
+    wait_for(page, "w => vgrads.chart.view[1] - vgrads.chart.view[0] < w", moved[1] - moved[0])
+    page.keyboard.press("0")
+    assert view(page) == whole
+    page.click("text=Fold idle time")
+    assert page.evaluate("vgrads.chart.total") <= whole[1] + 1e-6
+    page.dblclick("canvas", position={"x": 600, "y": 100})
+
+
+def test_hovering_and_clicking_tell_what_and_why(page, service):
+    page.goto(f"/sets/{service.client().submit(STORM)}")
+    drawn(page, "planned")
+    x, y = middle_of(page, "lead-5/wrf")
+    page.mouse.move(x, y)
+    assert "lead-5 · wrf" in page.text_content(".gantt-tip")
+    page.mouse.click(x, y)
+    wait_for(page, "document.querySelector('.gantt-detail').textContent.includes('Why there?')")
+    assert "Phase" in page.text_content(".gantt-detail")
+    page.focus("canvas")
+    page.keyboard.press("n")
+    page.keyboard.press("Enter")
+    wait_for(page, "document.querySelector('.gantt-detail').textContent.includes('Why there?')")
+    assert page.get_attribute("canvas", "aria-label").count("probability") == 1
+    page.click(".key >> nth=0")
+    assert page.evaluate("vgrads.chart.only") == "lead-1"
+
+
+def test_what_if_redraws_the_curve_that_people_decide_by(page, service):
+    page.goto(f"/sets/{service.client().submit(STORM)}/what-if")
+    page.wait_for_selector("#answer[data-ready=yes]", timeout=60_000)
+    before = page.text_content("#probability")
+    assert page.locator("#curve polyline.line").get_attribute("points").count(",") == 9
+    keep(page, "portal-what-if")
+    page.focus("[name=needed]")
+    page.keyboard.press("End")
+    page.wait_for_selector("#answer[data-ready=no]")
+    page.wait_for_selector("#answer[data-ready=yes]", timeout=60_000)
+    assert page.text_content("#needed-told") == "8 of 8"
+    assert page.text_content("#probability") != before
+
+
+def test_a_queue_shows_its_bounds_and_its_record(page):
+    page.goto("/sites")
+    page.click("a[href='/sites/mercury/default']")
+    page.fill("[name=procs]", "16")
+    page.click("text=Ask")
+    assert "0.99" in page.text_content("table")
+    until(lambda: page.evaluate("document.querySelector('figure img').naturalWidth") > 300)
+    keep(page, "portal-queue")
+
+
+def test_mistakes_are_told_beside_the_form(page):
+    page.goto("/submit")
+    for text, told in (
+        ("a: [", "cannot be parsed"),
+        ("{}", "name"),
+        ("3", "mapping"),
+        ("a: " + "[" * 3000, "body"),
+    ):
+        page.fill("#text", text)
+        page.click("#send")
+        wait_for(page, "t => document.getElementById('problem').textContent.includes(t)", told)
+        assert page.url.endswith("/submit")  # nothing was handed over
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pages_are_usable_by_everybody(page, service, scheme):
+    set_id = service.client().submit(STORM)
+    page.emulate_media(color_scheme=scheme)
+    for path in (
+        "/",
+        f"/sets/{set_id}",
+        f"/sets/{set_id}/what-if",
+        "/submit",
+        "/sites",
+        "/sites/mercury/default",
+        "/api",
+        "/login",
+    ):
+        page.goto(path)
+        page.wait_for_load_state("load")
+        found = (
+            axe.Axe().run(page, options={"runOnly": ["wcag2a", "wcag2aa"]}).response["violations"]
+        )
+        assert [(path, v["id"], v["nodes"][0]["html"]) for v in found] == []
+
+
+def big(slots=60, tasks=5000):
+    """A chart with as many bars as asked for."""
+    rows = [
+        {
+            "id": f"s-{i}",
+            "site": "s",
+            "queue": "q",
+            "kind": "batch",
+            "procs": 8,
+            "start_s": 60.0 * i,
+            "end_s": 40_000.0,
+            "submit_s": 0.0,
+            "probability": 0.9,
+            "cost_usd": 0.0,
+            "state": "planned",
+            "actual": None,
+            "ready_p5_s": 1.0,
+            "ready_p50_s": 60.0,
+            "ready_p95_s": 900.0,
+        }
+        for i in range(slots)
+    ]
+    ends = itertools.cycle(range(slots))
+    bars = [
+        {
+            "workflow": f"w-{i % 50}",
+            "task": f"t{i}",
+            "copy": 0,
+            "slot": f"s-{next(ends)}",
+            "start_s": 3600.0 + 60 * (i // slots),
+            "end_s": 3650.0 + 60 * (i // slots),
+            "procs": 1 + i % 4,
+            "probability": 0.9,
+            "state": "planned",
+            "actual": None,
+        }
+        for i in range(tasks)
+    ]
+    return {
+        "name": "big",
+        "deadline_s": 40_000.0,
+        "needed": 1,
+        "now_s": None,
+        "promise": {"probability": 0.9, "standard_error": 0.01},
+        "cost_usd": 0.0,
+        "decisions": [],
+        "workflows": [f"w-{i}" for i in range(50)],
+        "slots": rows,
+        "placements": bars,
+    }
+
+
+def test_a_page_of_its_own_draws_thousands_of_bars_without_a_service(browser, tmp_path):
+    file = tmp_path / "big.html"
+    file.write_bytes(export(big(), "html", "said", {"w-0/t0/0": "because"}))
+    context = browser.new_context(offline=True)
+    page = context.new_page()
+    troubles = []
+    page.on("pageerror", lambda error: troubles.append(str(error)))
+    page.goto(file.as_uri())
+    page.wait_for_selector("canvas")
+    frame_ms = page.evaluate(
+        """async () => { const canvas = document.querySelector("canvas"); const times = [];
+        canvas.focus();
+        for (let i = 0; i < 20; i++) { const began = performance.now();
+          canvas.dispatchEvent(new KeyboardEvent("keydown", {key: i % 2 ? "ArrowRight" : "+", bubbles: true}));
+          await new Promise(r => requestAnimationFrame(() => requestAnimationFrame(r))); times.push(performance.now() - began); }
+        return times.sort((a, b) => a - b)[10]; }"""
+    )
+    (tmp_path / "frame.txt").write_text(
+        f"{frame_ms:.1f} ms between a key and the picture, 5,000 bars\n"
+    )
+    page.focus("canvas")
+    page.keyboard.press("n")
+    page.keyboard.press("Enter")
+    wait_for(page, "document.querySelector('.gantt-detail').textContent.includes('because')")
+    context.close()
+    assert troubles == []
+
+
+def test_a_page_of_its_own_shows_every_lane_and_the_same_colours_as_pictures(browser, tmp_path):
+    data = big(slots=60, tasks=300) | {"deadline_s": 400_000.0}
+    file = tmp_path / "lanes.html"
+    file.write_bytes(export(data, "html"))
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.goto(file.as_uri())
+    page.wait_for_selector("canvas")
+    assert page.evaluate("Object.fromEntries(vgrads.colours(vgrads.chart.data.workflows))") == (
+        workflow_colours(data["workflows"])
+    )
+    tall = page.evaluate("[vgrads.chart.scroller.scrollHeight, vgrads.chart.scroller.clientHeight]")
+    assert tall[0] > tall[1]  # it scrolls, and the bar is seen
+    page.evaluate("vgrads.chart.scroller.scrollTo(0, 1e6)")
+    wait_for(
+        page,
+        "vgrads.chart.hits.some(h => h.lane && h.lane.slot.id === 's-59' && h.y + h.h <= vgrads.chart.scroll + vgrads.chart.height)",
+    )
+    seen, whole = page.evaluate("[vgrads.chart.view[1], vgrads.chart.total]")
+    assert seen < 0.15 * whole  # fitted to what there is
+    page.click("text=To the deadline")
+    assert view(page)[1] == whole
+    page.click("text=Fit")
+    assert view(page)[1] == seen
+    assert {"deadline", "now", "a copy of a task"} <= set(
+        page.locator(".legend span").all_text_contents()
+    )
+    page.close()
+
+
+def test_nothing_is_wider_than_a_telephone(page, service):
+    set_id = service.client().submit(STORM | {"name": "a-name-without-any-place-to-break-it" * 3})
+    page.set_viewport_size({"width": 390, "height": 844})
+    for path in (
+        "/",
+        f"/sets/{set_id}",
+        f"/sets/{set_id}/run",
+        f"/sets/{set_id}/what-if",
+        "/submit",
+        "/sites",
+        "/sites/mercury/default",
+        "/api",
+        "/login",
+    ):
+        page.goto(path)
+        page.wait_for_load_state("load")
+        assert (path, page.evaluate("document.documentElement.scrollWidth")) == (path, 390)
+
+
+def test_a_person_logs_in_and_sees_only_their_own(browser, tmp_path):
+    with Store(f"sqlite:///{tmp_path / 'vgrads.db'}") as store:
+        access = Access(store.engine)
+        ann, _ = access.create("ann", ["submit"], 3600.0)
+        bob, _ = access.create("bob", ["submit"], 3600.0)
+    served = Served(tmp_path)
+    try:
+        served.client(bob).submit(LEAD | {"name": "of-bob"})
+        context = browser.new_context(base_url=served.url)
+        page = context.new_page()
+        page.goto("/")
+        page.wait_for_url("**/login")
+        page.fill("#token", ann)
+        page.click("text=Log in >> nth=-1")
+        page.wait_for_selector("text=Workflow sets")
+        assert "of-bob" not in page.content()
+        page.goto("/submit")
+        page.fill("#text", json.dumps(LEAD | {"name": "of-ann"}))
+        page.click("#send")
+        page.wait_for_url("**/sets/set-*")
+        drawn(page, "planned")
+        page.click("#logout")
+        page.wait_for_url("**/login")
+        context.close()
+    finally:
+        served.end()

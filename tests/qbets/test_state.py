@@ -1,0 +1,351 @@
+"""Bounds that look at the queue: states, the model, its correction, whose answer is given."""
+
+import itertools
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from tests.logs import make_log, queued_log
+from tests.waiting import until
+from vgrads.api.queues.live_queue import as_told, known_now
+from vgrads.drivers.api import QueuedJob
+from vgrads.kernel.streams import stream
+from vgrads.portal.jobs.learned_states import LearnedStates
+from vgrads.qbets.backtest import backtest, rolling_coverage
+from vgrads.qbets.conditional import LEVELS
+from vgrads.qbets.conformal import HIGHEST, Calibration
+from vgrads.qbets.explain import SIDES, explain
+from vgrads.qbets.forecast import QueueForecast
+from vgrads.qbets.knots import SCORES, score_of, score_within, wait_at
+from vgrads.qbets.predictor import Arrival, Settings
+from vgrads.qbets.queue_state import FEATURES, QueueState
+from vgrads.qbets.replay import replay
+from vgrads.qbets.start_estimates import start_estimates
+from vgrads.qbets.state_forecast import StateForecast, aged, forecast_state, freeze_state
+from vgrads.qbets.state_predictor import Rows, StatePredictor
+from vgrads.simulator.backfill import Conservative, Job
+from vgrads.simulator.replay import Workload, replay_starts
+from vgrads.traces.history import read_history
+from vgrads.traces.swf import write_swf
+
+STATE = Settings(method="state")
+
+
+simulated = cache(queued_log)
+
+
+@cache
+def foretold() -> StateForecast:
+    log = simulated(4000)
+    found = forecast_state(log, log.end_s * 0.9, STATE)
+    assert isinstance(found, StateForecast)
+    return found
+
+
+# the state of a queue
+
+
+def test_a_state_tells_who_waits_and_who_runs():
+    state = QueueState()
+    state.submit(1, 0.0, Arrival(4, 3600.0, user=7))
+    state.start(1, 10.0)
+    state.submit(2, 20.0, Arrival(2, 1800.0, user=7))
+    found = dict(zip(FEATURES, state.features(Arrival(4, 60.0, user=7), 110.0), strict=True))
+    assert (found["jobs waiting"], found["jobs running"]) == (1, 1)
+    assert (found["own jobs waiting"], found["own processors running"]) == (1, 4)
+    assert found["free share"] == 0.0  # the most ever seen busy is the machine
+    assert found["room by request"] == pytest.approx(np.log1p(3500.0))
+    assert found["oldest waiting"] == pytest.approx(np.log1p(90.0))
+    assert found["user's last wait"] == pytest.approx(np.log1p(10.0))
+    state.end(1, 910.0)  # a quarter of its request
+    assert state.expected_s(Arrival(1, 1000.0, user=7)) == pytest.approx(250.0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_start_estimates_are_those_of_the_simulator(data):
+    job = st.tuples(st.integers(1, 8), st.integers(1, 50).map(float))
+    running = data.draw(st.lists(job, max_size=4))
+    while sum(procs for procs, _ in running) > 8:
+        running.pop()
+    waiting = data.draw(st.lists(job, max_size=7))
+    ours = data.draw(job)
+    rows = [(procs, left, left) for procs, left in waiting]
+    table = np.array(rows, dtype=float).reshape(-1, 3)
+    held = np.array([(p, left, left) for p, left in running], dtype=float).reshape(-1, 3)
+    fcfs, easy, conservative, likely = start_estimates(table, held, 8, (*ours, ours[1]))
+    queue = [*waiting, ours]
+    ends = np.array([left for _, left in running])
+    load = Workload(
+        submit_s=np.zeros(len(queue)),
+        procs=np.array([p for p, _ in queue]),
+        request_s=np.array([r for _, r in queue]),
+        run_s=np.array([r for _, r in queue]),
+        placed_ends_s=ends,
+        placed_limits_s=ends,
+        placed_procs=np.array([p for p, _ in running], dtype=np.int64),
+    )
+    assert fcfs == replay_starts(load, 8, "fcfs")[-1]
+    assert easy == likely == replay_starts(load, 8, "easy")[-1]
+    rule = Conservative()
+    jobs = [Job(str(n), procs, asked, asked) for n, (procs, asked) in enumerate(queue)]
+    free = 8 - sum(procs for procs, _ in running)
+    rule(jobs, free, sorted((left, procs) for procs, left in running), 0.0)
+    assert conservative == rule.reserved_s(str(len(queue) - 1))
+
+
+# levels and waits
+
+knots_of = arrays(
+    np.float64, len(LEVELS), elements=st.floats(0, 100, allow_nan=False).map(lambda x: round(x, 3))
+).map(np.sort)
+
+
+@given(knots_of, st.floats(0, HIGHEST), st.floats(0, HIGHEST))
+def test_waits_rise_with_their_level_and_back(knots, one, other):
+    low, high = sorted((one, other))
+    assert wait_at(knots, low) <= wait_at(knots, high)
+    wait_s = wait_at(knots, one)
+    assert score_within(knots, wait_s) >= one - 1e-6
+    assert score_of(knots, wait_s) <= one + 1e-6
+    assert wait_at(knots, score_of(knots, wait_s)) >= wait_s - 1e-6 * max(1.0, wait_s)
+    assert wait_at(knots, float(SCORES[2])) == pytest.approx(knots[2] ** 3)
+
+
+@pytest.mark.parametrize("quantile", [0.5, 0.75, 0.9, 0.95, 0.99])
+@pytest.mark.parametrize("stretch", [0.4, 1.0, 2.0])
+def test_a_wrong_model_is_brought_back_to_its_level(quantile, stretch):
+    """Scores that are too long or too short by a factor: right again on the second half."""
+    calibration, draws = Calibration(quantile), stream(1, f"{quantile}{stretch}")
+    kept = []
+    for score in np.minimum(stretch * draws.exponential(size=6000), HIGHEST):
+        issued = calibration.issue(0)
+        kept.append(score <= issued.score)
+        calibration.judge(0, issued, not kept[-1])
+        calibration.learn(0, issued, float(score))
+        calibration.check()
+    assert np.mean(kept[3000:]) == pytest.approx(quantile, abs=0.03)
+
+
+def test_a_miss_counts_before_the_wait_is_known():
+    calibration = Calibration(0.95)
+    issued = calibration.issue(1)
+    calibration.judge(1, issued, True)
+    assert calibration.issue(1).score > issued.score
+    assert calibration.issue(0).score == issued.score  # another group
+    assert len(calibration.groups[1].scores) == 1
+    calibration.learn(1, issued, 4.0)
+    assert [cell[0] for cell in calibration.groups[1].scores] == [4.0]
+
+
+def test_jobs_that_outlive_the_model_teach_with_their_age():
+    rows = Rows()
+    zeros = np.zeros(len(FEATURES))
+    started, early, late, gone = (rows.add(zeros, 0.0, sure) for sure in (50.0, 500.0, 50.0, 50.0))
+    rows.settle(started, 20.0)
+    rows.settle(gone, -1.0)
+    _, waits = rows.known(100.0)
+    assert sorted(waits.tolist()) == [20.0, 100.0]
+    assert early != late
+
+
+# the predictor
+
+
+def test_nothing_is_known_before_its_time():
+    """What comes after an instant is changed beyond recognition: no bound before it moves."""
+    log = simulated(1600)
+    instant = log.submit_s[1200]
+    later = log.start_s > instant
+    far = replace(
+        log,
+        wait_s=np.where(later, log.wait_s * 7 + 9999.0, log.wait_s),
+        run_s=np.where(log.start_s + log.run_s > instant, log.run_s * 5 + 777.0, log.run_s),
+        procs=np.where(log.submit_s > instant, 1, log.procs),
+    )
+    early = log.submit_s <= instant
+    ours, theirs = (replay(known, StatePredictor(STATE))[early] for known in (log, far))
+    assert np.array_equal(ours, theirs, equal_nan=True)
+    assert not np.array_equal(log.wait_s[early], far.wait_s[early])
+
+
+def test_the_state_is_tighter_where_the_rule_is_known():
+    log = simulated(6000)
+    state, floor = (backtest(log, "simulated", settings=s).row() for s in (STATE, Settings()))
+    assert state.method == "state"
+    assert (state.scored, state.unscored) == (floor.scored, floor.unscored)
+    assert state.coverage == pytest.approx(0.95, abs=0.012)
+    assert state.pinball_s < 0.7 * floor.pinball_s
+    assert state.quick_bounded > 1.5 * floor.quick_bounded
+
+
+def test_a_regime_change_costs_no_more_than_with_qbets():
+    """From one job to the next everything runs half as long again, and waits ten times as long."""
+    log = simulated(5000, seed=3, jump=1.5)
+    lost = {}
+    for chosen in (STATE, Settings()):
+        trial = backtest(log, "shift", settings=chosen)
+        kept = (log.wait_s <= trial.issued_s)[2400:]
+        lost[chosen.method] = int((rolling_coverage(kept, 200) < 0.9).sum())
+        assert trial.scored[2400:].all()
+        assert kept[-1000:].mean() >= 0.93
+    assert lost["state"] <= lost["qbets"]
+
+
+def test_few_jobs_are_left_to_qbets():
+    log = make_log(900)
+    assert isinstance(forecast_state(log, log.end_s, STATE), QueueForecast)
+    trial = backtest(log.select(np.arange(480)), "few", settings=STATE)
+    plain = backtest(log.select(np.arange(480)), "few", settings=Settings())
+    assert np.array_equal(trial.issued_s, plain.issued_s, equal_nan=True)
+    assert set(trial.predictor.answered) == {"qbets"}
+
+
+def test_under_alarm_and_in_bursts_the_larger_of_both_is_given():
+    predictor = StatePredictor(STATE)
+    calibration = predictor.calibration
+    predictor.model, predictor.judged = object(), 199
+    assert predictor.choose(0, floor=True).whose == "qbets"
+    predictor.judged = 1000
+    assert predictor.choose(0, floor=True).whose == "state"
+    assert predictor.choose(0, floor=False).whose == "state"
+    assert predictor.choose(2, floor=True).whose == "both"
+    for _ in range(8):
+        calibration.judge(1, calibration.issue(1), True)
+    assert predictor.choose(1, floor=True).whose == "both"
+
+
+def test_a_useless_state_costs_little():
+    """Waits that have nothing to do with the queue: what trees make of noise is blended and corrected."""
+    log = simulated(3000)
+    draws = np.random.default_rng(3)
+    log = replace(log, wait_s=draws.exponential(3000.0, len(log)))
+    rows = {
+        chosen.method: backtest(log, "noise", settings=chosen).row()
+        for chosen in (STATE, Settings())
+    }
+    assert rows["state"].coverage == pytest.approx(0.95, abs=0.02)
+    assert rows["state"].pinball_s <= 1.15 * rows["qbets"].pinball_s
+
+
+def test_withdrawn_jobs_teach_nothing_and_leave():
+    log = simulated(1500)
+    gone = np.arange(1500) % 7 == 0
+    log = replace(log, started=~gone)
+    trial = backtest(log, "withdrawn", settings=STATE)
+    trial.predictor.check()
+    assert trial.row().withdrawn == gone.sum()
+    assert not trial.predictor.state.waiting.keys
+    assert not trial.predictor.state.running.keys
+
+
+# forecasts
+
+
+def test_bounds_and_probabilities_are_one_distribution():
+    known = foretold()
+    levels = np.array([0.3, 0.5, 0.75, 0.9, 0.95, 0.99])
+    for procs, walltime_s, ahead in itertools.product((1, 32), (600.0, 20_000.0), (0, 3, 80)):
+        bounds = known.bounds(procs, walltime_s, levels)
+        assert np.all(np.diff(bounds) >= 0)
+        chances = known.probability(procs, walltime_s, bounds)
+        assert np.all(chances >= levels - 1e-9)
+        spread = known.probability(procs, walltime_s, np.linspace(0, 1e6, 50), ahead=ahead)
+        assert np.all(np.diff(spread) >= 0)
+        assert 0 <= spread[0] <= spread[-1] <= 1
+
+
+def test_a_forecast_is_the_bound_that_a_job_would_get():
+    """At the tracked quantile: what a submission at this instant would be issued."""
+    log = simulated(4000)
+    predictor = StatePredictor(STATE)
+    at_s = float(log.submit_s[3000])
+    replay(log, predictor, at_s)
+    known = freeze_state(predictor, at_s, 0.0)
+    found = known.bound(8, 3600.0, 0.95)
+    issued = predictor.submit(-1, at_s, Arrival(8, 3600.0))
+    assert known.bound(8, 3600.0, 0.95) == found  # what is fed later changes nothing
+    assert found.method == "state"
+    assert found.bound_s == pytest.approx(issued, rel=1e-6)
+
+
+def test_an_explanation_names_what_moved_the_bound():
+    known = foretold()
+    reasons = explain(known, 32, 20_000.0, 0.95)
+    assert {reason.side for reason in reasons} == set(SIDES)
+    moved = [abs(reason.moved_s) for reason in reasons]
+    assert moved == sorted(moved, reverse=True)
+    assert moved[0] > 0
+    assert reasons[0].bound_s == pytest.approx(known.bounds(32, 20_000.0, 0.95), rel=1e-6)
+    named = [name for names in SIDES.values() for name in names]
+    assert len(named) == len(set(named))
+    assert set(named) <= set(FEATURES)
+
+
+def test_a_live_queue_is_the_state_that_a_job_finds():
+    log = simulated(1500)
+    now_s = log.end_s + 5000.0
+    jobs = [
+        QueuedJob(queue="batch", user="eve", procs=60, requested_s=9000.0, left_s=8000.0),
+        *(
+            QueuedJob(queue="batch", user="bob", procs=32, requested_s=7000.0, waited_s=600.0 * n)
+            for n in range(1, 30)
+        ),
+    ]
+    quiet = forecast_state(log, log.end_s, STATE)
+    crowded = as_told(quiet, jobs, now_s)
+    assert not quiet.predictor.state.waiting.keys
+    assert len(crowded.predictor.state.waiting.keys) == 29
+    assert crowded.at_s == now_s
+    assert crowded.predictor.state.busy == 60
+    assert crowded.bounds(32, 7000.0, 0.95) > 3 * quiet.bounds(32, 7000.0, 0.95)
+
+
+def test_who_waits_for_any_queue_waits_in_each():
+    known, log = forecast_state(simulated(1500), simulated(1500).end_s, STATE), simulated(1500)
+    jobs = [
+        QueuedJob(queue=queue, user="eve", procs=8, requested_s=600.0, waited_s=60.0)
+        for queue in ("", "batch", "long,batch", "long")
+    ]
+    told = known_now(known, log, "batch", jobs)
+    assert len(told.predictor.state.waiting.keys) == 3
+    silent = known_now(known, log, "batch", None)
+    assert silent.age_s > 0
+    assert not silent.predictor.state.waiting.keys
+
+
+def test_the_older_a_state_the_less_it_says():
+    """A queue that is full now says little of tomorrow: then past waits speak."""
+    full = forecast_state(simulated(1500), simulated(1500).submit_s[1200], STATE)
+    shape, levels = (32, 7000.0), [0.5, 0.95]
+    now, later, much_later = (aged(full, s).bounds(*shape, levels) for s in (0.0, 3600.0, 1e7))
+    past = np.cbrt(full.floor.waits(*shape))
+    assert abs(much_later[0] ** (1 / 3) - np.quantile(past, 0.5)) < 0.2 * past.max()
+    assert np.all((now - later) * (later - much_later) >= 0)
+
+
+def test_a_shelf_learns_aside(tmp_path):
+    file = tmp_path / "batch.swf"
+    file.write_text(write_swf(simulated(1500)))
+    learned = LearnedStates()
+    try:
+        assert learned.find(str(file), None) is None
+        until(lambda: learned.settled(str(file), None), "what the learned learns", 120.0)
+        found = learned.find(str(file), None)
+        assert isinstance(found, StateForecast)
+        assert found.bound(1, 600.0, 0.95).bound_s >= 0
+    finally:
+        learned.close()
+    assert learned.find(str(file), "other") is None
+
+
+def test_the_first_jobs_of_a_real_log(shared):
+    log = read_history(shared / "swf" / "KTH-SP2-1996-2.1-cln.swf.gz").select(np.arange(6000))
+    state, floor = (backtest(log, "KTH", settings=s).row() for s in (STATE, Settings()))
+    assert state.coverage >= 0.94
+    assert state.pinball_s < 0.85 * floor.pinball_s

@@ -1,0 +1,131 @@
+"""Reservations that take the starts of real jobs, and futures that are checked before anything is played in them."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.logs import make_log
+from tests.qbets.test_state import simulated
+from vgrads.research.promises.arena import most_busy, rescheduled
+from vgrads.research.promises.future import contradiction, started_soon
+from vgrads.research.waits.varq_recorded import (
+    LEVELS,
+    POLICIES,
+    Answer,
+    Desk,
+    LikeJobs,
+    Question,
+    answer_all,
+    draw_questions,
+    missed,
+    outcome,
+)
+from vgrads.traces.swf import write_swf
+from vgrads.vgrid.varq import Reservation
+
+
+def question(at_s=0.0, procs=5, walltime_s=600.0, ahead_s=1000.0):
+    wanted = Reservation(procs=procs, walltime_s=walltime_s, start_by_s=ahead_s, probability=0.5)
+    return Question(number=0, at_s=at_s, wanted=wanted)
+
+
+def few_jobs():
+    """Started after 30 s each, but for the last, which waits an hour."""
+    log = make_log(5)
+    return replace(
+        log,
+        submit_s=np.array([100.0, 200.0, 300.0, 400.0, 2000.0]),
+        procs=np.array([2, 4, 7, 6, 4]),
+        request_s=np.array([9000.0, 1000.0, 1400.0, 1400.0, 700.0]),
+        wait_s=np.array([30.0, 30.0, 30.0, 30.0, 3600.0]),
+    )
+
+
+@pytest.mark.parametrize(
+    ("submit_s", "start_s"),
+    [
+        (0.0, None),  # the first is too narrow, the others asked for too little
+        (201.0, 330.0),  # 1,399 s must be held from here on: the job of seven processors
+        (301.0, 430.0),
+        (401.0, None),  # a like job comes, but not within a quarter of an hour
+    ],
+)
+def test_a_reservation_takes_the_start_of_the_next_like_job(submit_s, start_s):
+    assert LikeJobs(few_jobs()).submit(question(), submit_s).start_s == start_s
+
+
+def test_a_wide_one_takes_no_narrow_start():
+    assert LikeJobs(few_jobs()).submit(question(procs=8), 301.0).start_s is None
+
+
+def test_kept_is_started_by_then_and_idle_is_what_was_held_before():
+    asked = question(at_s=50.0)
+    early, late, none = (
+        Answer(question=asked, submit_s=50.0, start_s=at) for at in (850.0, 1051.0, None)
+    )
+    assert (early.kept, early.idle_s) == (True, 5 * 200.0)
+    assert (late.kept, late.idle_s) == (False, 0.0)
+    assert (none.kept, none.idle_s) == (False, 0.0)
+    slow = Answer(
+        question=asked, submit_s=50.0, came_s=300.0, start_s=1100.0
+    )  # a like job came late
+    assert (slow.kept, slow.in_time, late.in_time) == (False, True, False)
+
+
+def test_broken_promises_make_later_ones_stricter_once_they_are_known():
+    desk = Desk(LikeJobs(few_jobs()), 0.75)
+    desk.submit(question(at_s=0.0, walltime_s=100.0, ahead_s=1950.0), 1999.0)  # starts at 5,600
+    wanted = question().wanted
+    assert desk.answers[0].start_s == 5600.0
+    assert desk.strict(wanted, 1949.0).probability == 0.75
+    assert desk.strict(wanted, 1950.0).probability > 0.75
+
+
+def test_every_question_is_refused_or_takes_a_real_start_or_finds_none():
+    log = simulated(1500, seed=3)
+    questions = draw_questions(log, 12, 0)
+    answers = answer_all(log, questions)
+    starts = set(log.start_s.tolist())
+    assert set(answers) == {(policy, level) for policy in POLICIES for level in LEVELS}
+    for found in answers.values():
+        assert sorted(a.question.number for a in found) == list(range(12))
+        for answer in found:
+            if answer.start_s is not None:
+                assert answer.start_s in starts
+                assert answer.question.at_s <= answer.submit_s <= answer.start_s
+    assert all(a.submit_s == a.question.at_s for a in answers["now", 0.5])
+    refused = [
+        outcome("x", level, "once", answers["once", level], answers["now", level]).refused
+        for level in LEVELS
+    ]
+    assert refused == sorted(refused)
+
+
+def test_an_aim_that_is_missed_is_named():
+    made = outcome("x", 0.9, "moving", [], [])
+    poor = replace(made, asked=100, kept=80, idle_hours=3.0, of_now=0.8)
+    assert missed(poor) == ["kept", "idle"]
+    assert missed(replace(poor, kept=89, of_now=0.5)) == []
+    assert missed(replace(poor, policy="now")) == []
+
+
+def test_the_study_on_recorded_starts_has_a_line_for_each_policy_and_level(vgrads, tmp_path):
+    file = tmp_path / "batch.swf"
+    file.write_text(write_swf(simulated(1500, seed=7)))
+    asked = ("study", "varq", str(file), "--recorded", "--count", 8)
+    assert vgrads(*asked).out.count("| batch |") == len(POLICIES) * len(LEVELS)
+    rows = vgrads(*asked, "--json").json["rows"]
+    assert {row["asked"] for row in rows} == {8}
+
+
+def test_a_future_by_the_rule_of_the_history_is_played_and_by_another_rule_is_not():
+    log = rescheduled(simulated(1500, seed=3))
+    assert contradiction(log, most_busy(log)) == ""
+    idle = replace(
+        log, wait_s=np.zeros(len(log))
+    )  # everybody began at once, as on a machine without end
+    assert "in 1.00 of cases" in contradiction(idle, 32)
+    recorded, played = started_soon(idle, 32, [float(log.submit_s[700])])
+    assert recorded == 1.0
+    assert played < 0.95

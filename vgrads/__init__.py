@@ -1,0 +1,1 @@
+"""Promise a deadline on machines you do not own."""

@@ -1,0 +1,5 @@
+"""``python -m vgrads`` is ``vgrads``."""
+
+from vgrads.portal.main import main
+
+main()

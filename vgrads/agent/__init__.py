@@ -1,0 +1,1 @@
+"""What runs on nodes: begins and ends processes, moves files, reports results. Standard library only, Python 3.8."""

@@ -1,0 +1,1 @@
+"""What Python programs can ask of vgrads, free of terminal, HTTP and database."""

@@ -1,0 +1,173 @@
+"""How many hosts should this work hold? Time and cost of sets, bags and matrices against hosts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from vgrads.bags.bag import Bag
+from vgrads.dispatch.document import load_bag
+from vgrads.kernel.documents import load_mapping
+from vgrads.kernel.errors import InputError
+from vgrads.kernel.files import read_text
+from vgrads.pool.models import (
+    Machines,
+    allpairs_best_s,
+    choose_allpairs,
+    choose_wavefront,
+    graph_s,
+    wavefront_best,
+)
+from vgrads.pool.size import Price, curve, told
+from vgrads.workflows.formats.load import format_of, is_workflow
+from vgrads.workflows.sets import Beside, WorkflowSet, load_set
+
+_GRID = re.compile(r"(\d{1,9})(?:x(\d{1,9}))?")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """``procs``: of a host; ``most``: hosts that are looked at; ``wait_s``: until hosts come; ``dispatch_s``: until a task
+    begins; ``capacity``: processors that the manager can keep busy, None for all."""
+
+    procs: int = 1
+    most: int = 256
+    price: Price = Price()  # noqa: RUF009 frozen
+    wait_s: float = 0.0
+    dispatch_s: float = 0.0
+    capacity: float | None = None
+    deadline_s: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """``run_s``: how long it takes on so many processors; ``total_s``: processor seconds in all."""
+
+    what: str
+    run_s: Callable[[int], float]
+    total_s: float
+    widest: int = 1
+    deadline_s: float | None = None
+    how: Mapping[str, Any] | None = None
+
+
+def work_of(path: Path, dispatch_s: float) -> Work:
+    """The work in a workflow set's, a workflow's or a bag's file."""
+    bare = is_workflow(format_of(path, read_text(path)))
+    if bare or "workflows" in load_mapping(path):
+        wanted, _ = load_set(path, beside=Beside(deadline="1d" if bare else None))
+        for workflow in wanted.workflows:
+            for task in workflow.tasks.values():
+                if not task.stated:
+                    raise InputError(
+                        "is not given, and nobody has measured it",
+                        where=f"{path}: {workflow.name}: task '{task.id}': runtime_s",
+                        fix="give runtime_s; 'vgrads runtimes predict' tells what is known",
+                    )
+        work = _of_set(wanted, dispatch_s)
+        return replace(work, deadline_s=None) if bare else work
+    document, bag = load_bag(path)
+    if document.runtime_s is None:
+        raise InputError(
+            "is not given, and nobody has measured it",
+            where=f"{path}: runtime_s",
+            fix="give runtime_s",
+        )
+    return _of_bag(bag, document.runtime_s, dispatch_s)
+
+
+def _of_set(wanted: WorkflowSet, dispatch_s: float) -> Work:
+    times: list[float] = []
+    widths: list[int] = []
+    parents: list[list[int]] = []
+    for workflow in wanted.workflows:
+        at = {name: len(times) + n for n, name in enumerate(workflow.tasks)}
+        for task in workflow.tasks.values():
+            times.append(task.runtime_s + dispatch_s)
+            widths.append(task.procs)
+            parents.append([at[parent] for parent in task.parents])
+    total_s = sum(t * w for t, w in zip(times, widths, strict=True)) - dispatch_s * sum(widths)
+    return Work(
+        what=f"{len(wanted.workflows)} workflows, {len(times):,} tasks",
+        total_s=total_s,
+        widest=max(widths, default=1),
+        run_s=lambda procs: graph_s(times, parents, procs, widths),
+        deadline_s=wanted.deadline_s,
+    )
+
+
+def _of_bag(bag: Bag, runtime_s: float, dispatch_s: float) -> Work:
+    tasks, each_s = len(bag.commands), runtime_s + dispatch_s
+    return Work(
+        what=f"{tasks:,} tasks of {runtime_s:g} s",
+        total_s=tasks * runtime_s * bag.procs,
+        widest=bag.procs,
+        run_s=lambda procs: -(-tasks // (procs // bag.procs)) * each_s,
+        deadline_s=bag.deadline_s,
+    )
+
+
+def matrix_work(kind: str, grid: str, cell_s: float, machines: Machines) -> Work:
+    """All-Pairs or a Wavefront of ``grid`` cells (N, or NxM), each ``cell_s``; with how its models would cut it. Time
+    against hosts is that of the best blocks for so many."""
+    found = _GRID.fullmatch(grid)
+    if found is None:
+        raise InputError(
+            f"'{grid}' is no size of a matrix", where=f"--{kind}", fix="write 1000 or 4000x500"
+        )
+    rows, cols = int(found[1]), int(found[2] or found[1])
+    if not rows or not cols or cell_s <= 0:
+        raise InputError("a matrix has cells, and they take time", where=f"--{kind}")
+    if kind == "wavefront":
+        run_s, how = (
+            lambda procs: (
+                wavefront_best((rows, cols), cell_s, machines, procs // machines.cores).seconds
+            ),
+            choose_wavefront(rows, cell_s, machines, cols),
+        )
+    else:
+        run_s, how = (
+            lambda procs: allpairs_best_s(rows, cols, cell_s, machines, procs // machines.cores),
+            choose_allpairs(rows, cols, cell_s, machines),
+        )
+    return Work(
+        what=f"{kind}, {rows} x {cols} cells of {cell_s:g} s",
+        run_s=run_s,
+        total_s=rows * cols * cell_s,
+        how=asdict(how),
+    )
+
+
+def size(work: Work, question: Question) -> dict[str, Any]:
+    """``vgrads size --json``: a row for each size, and those worth telling of."""
+    if work.widest > question.procs * question.most:
+        raise InputError(
+            f"a task needs {work.widest} processors, {question.most} hosts have {question.procs * question.most}",
+            where="--most",
+        )
+    least = -(-work.widest // question.procs)
+    floor_s = work.total_s / question.capacity if question.capacity else 0.0
+
+    def run_s(hosts: int) -> float:
+        return max(floor_s, work.run_s(max(hosts, least) * question.procs))
+
+    deadline_s = question.deadline_s if question.deadline_s is not None else work.deadline_s
+    sizes = [
+        one
+        for one in curve(
+            run_s, work.total_s / question.procs, question.most, question.price, question.wait_s
+        )
+        if one.hosts >= least
+    ]
+    return {
+        "work": work.what,
+        "work_s": work.total_s,
+        "procs": question.procs,
+        "deadline_s": deadline_s,
+        "how": work.how,
+        "sizes": [asdict(one) for one in sizes],
+        "worth": {name: asdict(one) for name, one in told(sizes, deadline_s).items()},
+    }

@@ -1,0 +1,184 @@
+"""Values → the JSON of the contracts. Programs outside rely on these shapes."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from vgrads.api.plans.execution import Outcome
+from vgrads.api.plans.planning import Planned
+from vgrads.execmgr.core.book import Book
+from vgrads.execmgr.core.states import CopyState, RunState
+from vgrads.planner.plan import Placement, Plan, SlotUse
+from vgrads.planner.rules import EVERYTHING
+from vgrads.planner.snapshot import Snapshot
+from vgrads.vgrid.slot import Slot
+
+Json = dict[str, Any]
+
+
+def plan_json(plan: Plan) -> Json:
+    """``vgrads plan --json`` and ``GET …/plan``."""
+    return {
+        "name": plan.set_name,
+        "feasible": plan.feasible,
+        "lacking": plan.lacking or None,
+        "deadline_s": plan.deadline_s,
+        "needed": plan.needed,
+        "scheduled": plan.scheduled,
+        "promise": {
+            "probability": plan.promise.probability,
+            "standard_error": plan.promise.standard_error,
+            "cautious": plan.promise.cautious,
+            "asked": plan.asked_probability,
+            "as_asked": plan.kept_as_asked,
+            "by_workflow": dict(plan.promise.by_workflow),
+        },
+        "cost_usd": plan.cost_usd,
+        "expected": {"cost_usd": plan.expected_usd, "processor_hours": plan.expected_hours},
+        "withdraw": {"spare": None if plan.spare >= EVERYTHING else plan.spare},
+        "phases": [
+            {
+                "name": phase.name,
+                "placed": phase.placed,
+                "seconds": phase.seconds,
+                "probability_before": phase.probability_before,
+                "probability_after": phase.probability_after,
+                "steps": [dict(step) for step in phase.steps],
+            }
+            for phase in plan.phases
+        ],
+        "policy": plan.policy,
+        "run_times": [dict(entry) for entry in plan.run_times],
+        "notes": list(plan.notes),
+        "done": done_json(plan),
+        "relaxations": [asdict(r) for r in plan.relaxations],
+        "slots": [_use_json(use) for use in plan.uses],
+        "placements": [_placement_json(p) for p in plan.placements],
+        "reasons": [
+            {"workflow": key[0], "task": key[1], "copy": key[2], **why}
+            for key, why in plan.reasons.items()
+        ],
+        "seconds": dict(plan.seconds),
+    }
+
+
+def done_json(plan: Plan) -> list[Json]:
+    """The tasks that an earlier run did."""
+    return [{"workflow": one.workflow, "task": one.task, "run": one.run} for one in plan.done]
+
+
+def _use_json(use: SlotUse) -> Json:
+    return {
+        "id": use.slot.id,
+        "site": use.slot.site,
+        "queue": use.slot.queue,
+        "kind": use.slot.kind,
+        "procs": use.slot.procs,
+        "start_s": use.start_s,
+        "end_s": use.end_s,
+        "submit_s": use.submit_s,
+        "probability": use.probability,
+        "cost_usd": use.cost_usd,
+        "basis": use.slot.basis or None,
+    }
+
+
+def _placement_json(p: Placement) -> Json:
+    return {
+        "workflow": p.workflow,
+        "task": p.task,
+        "copy": p.copy,
+        "slot": p.slot,
+        "start_s": p.start_s,
+        "end_s": p.end_s,
+        "procs": p.procs,
+        "probability": p.probability,
+    }
+
+
+def outcome_json(outcome: Outcome) -> Json:
+    """How a run ended; ``vgrads run --json`` adds it to the plan."""
+    states = [record.state for record in outcome.state.copies.values()]
+    return {
+        "kept": outcome.kept,
+        "in_time": outcome.in_time,
+        "needed": outcome.book.plan.needed,
+        "finished_s": {name: at_s for name, at_s in sorted(outcome.done.items())},
+        "copies": {state.value: states.count(state) for state in CopyState},
+        "ended_s": outcome.state.now_s,
+        "times": outcome.spent.as_json(),
+    }
+
+
+def gantt_json(plan: Plan, snapshot: Snapshot, state: RunState | None = None) -> Json:
+    """The Gantt query: slots as lanes, placements as bars, planned and (in a run) actual."""
+    return {
+        "name": plan.set_name,
+        "deadline_s": plan.deadline_s,
+        "needed": plan.needed,
+        "now_s": state.now_s if state else None,
+        "promise": {
+            "probability": plan.promise.probability,
+            "standard_error": plan.promise.standard_error,
+        },
+        "cost_usd": plan.cost_usd,
+        "decisions": [{"at_s": at_s, "text": text} for at_s, text in state.notes] if state else [],
+        "workflows": [w.name for w in snapshot.wanted.workflows],
+        "done": done_json(plan),
+        "slots": [
+            _use_json(use) | _start_range(use.slot, use) | _slot_actual(use, state)
+            for use in plan.uses
+        ],
+        "placements": [_placement_json(p) | _copy_actual(p, state) for p in plan.placements],
+    }
+
+
+def _start_range(slot: Slot, use: SlotUse) -> Json:
+    """When the slot may be ready: the 5th, 50th and 95th of a hundred equally likely starts; null: never."""
+    ready = slot.curve.ready_at(np.array([0.05, 0.5, 0.95])) + use.submit_s
+    names = ("ready_p5_s", "ready_p50_s", "ready_p95_s")
+    return {
+        name: float(t) if np.isfinite(t) else None for name, t in zip(names, ready, strict=True)
+    }
+
+
+def _slot_actual(use: SlotUse, state: RunState | None) -> Json:
+    if state is None:
+        return {"state": "planned", "actual": None}
+    record = state.slots[use.slot.id]
+    if record.state is None:
+        return {"state": "planned", "actual": None}
+    actual = {
+        "ready_s": record.ready_s,
+        "ended_s": record.ended_s,
+        "reason": record.reason,
+    }
+    return {"state": record.state.name.lower(), "actual": actual}
+
+
+def _copy_actual(placement: Placement, state: RunState | None) -> Json:
+    if state is None:
+        return {"state": "planned", "actual": None}
+    record = state.copies[placement.key]
+    if record.state in (CopyState.WAITING, CopyState.SKIPPED):
+        return {"state": record.state.value, "actual": None, "reason": record.reason}
+    end_s = record.end_s if record.state.settled else None
+    return {
+        "state": record.state.value,
+        "actual": {"start_s": record.start_s, "end_s": end_s},
+        "reason": record.reason,
+    }
+
+
+def run_gantt(outcome: Outcome) -> Json:
+    """The Gantt query of a finished run."""
+    book: Book = outcome.book
+    return gantt_json(book.plan, book.snapshot, outcome.state)
+
+
+def planned_gantt(planned: Planned) -> Json:
+    """The Gantt query of a plan."""
+    return gantt_json(planned.plan, planned.snapshot)

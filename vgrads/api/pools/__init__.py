@@ -1,0 +1,1 @@
+"""Pools of workers and their managers: the ledger between them."""

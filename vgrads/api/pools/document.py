@@ -1,0 +1,111 @@
+"""A pool as its operator writes it: how many workers at most, how they are shared, where they come from (docs/pool.md)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator
+
+from vgrads.dispatch.document import BagDocument, HostsDocument
+from vgrads.kernel.documents import Document, as_value_error, load_mapping, validate
+from vgrads.kernel.units import parse_duration
+from vgrads.pool.sizing import SIZINGS
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+class WorkerDocument(Document):
+    """What one worker holds: processors, and memory where it is to be watched."""
+
+    procs: Annotated[int, Field(ge=1, le=100_000)] = 1
+
+
+class PoolDocument(Document):
+    """A pool of workers shared by managers (Yu 2013, section 4.4.3).
+
+    ``distribution``: patterns of managers' names → how many workers all that match one are to have together, as a
+    proportion; the first that matches counts. ``max_change``: workers a minute; ``default_capacity``: of a manager
+    that has not measured its own; ``period``: how often it decides.
+    """
+
+    name: str
+    max_workers: Annotated[int, Field(ge=1, le=1_000_000)]
+    distribution: Mapping[str, Annotated[float, Field(ge=1e-6, le=1e9)]] = {".*": 1.0}
+    policy: str = "d8"
+    worker: WorkerDocument = WorkerDocument()
+    max_change: Annotated[float, Field(ge=1e-6, le=1e9)] | None = None
+    default_capacity: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    billing_cycle: str | float | None = None
+    reading: Literal["example", "stated"] = "example"
+    sites: tuple[str, ...] = ()
+    hosts: HostsDocument = HostsDocument(most=100_000)
+    period: str | float = 15.0
+
+    @field_validator("name")
+    @classmethod
+    def _named(cls, value: str) -> str:
+        if not _NAME.fullmatch(value):
+            raise ValueError("is made of letters, digits, '.', '_' and '-', up to 100 of them")
+        return value
+
+    @field_validator("policy")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        if value not in SIZINGS:
+            raise ValueError(f"'{value}' is none of {', '.join(SIZINGS)}")
+        return value
+
+    @field_validator("distribution")
+    @classmethod
+    def _patterns(cls, value: Mapping[str, float]) -> Mapping[str, float]:
+        if not value:
+            raise ValueError("names no manager: '.*' is all of them")
+        for pattern in value:
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ValueError(f"'{pattern}' is no regular expression: {error}") from None
+        return value
+
+    @field_validator("billing_cycle", "period")
+    @classmethod
+    def _duration(cls, value: str | float | None) -> float | None:
+        if value is None:
+            return None
+        found = as_value_error(lambda: parse_duration(value, ""))
+        if not 0.5 <= found <= 86400.0:
+            raise ValueError("must be from half a second to a day")
+        return found
+
+
+def load_pool(path: Path) -> PoolDocument:
+    """The pool in a YAML or JSON file; InputError names the field."""
+    return validate(PoolDocument, load_mapping(path), str(path))
+
+
+def bag_of(pool: PoolDocument, manager: str) -> BagDocument:
+    """The bag of a pool's dispatcher whose tasks are workers for one manager."""
+    given: dict[str, Any] = {
+        "name": manager,
+        "open": True,
+        "procs": pool.worker.procs,
+        "retries": _AGAIN,
+        "sites": pool.sites,
+        "inputs": (AGENT, TOLD),
+        "hosts": pool.hosts.model_copy(update={"most": _hosts(pool)}).model_dump(),
+    }
+    return validate(BagDocument, given, manager)
+
+
+_AGAIN = 3
+"""A worker that died is begun again, at the same host if that is free: its manager then knows at once what was lost."""
+AGENT, TOLD = "agent.pyz", "manager.json"
+WORK = f'exec "$VGRADS_PYTHON" -I {AGENT} {TOLD}'
+"""What a worker runs: an agent for its manager. What lets it in stands in a file, where other users cannot see it."""
+
+
+def _hosts(pool: PoolDocument) -> int:
+    return min(pool.hosts.most, pool.max_workers)

@@ -1,0 +1,78 @@
+"""What may stand in the ledger, as it comes from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from vgrads.kernel.documents import Document
+
+_Name = Annotated[str, Field(min_length=1, max_length=200)]
+_Count = Annotated[int, Field(strict=True, ge=0, le=10**9)]
+_Seconds = Annotated[float, Field(strict=True, ge=1e-3, le=86400.0)]
+_Counts = Annotated[Mapping[str, _Count], Field(max_length=10_000)]
+_Age = Annotated[float, Field(strict=True, ge=0, le=1e15, allow_inf_nan=False)]
+_NOTHING: Mapping[str, int] = {}
+_NO_RESOURCES: Mapping[str, tuple[float, float, float]] = {}
+_AT_ONCE: Mapping[str, float] = {}
+_Line = Annotated[str, Field(max_length=1000)]
+_Text = Annotated[str, Field(max_length=10_000)]
+
+
+class CapacityEntry(Document):
+    """How many processors a manager can keep busy: 90 % interval, what hinders more, and the same for each resource."""
+
+    low: _Age
+    value: _Age
+    high: _Age
+    bottleneck: _Name
+    tasks: _Age
+    cycle_s: _Age
+    execution_s: _Age
+    resources: Annotated[Mapping[str, tuple[_Age, _Age, _Age]], Field(max_length=1000)] = (
+        _NO_RESOURCES
+    )
+
+
+class ManagerEntry(Document):
+    """How a manager stands, in processors, and where its hosts find it (docs/pool.md)."""
+
+    id: _Name
+    project: _Name
+    period_s: _Seconds
+    waiting: _Count
+    running: _Count
+    procs: _Count
+    by_pool: _Counts = _NOTHING
+    bags: Annotated[tuple[str, ...], Field(max_length=100)] = ()
+    capacity: CapacityEntry | None = None
+    arrived: _Count = 0
+    failing: Annotated[bool, Field(strict=True)] = False
+    contact: _Text
+    certificate: _Text
+    slot: _Name
+    key: _Text
+
+
+class PoolEntry(Document):
+    """What a pool has decided, in workers of ``procs`` processors, and why."""
+
+    id: _Name
+    period_s: _Seconds
+    procs: Annotated[int, Field(strict=True, ge=1, le=100_000)]
+    policy: _Name
+    max_workers: _Count
+    decisions: _Counts = _NOTHING
+    claim_age_s: Annotated[Mapping[str, _Age], Field(max_length=10_000)] = _AT_ONCE
+    asked: _Counts = _NOTHING
+    seen: Annotated[tuple[str, ...], Field(max_length=10_000)] = ()
+    decided: _Count = 0
+    running: _Count = 0
+    hosts: _Count = 0
+    coming: _Count = 0
+    capacity: _Age | None = None
+    problem: _Text = ""
+    reasons: Annotated[tuple[_Line, ...], Field(max_length=10_000)] = ()
+    working: dict[str, Any] = Field(default_factory=dict)

@@ -1,0 +1,70 @@
+"""Which queue of its log counts for a queue of a site: for people, and once where earlier versions took all of the log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vgrads.api.config import home
+from vgrads.api.queues.histories import open_history
+from vgrads.traces.records import ALL_QUEUES, JobLog
+from vgrads.vgrid.catalog import Catalog, Queue
+
+Json = dict[str, Any]
+
+
+def log_queue_row(queue: Queue, whole: JobLog) -> Json:
+    """The queue of its log that counts for a site's queue (None: all of them), and how many the log has."""
+    stated = None if queue.log_queue == ALL_QUEUES else queue.log_queue
+    own = queue.name if queue.log_queue is None and whole.has_queue(queue.name) else None
+    return {
+        "log_queue": own if stated is None else str(stated),
+        "log_queues": len(np.unique(whole.queue)),
+    }
+
+
+def history_text(history: Mapping[str, Any]) -> str:
+    """How many jobs a history has, and of which queues of its log, where that has several."""
+    jobs = f"{history['jobs']} jobs"
+    if history["log_queues"] == 1:
+        return jobs
+    if history["log_queue"] is None:
+        return f"{jobs} of all {history['log_queues']} queues of its log"
+    return f"{jobs} of queue '{history['log_queue']}' of its log"
+
+
+def changed_defaults(catalog: Catalog) -> list[str]:
+    """A note for each queue whose promises rest on fewer jobs than in versions that took all of its log; once."""
+    place = home() / "log-queues"
+    before = set(_lines(place))
+    notes, looked = [], []
+    for site, queue in ((s, q) for s in catalog.sites for q in s.queues):
+        if queue.history is None or queue.log_queue is not None:
+            continue
+        key = f"{site.name}/{queue.name} {Path(queue.history).parent}"
+        if key in before:
+            continue
+        looked.append(key)
+        whole = open_history(queue.history)
+        mine = len(whole.only_queue(queue.of_log))
+        if mine < len(whole):
+            notes.append(
+                f"{site.name}/{queue.name}: the {mine} jobs of queue '{queue.name}' of its log count, earlier versions took all "
+                f'{len(whole)}; log_queue in its entry chooses another queue, "{ALL_QUEUES}" takes all'
+            )
+    if looked:
+        with suppress(OSError):  # then they are noted again
+            place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with place.open("a", encoding="utf-8") as file:
+                file.write("".join(f"{key}\n" for key in looked))
+    return notes
+
+
+def _lines(place: Path) -> list[str]:
+    with suppress(OSError):
+        return place.read_text(encoding="utf-8").splitlines()
+    return []

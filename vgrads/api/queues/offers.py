@@ -1,0 +1,117 @@
+"""Offers of nodes for a request: asked for, as JSON, in a sentence, as the query of a chart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NoReturn
+
+from vgrads.kernel.errors import InfeasibleError
+from vgrads.kernel.units import format_duration, format_usd
+from vgrads.vgrid.procure import GridOffer
+from vgrads.vgrid.request_text import request_text
+from vgrads.vgrid.shapes import Choice
+from vgrads.vgrid.tree import grid_tree
+
+Json = dict[str, Any]
+
+
+def offer_json(offer: GridOffer) -> Json:
+    """``vgrads offers --json``."""
+    request = offer.request
+    return {
+        "name": request.name,
+        "request": request_text(request),
+        "enough": offer.enough,
+        "probability": offer.probability,
+        "standard_error": offer.standard_error,
+        "asked": request.probability,
+        "start_by_s": request.start_by_s,
+        "deadline_s": request.deadline_s,
+        "cost_usd": offer.cost_usd,
+        "budget_usd": request.budget_usd,
+        "groups": [
+            {
+                "name": g.group.name,
+                "coupling": g.group.coupling,
+                "probability": g.probability,
+                "nodes": sum(c.width for c in g.choices),
+                "needed": g.group.least,
+                "considered": g.considered,
+                "solver": g.solver,
+                "gap": g.gap,
+                "slots": [c.slot.id for c in g.choices],
+                "excluded": [{"place": e.place, "reason": e.reason} for e in g.excluded],
+            }
+            for g in offer.groups
+        ],
+        "tree": grid_tree(offer).as_json(),
+        "seconds": dict(offer.seconds),
+    }
+
+
+def offer_sentence(offer: GridOffer) -> str:
+    """What is offered, in a sentence."""
+    request = offer.request
+    groups = ", ".join(f"{g.group.name} {g.probability:.3f}" for g in offer.groups)
+    gaps = ", ".join(
+        f"{g.solver}{'' if g.gap is None else f' within {g.gap:.1%} of the best'}"
+        for g in offer.groups
+    )
+    return (
+        f"All nodes are there from {format_duration(request.start_by_s)} to {format_duration(request.deadline_s)} from now with "
+        f"probability {offer.probability:.3f} ± {offer.standard_error:.3f} ({groups}) for at most {format_usd(offer.cost_usd)}; "
+        f"{request.probability} was asked. Chosen by {gaps}."
+    )
+
+
+def refuse(offer: GridOffer, path: Path) -> NoReturn:
+    """Exit 3: what was shown is the best that there is, and it is not enough."""
+    weakest = min(offer.groups, key=lambda g: g.probability)
+    reasons = "; ".join(f"{e.place}: {e.reason}" for e in weakest.excluded[:3])
+    raise InfeasibleError(
+        f"the best offer has probability {offer.probability:.3f}, {offer.request.probability} was asked",
+        lacking=f"sure nodes for '{weakest.group.name}'" + (f" ({reasons})" if reasons else ""),
+        where=str(path),
+    )
+
+
+def offer_gantt(offer: GridOffer) -> Json:
+    """The Gantt query for a virtual grid: slots as lanes, nothing placed in them yet."""
+    request = offer.request
+    return {
+        "name": request.name,
+        "deadline_s": request.deadline_s,
+        "needed": 0,
+        "now_s": None,
+        "workflows": [],
+        "promise": {"probability": offer.probability, "standard_error": offer.standard_error},
+        "cost_usd": offer.cost_usd,
+        "placements": [],
+        "slots": [_lane(offer, c) for g in offer.groups for c in g.choices],
+        "facts": request_text(request),
+    }
+
+
+def _lane(offer: GridOffer, choice: Choice) -> Json:
+    slot, request = choice.slot, offer.request
+    low, middle, high = (float(t) + slot.submit_s for t in slot.curve.ready_at([0.05, 0.5, 0.95]))
+    return {
+        "id": slot.id,
+        "site": slot.site,
+        "queue": slot.queue,
+        "kind": slot.kind,
+        "procs": slot.procs,
+        "start_s": request.start_by_s,
+        "end_s": request.deadline_s,
+        "submit_s": slot.submit_s,
+        "probability": choice.probability,
+        "cost_usd": choice.cost_usd,
+        "state": "offered",
+        "ready_p5_s": _finite(low),
+        "ready_p50_s": _finite(middle),
+        "ready_p95_s": _finite(high),
+    }
+
+
+def _finite(value: float) -> float | None:
+    return value if value < float("inf") else None

@@ -1,0 +1,1 @@
+"""What a dispatcher decides: a state, events in, commands out. Nothing here waits, reads or writes."""

@@ -1,0 +1,374 @@
+"""A bag as a user writes it: a command template and its parameters, or a list of commands (docs/dispatch.md)."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, StringConstraints, field_validator, model_validator
+
+from vgrads.bags.bag import RAW, TASK, Axis, Bag, Commands, Listed, Template, parts_of
+from vgrads.dispatch.lines import FileLines, Growing, Rows, Steps, plain
+from vgrads.kernel.documents import (
+    Document,
+    NotNegative,
+    Seconds,
+    Variable,
+    as_value_error,
+    load_mapping,
+    validate,
+)
+from vgrads.kernel.errors import InputError
+from vgrads.kernel.problems import Sourced
+from vgrads.kernel.units import parse_duration
+from vgrads.policies.policy import SLOTS, Policy, read_policy
+
+OPEN = "commands.ndjson"
+"""In the folder of an open bag: the commands that have come so far, each as a JSON string on a line."""
+MOST_TASKS = 100_000_000
+_MOST_LOOKED_AT = 1_000_000
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class RangeDocument(Document):
+    """``start``, ``stop`` (left out), ``step``."""
+
+    range: Annotated[tuple[int | float, ...], Field(min_length=1, max_length=3)]
+
+
+class LinesDocument(Document):
+    """A file with a value in each line."""
+
+    lines: Annotated[str, Field(min_length=1)]
+
+
+Value = Annotated[str, Field(strict=True), StringConstraints(strip_whitespace=False)] | float | int
+Parameter = tuple[Value, ...] | RangeDocument | LinesDocument
+
+
+class HostsDocument(Document):
+    """How many hosts, how they are asked for and when they go. ``procs``: of one host; ``longest``: of a request.
+
+    ``guests``: hosts may come that no site gave (``vgrads bags invite BAG``), they are at the site ``guest``;
+    ``idle``: after which a host goes; ``patience``: for ``release: look-ahead``, how many idle seconds of a host a second
+    of waiting is worth.
+    """
+
+    most: Annotated[int, Field(ge=1, le=100_000)] = 32
+    least: Annotated[int, Field(ge=0, le=100_000)] = 0
+    procs: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    longest: str | float = 3600.0
+    idle: str | float = 60.0
+    acquire: str = "all-at-once"
+    release: str = "distributed"
+    guests: bool = False
+    patience: Annotated[float, Field(ge=0, le=1e6)] = 3.0
+
+    @field_validator("longest", "idle")
+    @classmethod
+    def _duration(cls, value: str | float) -> float:
+        return as_value_error(lambda: parse_duration(value, ""))
+
+
+class BagDocument(Document):
+    """A bag of tasks."""
+
+    name: Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f/]+$")]
+    command: str | None = None
+    commands: tuple[str, ...] | None = None
+    commands_file: str | None = None
+    parameters: Mapping[str, Parameter] = {}
+    table: str | None = None
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    procs: Annotated[int, Field(ge=1, le=100_000)] = 1
+    memory_mib: NotNegative = 0.0
+    runtime_s: Seconds | None = None
+    limit: str | float | None = None
+    retries: Annotated[int, Field(ge=0, le=100)] = 2
+    owner: Annotated[str, Field(max_length=200)] = ""
+    weight: Annotated[float, Field(ge=1e-6, le=1e6)] = 1.0
+    deadline: str | float | None = None
+    sites: tuple[str, ...] = ()
+    hosts: HostsDocument = HostsDocument()
+    env: Mapping[str, str] = {}
+    pass_env: Annotated[tuple[Variable, ...], Field(max_length=100)] = ()
+    output_bytes: Annotated[int, Field(ge=0, le=2**20)] = 4096
+    open: bool = False
+    policy: str | Mapping[str, str | int | float | bool] | None = None
+    policy_file: str | None = None
+    copies: Literal["never", "learned"] = "never"
+    most_copies: Annotated[int, Field(ge=2, le=16)] = 4
+    tail_below: Annotated[int, Field(ge=0, le=10**9)] | None = None
+    tail_latched: bool = True
+    failover: tuple[str, ...] = ()
+
+    @field_validator("env")
+    @classmethod
+    def _env(cls, value: Mapping[str, str]) -> Mapping[str, str]:
+        for name in value:
+            if not _NAME.fullmatch(name) or name.startswith("VGRADS_"):
+                raise ValueError(f"'{name}' cannot be set for tasks")
+        return value
+
+    @field_validator("limit", "deadline")
+    @classmethod
+    def _duration(cls, value: str | float | None) -> float | None:
+        return None if value is None else as_value_error(lambda: parse_duration(value, ""))
+
+    @field_validator("inputs", "outputs")
+    @classmethod
+    def _inside(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            if not name or name.startswith("/") or ".." in Path(name).parts:
+                raise ValueError(f"'{name}' is not inside the bag's folder")
+        return value
+
+    @model_validator(mode="after")
+    def _one_source(self) -> BagDocument:
+        given = [self.command, self.commands, self.commands_file]
+        if self.open and given != [None, None, None]:
+            raise ValueError("the commands of an open bag are handed over later, one by one")
+        if not self.open and sum(source is not None for source in given) != 1:
+            raise ValueError("give one of 'command', 'commands' and 'commands_file'")
+        if self.command is None and (self.parameters or self.table):
+            raise ValueError("'parameters' and 'table' belong to a 'command'")
+        if self.policy is not None and self.policy_file is not None:
+            raise ValueError("give 'policy' or 'policy_file', not both")
+        if self.sites and not set(self.failover) <= set(self.sites):
+            raise ValueError("'failover' names a site that is not among 'sites'")
+        for name in self.parameters:
+            if not _NAME.fullmatch(name) or name == TASK:
+                raise ValueError(f"'{name}' cannot be the name of a parameter")
+        return self
+
+
+def load_bag(path: Path) -> tuple[BagDocument, Bag]:
+    """The bag in a YAML or JSON file; InputError names the field, the file or the line."""
+    document = validate(BagDocument, with_written_parameters(load_mapping(path)), str(path))
+    try:
+        return document, build_bag(document, path.resolve().parent)
+    except InputError as error:
+        raise error.within(str(path)) from None
+
+
+def with_written_parameters(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A document in which the values of parameters are texts as they were written, where that is known."""
+    parameters = given.get("parameters")
+    if not isinstance(given, Sourced) or not isinstance(parameters, dict):
+        return given
+    written = given.as_written("parameters")
+    found = {
+        name: _as_written(values, written.get(str(name)) if isinstance(written, dict) else None)
+        for name, values in parameters.items()
+    }
+    return given.replaced(parameters=found)
+
+
+def _as_written(values: Any, written: Any) -> Any:
+    if not isinstance(values, list) or not isinstance(written, list):
+        return values
+    if len(written) != len(values) or any(value is None for value in values):
+        return values
+    return [
+        {True: "true", False: "false"}[text] if isinstance(text, bool) else text for text in written
+    ]
+
+
+def missing_inputs(bag: Bag, folder: Path) -> list[str]:
+    """Inputs of a bag that are no files in a folder, each once: of the first million tasks."""
+    seen: dict[str, bool] = {}
+    differ = any(name for text in bag.inputs for _, name, _ in parts_of(text))
+    for task in range(min(len(bag.commands), _MOST_LOOKED_AT if differ else 1)):
+        for name in bag.commands.filled(bag.inputs, task):
+            if name not in seen:
+                seen[name] = (folder / name).is_file()
+    return [name for name, found in seen.items() if not found]
+
+
+def refuse_missing_inputs(bag: Bag, folder: Path) -> None:
+    """InputError, by name, where an input of a bag is not there."""
+    missing = missing_inputs(bag, folder)
+    if missing:
+        more = f" and {len(missing) - 3:,} more" if len(missing) > 3 else ""
+        names = ", ".join(f"'{name}'" for name in missing[:3])
+        raise InputError(
+            f"no such file: {names}{more}",
+            where="inputs",
+            fix=f"inputs are files in the folder of the bag, {folder}",
+        )
+
+
+def build_bag(document: BagDocument, folder: Path) -> Bag:
+    """The bag behind a document; its files are looked for in ``folder``."""
+    commands = _commands(document, folder)
+    if not len(commands) and not document.open:
+        raise InputError(
+            "has no tasks", fix="give parameters, commands, or a file that is not empty"
+        )
+    if len(commands) > MOST_TASKS:
+        raise InputError(f"has {len(commands):,} tasks; at most {MOST_TASKS:,} are taken")
+    _check_files(document, commands)
+    return Bag(
+        name=document.name,
+        commands=commands,
+        owner=document.owner,
+        weight=document.weight,
+        procs=document.procs,
+        memory_mib=document.memory_mib,
+        limit_s=float(document.limit or 0.0),
+        retries=document.retries,
+        estimate_s=document.runtime_s,
+        deadline_s=None if document.deadline is None else float(document.deadline),
+        sites=document.sites,
+        inputs=document.inputs,
+        outputs=document.outputs,
+        env=dict(document.env),
+        pass_env=document.pass_env,
+        output_bytes=document.output_bytes,
+        policy=_policy(document, folder),
+        learns=document.copies == "learned",
+        most_copies=document.most_copies,
+        tail_below=document.tail_below,
+        tail_latched=document.tail_latched,
+        failover=document.failover,
+    )
+
+
+def _policy(document: BagDocument, folder: Path) -> Policy | None:
+    policy = None
+    if document.policy is not None:
+        policy = read_policy(document.policy, "policy")
+    elif document.policy_file is not None:
+        try:
+            text = _text_of(folder / document.policy_file)
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"cannot be read: {error}", where="policy_file") from error
+        policy = read_policy(text, document.policy_file)
+    if policy is not None and not any(map(policy.has, SLOTS)):
+        raise InputError("says nothing", where="policy", fix=f"it has one of {', '.join(SLOTS)}")
+    if (
+        policy is not None
+        and document.copies == "learned"
+        and policy.has("ReplicationRequirements")
+    ):
+        raise InputError(
+            "is learned, and the policy has ReplicationRequirements too",
+            where="copies",
+            fix="leave one of them out",
+        )
+    return policy
+
+
+def _text_of(path: Path) -> str:
+    """A file's text without the mark that some editors put first; what is no file (a pipe never ends) is refused."""
+    if path.exists() and not path.is_file():
+        raise OSError(f"'{path.name}' is no file")
+    return path.read_text(encoding="utf-8-sig")
+
+
+def _commands(document: BagDocument, folder: Path) -> Commands:
+    if document.open:
+        return Listed(Growing(folder / OPEN))
+    if document.commands is not None:
+        return Listed(document.commands)
+    if document.commands_file is not None:
+        return Listed(FileLines(folder / document.commands_file, "commands_file"))
+    axes = ([_table(folder / document.table)] if document.table else []) + [
+        _axis(name, parameter, folder) for name, parameter in document.parameters.items()
+    ]
+    names = [name for axis in axes for name in axis.names]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"is given twice: '{name}'", where="parameters")
+    template = Template(document.command or "", tuple(axes))
+    _check_template(template.text, names, "command")
+    for field in ("inputs", "outputs"):
+        for text in getattr(document, field):
+            _check_template(text, names, field)
+    return template
+
+
+def _check_template(text: str, names: Sequence[str], where: str) -> None:
+    try:
+        parts = parts_of(text)
+    except ValueError as error:
+        raise InputError(
+            f"is no template: {error}",
+            where=where,
+            fix="a brace that is meant is written twice: {{ or }}",
+        ) from error
+    for _, name, _ in parts:
+        if name and name not in (*names, TASK):
+            known = ", ".join((*names, TASK))
+            raise InputError(
+                f"names the parameter '{name}', which is not given",
+                where=where,
+                fix=f"known: {known}",
+            )
+    if re.search(r"\{[A-Za-z_]\w*:(?!" + RAW + r"\})", text):
+        raise InputError("'{name:form}' knows only the form 'raw'", where=where)
+
+
+def _check_files(document: BagDocument, commands: Commands) -> None:
+    for text in document.outputs:
+        if len(commands) > 1 and not any(name for _, name, _ in parts_of(text)):
+            raise InputError(
+                f"every task would write '{text}'",
+                where="outputs",
+                fix="put {task} or a parameter into its name",
+            )
+
+
+def _axis(name: str, given: Any, folder: Path) -> Axis:
+    where = f"parameters.{name}"
+    if isinstance(given, LinesDocument):
+        return Axis((name,), Rows(FileLines(folder / given.lines, where)))
+    if isinstance(given, RangeDocument):
+        return Axis((name,), _range(given.range, where))
+    return Axis((name,), [(plain(value),) for value in given])
+
+
+def _range(given: tuple[int | float, ...], where: str) -> Steps:
+    start, stop = (0, given[0]) if len(given) == 1 else given[:2]
+    step = given[2] if len(given) == 3 else 1
+    if step == 0 or not all(map(_finite, (start, stop, step))):
+        raise InputError("a range needs a step that is not 0", where=where)
+    count = max(0, -int((start - stop) // step))
+    if count > MOST_TASKS:
+        raise InputError(f"has {count:,} values; at most {MOST_TASKS:,} are taken", where=where)
+    return Steps(start, step, count)
+
+
+def _finite(number: float) -> bool:
+    return abs(number) < 1e18
+
+
+def _table(path: Path) -> Axis:
+    """A CSV file: its first line names the parameters."""
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = csv.reader(file)
+            names = tuple(next(rows, ()))
+            for name in names:
+                if not _NAME.fullmatch(name) or name == TASK:
+                    raise InputError(
+                        f"line 1: '{name}' cannot be the name of a parameter", where="table"
+                    )
+            found = []
+            for row in rows:
+                if row and len(row) != len(names):
+                    raise InputError(
+                        f"line {rows.line_num}: has {len(row)} values for {len(names)} parameters",
+                        where="table",
+                    )
+                if row:
+                    found.append(tuple(row))
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", where="table") from error
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"is no CSV file: {error}", where="table") from error
+    return Axis(names, found)

@@ -1,0 +1,293 @@
+"""A dispatcher's journal: written ahead in groups, cut into segments, compacted while it goes on.
+
+``seg-N.log``: groups of records, each with its length and checksum. ``image-N.bin``: the state where segment N
+begins. ``ends-N.bin``: how attempts ended that segment N told of, by bag, for whoever asks for results: all that
+is left of a segment when it is compacted.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import time
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Lock
+
+import numpy as np
+
+from vgrads.dispatch.core.image import image_of, pack_image, state_of, unpack_image
+from vgrads.dispatch.core.records import END, Record, pack, packed_ends, unpack
+from vgrads.dispatch.core.state import State
+from vgrads.kernel.errors import InputError
+from vgrads.kernel.files import append_durably
+
+_FRAME = struct.Struct("<4sII")
+_MAGIC, _PACKED = b"vgj1", b"vgj2"
+_WORTH = (
+    256  # bytes of a group from which on it is packed: then what its records have in common goes
+)
+_BLOCK = struct.Struct("<II")
+_FRESH = 0.05
+SEGMENT_BYTES = 32 * 2**20
+"""A segment of this size is closed."""
+
+
+class Journal:
+    """Appends groups of records. One thread adds, one at a time writes.
+
+    Nothing counts before :meth:`write` has returned: then the group is on the disk.
+    """
+
+    def __init__(self, folder: Path, segment_bytes: int = SEGMENT_BYTES) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder, self._most = folder, segment_bytes
+        self._group: list[bytes] = []
+        self._rolling = Lock()
+        self.commit_s = 0.0  # how long a group takes to get to the disk: the mean, aged
+        numbers = _numbers(folder, "seg")
+        self._number = numbers[-1] if numbers else 1
+        self._file = os.open(self._segment(self._number), os.O_WRONLY | os.O_CREAT, 0o600)
+        self._size = os.lseek(self._file, 0, os.SEEK_END)
+        _sync_folder(folder)
+
+    def add(self, record: Record) -> None:
+        """Put a record into the group that is written next."""
+        self._group.append(pack(record))
+
+    def take(self) -> bytes:
+        """The group that was collected, as it is to be written; empty where there is nothing."""
+        if not self._group:
+            return b""
+        body = b"".join(self._group)
+        self._group = []
+        magic = _MAGIC
+        if len(body) >= _WORTH and len(packed := zlib.compress(body, 1)) < len(body):
+            magic, body = _PACKED, packed
+        return _FRAME.pack(magic, len(body), zlib.crc32(body)) + body
+
+    def write(self, group: bytes) -> None:
+        """Write a group to the disk; OSError where it cannot be, and then nothing of it is there."""
+        begun_s = time.monotonic()
+        self._size = append_durably(self._file, self._size, group)
+        took_s = time.monotonic() - begun_s
+        self.commit_s += (took_s - self.commit_s) * (_FRESH if self.commit_s else 1.0)
+
+    @property
+    def full(self) -> bool:
+        """True where the segment is to be closed. Not while records are collected: the state has them already, and
+        they would be told again behind its image."""
+        return self._size >= self._most and not self._group
+
+    def roll(self, state: State) -> Roll:
+        """Begin a new segment with this state; what is returned is to be carried out, in any thread, soon."""
+        self._number += 1
+        os.close(self._file)
+        self._file = os.open(self._segment(self._number), os.O_WRONLY | os.O_CREAT, 0o600)
+        self._size = 0
+        _sync_folder(
+            self.folder
+        )  # what is written to a file without a name is lost with its machine
+        return Roll(self.folder, self._number, pack_image(image_of(state)), self._rolling)
+
+    def close(self) -> None:
+        """Write no more."""
+        os.close(self._file)
+
+    def _segment(self, number: int) -> Path:
+        return self.folder / f"seg-{number:06d}.log"
+
+
+class Roll:
+    """What is left to do after a new segment was begun: keep the state, compact the older segments."""
+
+    def __init__(self, folder: Path, number: int, image: bytes, alone: Lock) -> None:
+        self._folder, self._number, self._image, self._alone = folder, number, image, alone
+
+    def carry_out(self) -> None:
+        """Any part of it may be repeated after a crash."""
+        with self._alone:  # a slow one and the next would compact the same segment
+            write_whole(self._folder / f"image-{self._number:06d}.bin", self._image)
+            for old in _numbers(self._folder, "seg"):
+                if old < self._number:
+                    compact(self._folder, old)
+            for old in _numbers(self._folder, "image"):
+                if old < self._number:
+                    (self._folder / f"image-{old:06d}.bin").unlink(missing_ok=True)
+
+
+def compact(folder: Path, number: int) -> None:
+    """Leave of a closed segment how attempts ended."""
+    segment = folder / f"seg-{number:06d}.log"
+    by_bag: dict[int, list[bytes]] = {}
+    for group in _groups(
+        segment, last=False
+    ):  # hosts are answered meanwhile: nothing is taken apart
+        for bag, ends in packed_ends(group):
+            by_bag.setdefault(bag, []).append(ends)
+    whole = {bag: b"".join(ends) for bag, ends in sorted(by_bag.items())}
+    body = b"".join(
+        _BLOCK.pack(bag, len(ends) // END.itemsize) + ends for bag, ends in whole.items()
+    )
+    write_whole(folder / f"ends-{number:06d}.bin", zlib.compress(body, 6))
+    segment.unlink()
+
+
+def write_whole(path: Path, body: bytes) -> None:
+    """A file that is there whole or not at all, also after a crash."""
+    draft = path.with_suffix(".draft")
+    with draft.open("wb") as file:
+        file.write(body)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+    _sync_folder(path.parent)
+
+
+def look(folder: Path) -> State:
+    """What a journal has come to so far, while somebody else may be writing it: nothing is changed."""
+    return read_state(folder, mend=False)
+
+
+def read_state(folder: Path, mend: bool = True) -> State:
+    """What a journal has come to; a group that was being written when its manager died is cut off."""
+    images = _numbers(folder, "image")
+    first = images[-1] if images else 0
+    state = State()
+    if images:
+        state = state_of(unpack_image((folder / f"image-{first:06d}.bin").read_bytes()))
+    segments = [number for number in _numbers(folder, "seg") if number >= first]
+    for number in segments:
+        path = folder / f"seg-{number:06d}.log"
+        for record in read_segment(path, last=number == segments[-1], mend=mend):
+            try:
+                state.apply(record)
+            except (LookupError, TypeError, ValueError, AttributeError) as error:
+                raise InputError(
+                    f"a record does not fit what was before it: {error!r}", where=str(path)
+                ) from error
+    return state
+
+
+def read_segment(path: Path, last: bool, mend: bool = True) -> Iterator[Record]:
+    """The records of a segment; ``last``: its end may be torn, and with ``mend`` is cut off then."""
+    for group in _groups(path, last, mend):
+        yield from unpack(group)
+
+
+def _groups(path: Path, last: bool, mend: bool = True) -> Iterator[bytes]:
+    body = path.read_bytes()
+    at = 0
+    while at < len(body):
+        group = _group_at(body, at)
+        if group is None:
+            if last and not _goes_on(body, at + 1):
+                if mend:
+                    os.truncate(path, at)
+                return
+            raise InputError(
+                f"is damaged at byte {at}", where=str(path), fix="restore it from a copy"
+            )
+        at, records = group
+        yield records
+
+
+def _group_at(body: bytes, at: int) -> tuple[int, bytes] | None:
+    """Where the group that begins here ends, and its records; None where there is no whole one."""
+    end = at + _FRAME.size
+    if end > len(body):
+        return None
+    magic, length, check = _FRAME.unpack_from(body, at)
+    group = body[end : end + length]
+    if magic not in (_MAGIC, _PACKED) or len(group) < length or zlib.crc32(group) != check:
+        return None
+    return end + length, zlib.decompress(group) if magic == _PACKED else group
+
+
+def records_in(group: bytes) -> Iterator[Record]:
+    """The records of a group as :meth:`Journal.take` gave it."""
+    whole = _group_at(group, 0)
+    yield from unpack(whole[1] if whole else b"")
+
+
+def _goes_on(body: bytes, at: int) -> bool:
+    """True where a whole group follows: each is on the disk before the next, so what is before it is not torn."""
+    while (at := body.find(_MAGIC[:-1], at)) >= 0:
+        if _group_at(body, at) is not None:
+            return True
+        at += 1
+    return False
+
+
+class EndReader:
+    """Reads how attempts of a bag ended, in that order, further each time it is asked, while the journal grows, is
+    cut into segments and is compacted."""
+
+    def __init__(self, folder: Path, bag: int) -> None:
+        self._folder, self._bag = folder, bag
+        self._number = self._at = self._seen = 0
+
+    def more(self) -> Iterator[np.ndarray]:
+        """Those that have come since, in arrays of :data:`vgrads.dispatch.core.records.END`."""
+        while True:
+            later = sorted({*_numbers(self._folder, "ends"), *_numbers(self._folder, "seg")})
+            number = next((n for n in later if n >= self._number), None)
+            if number is None:
+                return
+            if number != self._number:
+                self._number, self._at, self._seen = number, 0, 0
+            whole = (self._folder / f"ends-{number:06d}.bin").exists() or number < later[-1]
+            try:
+                yield from self._of_segment()
+            except FileNotFoundError:
+                yield from self._of_compacted()
+                whole = True
+            if not whole:
+                return
+            self._number, self._at, self._seen = number + 1, 0, 0
+
+    def _of_segment(self) -> Iterator[np.ndarray]:
+        """As far as whole groups go."""
+        found = []
+        with (self._folder / f"seg-{self._number:06d}.log").open("rb") as file:
+            file.seek(self._at)
+            while len(head := file.read(_FRAME.size)) == _FRAME.size:
+                whole = _group_at(head + file.read(_FRAME.unpack(head)[1]), 0)
+                if whole is None:
+                    break
+                self._at += whole[0]
+                found += [ends for bag, ends in packed_ends(whole[1]) if bag == self._bag]
+        if found:
+            ends = np.frombuffer(b"".join(found), END)
+            self._seen += len(ends)
+            yield ends
+
+    def _of_compacted(self) -> Iterator[np.ndarray]:
+        body = zlib.decompress((self._folder / f"ends-{self._number:06d}.bin").read_bytes())
+        at = 0
+        while at < len(body):
+            of, count = _BLOCK.unpack_from(body, at)
+            at += _BLOCK.size
+            if of == self._bag and count > self._seen:
+                yield np.frombuffer(body, END, count, at)[self._seen :]
+            at += count * END.itemsize
+
+
+def read_ends(folder: Path, bag: int) -> Iterator[np.ndarray]:
+    """How attempts of a bag ended, in that order, in arrays of :data:`vgrads.dispatch.core.records.END`."""
+    return EndReader(folder, bag).more()
+
+
+def _numbers(folder: Path, kind: str) -> list[int]:
+    return sorted(
+        int(p.stem.partition("-")[2]) for p in folder.glob(f"{kind}-*.*") if p.suffix != ".draft"
+    )
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,75 @@
+"""What tasks printed, in one file a bag: appended, found again by looking through it once."""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from vgrads.dispatch.server.messages import Said
+from vgrads.kernel.files import append_durably
+
+_HEAD = struct.Struct("<4sIHIII")
+_MAGIC = b"vgo1"
+
+
+class Outputs:
+    """Appends what tasks printed. A file that ends in the middle of an entry is cut there when it is opened."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        self._size = whole_length(path)
+        os.ftruncate(self._file, self._size)
+        os.lseek(self._file, 0, os.SEEK_END)
+
+    def append(self, said: Sequence[Said]) -> None:
+        """On the disk when this returns; OSError where it cannot be, and then nothing of it is there."""
+        body = b"".join(map(_pack, said))
+        self._size = append_durably(self._file, self._size, body)
+
+    def close(self) -> None:
+        """Append no more."""
+        os.close(self._file)
+
+
+def _pack(said: Said) -> bytes:
+    out, err = said.out.encode(errors="replace"), said.err.encode(errors="replace")
+    check = zlib.crc32(out + err)
+    return _HEAD.pack(_MAGIC, said.task, said.attempt, len(out), len(err), check) + out + err
+
+
+def whole_length(path: Path) -> int:
+    """The bytes of a file up to the end of its last whole entry."""
+    at, size = 0, path.stat().st_size
+    with path.open("rb") as file:
+        while at + _HEAD.size <= size:
+            file.seek(at)
+            magic, _, _, out, err, _ = _HEAD.unpack(file.read(_HEAD.size))
+            if magic != _MAGIC or at + _HEAD.size + out + err > size:
+                break
+            at += _HEAD.size + out + err
+    return at
+
+
+class OutputReader:
+    """Reads what tasks printed, further each time it is asked."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._at = path, 0
+
+    def more(self) -> Iterator[Said]:
+        """What has come since, in that order."""
+        if not self._path.exists():
+            return
+        with self._path.open("rb") as file:
+            file.seek(self._at)
+            while len(head := file.read(_HEAD.size)) == _HEAD.size:
+                magic, task, attempt, out, err, check = _HEAD.unpack(head)
+                body = file.read(out + err)
+                if magic != _MAGIC or len(body) < out + err or zlib.crc32(body) != check:
+                    return
+                self._at += _HEAD.size + out + err
+                yield Said(0, task, attempt, body[:out].decode(), body[out:].decode())

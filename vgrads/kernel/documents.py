@@ -1,0 +1,238 @@
+"""Documents that people write (YAML, JSON, TOML) → checked models, with errors that name the field.
+
+Decision 0002 says why Pydantic models stand at these borders too, and not only in the portal.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, get_args
+
+import yaml
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
+
+from vgrads.kernel.errors import InputError
+from vgrads.kernel.files import read_text
+from vgrads.kernel.problems import MOST_TOLD, Sourced, problems_of
+from vgrads.kernel.units import LONGEST_S
+
+_SMALLEST = 1e-6
+"""What is smaller is a slip of the pen, and overflows where something is divided by it."""
+
+
+def _not_tiny(value: float) -> float:
+    if 0 < value < _SMALLEST:
+        raise ValueError(f"must be 0 or at least {_SMALLEST:g}, is {value:g}")
+    return value
+
+
+Seconds = Annotated[
+    float, Field(ge=0, le=LONGEST_S, allow_inf_nan=False), AfterValidator(_not_tiny)
+]
+"""A time in a document: at most thirty years."""
+NotNegative = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False), AfterValidator(_not_tiny)]
+"""A size, a rate or a price."""
+Positive = Annotated[float, Field(ge=_SMALLEST, le=1e12, allow_inf_nan=False)]
+"""The same where 0 means nothing."""
+Count = Annotated[int, Field(ge=1, le=100_000_000)]
+"""How many of something there are: cores, jobs, workflows."""
+
+
+def _name_of_variable(value: str) -> str:
+    if not (value.isascii() and value.isidentifier()):
+        raise ValueError(f"'{value}' is no name of a variable")
+    if value.startswith("VGRADS_"):
+        raise ValueError(f"'{value}' is never passed to tasks")
+    return value
+
+
+Variable = Annotated[str, Field(max_length=200), AfterValidator(_name_of_variable)]
+"""The name of a variable that may be passed to tasks."""
+
+
+class Document(BaseModel):
+    """Base of all documents: unknown keys are errors, values are frozen."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, str_strip_whitespace=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _truth_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """Pydantic would take ``false`` for 0, YAML takes ``no`` for false: hardly ever what was meant."""
+        if (value is True or value is False) and not _takes_truth(cls, str(info.field_name)):
+            raise ValueError(f"must not be {str(value).lower()}")
+        if _has_nul(value):
+            raise ValueError("must have no NUL character")
+        return value
+
+
+def _has_nul(value: Any) -> bool:
+    """True where a text, or one in a plain collection of texts, has a sign that no system takes."""
+    if isinstance(value, str):
+        return "\0" in value
+    if isinstance(value, dict):
+        return any(
+            _has_nul(text) for pair in value.items() for text in pair if isinstance(text, str)
+        )
+    return isinstance(value, list | tuple) and any("\0" in t for t in value if isinstance(t, str))
+
+
+@cache
+def _takes_truth(model: type[BaseModel], field: str) -> bool:
+    """True where a field may be true or false."""
+    return _mentions(model.model_fields[field].annotation, bool)
+
+
+def _mentions(annotation: Any, kind: type) -> bool:
+    return annotation in (kind, Any) or any(_mentions(a, kind) for a in get_args(annotation))
+
+
+Model = TypeVar("Model", bound=Document)
+
+
+Value = TypeVar("Value")
+
+
+def as_value_error(parse: Callable[[], Value]) -> Value:
+    """What a parser gives; its complaint as the ValueError that a validator needs."""
+    try:
+        return parse()
+    except InputError as error:
+        raise ValueError(f"{error.what} ({error.fix})" if error.fix else error.what) from error
+
+
+def load_mapping(path: Path) -> dict[str, Any]:
+    """The top-level mapping of a YAML, JSON or TOML file."""
+    text = read_text(path)
+    if not text.strip():
+        raise InputError("the file is empty", where=str(path))
+    suffix = path.suffix.lower()
+    return parse_mapping(
+        text, str(path), suffix.lstrip(".") if suffix in (".toml", ".json") else "yaml"
+    )
+
+
+def parse_mapping(text: str, where: str, kind: str = "yaml") -> dict[str, Any]:
+    """The mapping that a text of a kind (yaml, json, toml) holds; InputError says where it cannot be read."""
+    try:
+        parsed = _PARSERS[kind](text)
+    except yaml.MarkedYAMLError as error:
+        line = f" in line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise InputError(
+            f"cannot be parsed: {error.problem or error.context}{line}", where=where
+        ) from error
+    except RecursionError as error:
+        raise InputError("is nested too deeply", where=where) from error
+    except InputError as error:
+        raise error.within(where) from None
+    except (
+        yaml.YAMLError,
+        ValueError,
+        TypeError,
+        KeyError,
+        AttributeError,
+        OverflowError,
+    ) as error:
+        # of the makers of values: no such day, no such number, a mapping as a key
+        raise InputError(
+            f"cannot be parsed: {' '.join(str(error).split())}", where=where
+        ) from error
+    if not isinstance(parsed, dict):
+        raise InputError("must be a mapping of keys to values", where=where)
+    return Sourced(parsed, text, kind)
+
+
+_MOST_REPEATED = 20_000
+"""Values that aliases of a YAML document may add: a few lines can stand for billions."""
+
+
+def _read_yaml(text: str) -> Any:
+    _refuse_floods(text)
+    return yaml.load(text, Loader=_YAML)
+
+
+_YAML: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def _refuse_floods(text: str) -> None:
+    """InputError where aliases, one within the other, make far more of a text than it has."""
+    sizes: dict[str, int] = {}
+    open_: list[tuple[str | None, int]] = []  # anchor, values before it
+    count = repeated = 0
+    for event in yaml.parse(text, Loader=_YAML):
+        if isinstance(event, yaml.AliasEvent):
+            size = sizes.get(str(event.anchor), 1)
+            count, repeated = count + size, repeated + size
+            if repeated > _MOST_REPEATED:
+                raise InputError("repeats too much by aliases", fix="write it out")
+        elif isinstance(event, yaml.CollectionStartEvent):
+            open_.append((event.anchor, count))
+            count += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = open_.pop()
+            if anchor is not None:
+                sizes[anchor] = count - before
+        elif isinstance(event, yaml.ScalarEvent):
+            count += 1
+
+
+_PARSERS: dict[str, Callable[[str], Any]] = {
+    "yaml": _read_yaml,
+    "json": json.loads,
+    "toml": tomllib.loads,
+}
+
+
+def validate(model: type[Model], data: Any, where: str) -> Model:
+    """``data`` as a model; the InputError tells everything that is wrong, with lines where they are known."""
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        raise document_error(error, model, data, where) from error
+
+
+def validate_field(model: type[Model], data: Any) -> Model:
+    """``data`` as a model; the InputError's place is the first wrong field."""
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        first, *_ = found = problems_of(error, model, _lines_of(data))
+        what, more = _all_problems(error, model, data)
+        if len(found) == 1:
+            what = f"line {first.line}: {first.what}" if first.line else first.what
+        raise InputError(what, more, where=first.field) from error
+
+
+def document_error(
+    error: ValidationError, model: type[BaseModel], data: Any, where: str
+) -> InputError:
+    """Everything that Pydantic found wrong with a document, in our words."""
+    return InputError(*_all_problems(error, model, data), where=where)
+
+
+def _all_problems(
+    error: ValidationError, model: type[BaseModel], data: Any
+) -> tuple[str, tuple[str, ...]]:
+    """What to say in a line, and all problems where there are several."""
+    told = [str(problem) for problem in problems_of(error, model, _lines_of(data))]
+    if len(told) == 1:
+        return told[0], ()
+    more = len(told) - MOST_TOLD
+    shown = told[:MOST_TOLD] + ([f"and {more} more"] if more > 0 else [])
+    return f"{len(told)} things are wrong", tuple(shown)
+
+
+def _lines_of(data: Any) -> Callable[[tuple[str | int, ...]], int | None]:
+    return data.line if isinstance(data, Sourced) else lambda _: None

@@ -1,0 +1,173 @@
+"""Text to numbers and back: durations, instants, fractions, money.
+
+Inside the program everything is seconds, cores, MiB and USD; these functions stand at its border.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import UTC, datetime
+from fractions import Fraction
+
+from vgrads.kernel.errors import InputError
+
+_UNIT_S = {
+    "ms": 0.001,
+    "s": 1.0,
+    "sec": 1.0,
+    "m": 60.0,
+    "min": 60.0,
+    "h": 3600.0,
+    "hour": 3600.0,
+    "hours": 3600.0,
+    "d": 86400.0,
+    "day": 86400.0,
+    "days": 86400.0,
+    "w": 604800.0,
+}
+LONGEST_S = 1e9
+"""Thirty years: a duration beyond it is a slip of the pen."""
+_SHORTEST_S = 1e-6
+_LATEST_S = 1e11  # of a clock that began in 1970 or later: the year 5138
+_PART = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-z]*)", re.IGNORECASE)
+_CLOCK = re.compile(r"(?:(\d+)-)?(\d+):([0-5]\d)(?::([0-5]\d(?:\.\d+)?))?$")
+
+
+def parse_duration(text: str | float, where: str = "duration") -> float:
+    """Seconds of ``90``, ``"2h"``, ``"1h30m"``, ``"1.5 d"``, ``"02:00:00"`` or ``"1-00:00:00"``.
+
+    >>> parse_duration("1h30m"), parse_duration("1-00:00:00"), parse_duration(45)
+    (5400.0, 86400.0, 45.0)
+    """
+    if isinstance(text, bool) or not isinstance(text, str | int | float):
+        raise InputError(
+            f"'{text}' is no duration", where=where, fix="write 90, 2h, 1h30m or 02:00:00"
+        )
+    if isinstance(text, int | float):
+        return _in_range(text, text, where)
+    clock = _CLOCK.match(text.strip())
+    if clock:
+        days, hours, minutes, seconds = (float(g or 0) for g in clock.groups())
+        return _in_range(days * 86400 + hours * 3600 + minutes * 60 + seconds, text, where)
+    return _in_range(_sum_parts(text.strip(), where), text, where)
+
+
+def _sum_parts(text: str, where: str) -> float:
+    bad = InputError(f"'{text}' is no duration", where=where, fix="write 90, 2h, 1h30m or 02:00:00")
+    position, total = 0, 0.0
+    while position < len(text):
+        part = _PART.match(text, position)
+        if part is None or (part[2] or "s").lower() not in _UNIT_S:
+            raise bad
+        total += float(part[1]) * _UNIT_S[(part[2] or "s").lower()]
+        position = part.end()
+    if not text:
+        raise bad
+    return total
+
+
+def _in_range(value: float, text: object, where: str) -> float:
+    """A duration in seconds that can be meant: 0, or from a microsecond to thirty years."""
+    if not (value == 0 or _SHORTEST_S <= value <= LONGEST_S):
+        raise InputError(
+            f"'{text}' is no duration",
+            where=where,
+            fix=f"it must be 0, or between {_SHORTEST_S:g} and {LONGEST_S:g} seconds",
+        )
+    return float(value)
+
+
+def format_duration(seconds: float | None) -> str:
+    """A duration as people read it: two leading units; a dash where there is none.
+
+    >>> format_duration(5224), format_duration(42), format_duration(90061), format_duration(None)
+    ('1h 27m', '42s', '1d 1h', '–')
+    """
+    if seconds is None:
+        return "–"
+    if not math.isfinite(seconds):
+        return "never"
+    sign, rest = ("-" if seconds < 0 else ""), round(abs(seconds))
+    parts = []
+    for name, size in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
+        count, rest = divmod(rest, size)
+        if count:
+            parts.append(f"{count}{name}")
+    return sign + " ".join(parts[:2]) if parts else "0s"
+
+
+def parse_probability(value: str | float, where: str) -> float:
+    """A number strictly between 0 and 1 (``.95``, ``"95%"``)."""
+    number = _number(value, where)
+    if not 0 < number < 1:
+        raise InputError(f"{value} is outside (0, 1)", where=where, fix="write for example 0.95")
+    return number
+
+
+def parse_fraction(value: str | float, where: str = "fraction") -> float:
+    """A share in (0, 1]: ``"3/4"``, ``0.75``, ``"75%"``."""
+    number = _number(value, where)
+    if not 0 < number <= 1:
+        raise InputError(
+            f"{value} is not in (0, 1]", where=where, fix="write for example 3/4 or 0.75"
+        )
+    return number
+
+
+def _number(value: str | float, where: str) -> float:
+    try:
+        if isinstance(value, str) and value.strip().endswith("%"):
+            return float(value.strip()[:-1]) / 100
+        return float(Fraction(value.strip())) if isinstance(value, str) else float(value)
+    except (ValueError, ZeroDivisionError, TypeError, OverflowError) as error:
+        raise InputError(f"'{value}' is no number", where=where) from error
+
+
+def parse_instant(text: str | float, where: str = "time") -> float | datetime:
+    """Seconds of a log's own clock as a float, or an RFC 3339 time as an aware datetime."""
+    try:
+        seconds = float(text)
+    except (ValueError, TypeError):
+        seconds = None
+    except OverflowError:
+        seconds = math.inf
+    if seconds is not None:
+        if not 0 <= seconds <= _LATEST_S:
+            raise InputError(
+                f"{text} is no instant", where=where, fix=f"seconds go from 0 to {_LATEST_S:g}"
+            )
+        return seconds
+    try:
+        instant = datetime.fromisoformat(str(text))
+    except ValueError as error:
+        raise InputError(
+            f"'{text}' is neither seconds nor a time",
+            where=where,
+            fix="write 2009-11-14T18:00:00Z or 123456",
+        ) from error
+    if instant.tzinfo is None:
+        raise InputError(f"'{text}' has no time zone", where=where, fix="end it with Z or +01:00")
+    return instant.astimezone(UTC)
+
+
+def format_instant(unix_s: float) -> str:
+    """RFC 3339 in UTC of seconds since 1970."""
+    return datetime.fromtimestamp(unix_s, UTC).isoformat().replace("+00:00", "Z")
+
+
+def billed_s(held_s: float, billing_s: float) -> float:
+    """Seconds that are paid for of a machine that is held this long: started billing units (0: by the second)."""
+    if held_s <= 0 or billing_s <= 0:
+        return max(0.0, held_s)
+    return math.ceil(held_s / billing_s - 1e-9) * billing_s
+
+
+def format_usd(amount: float) -> str:
+    """Money, to the cent."""
+    return f"${amount:,.2f}"
+
+
+def format_share(value: float | None) -> str:
+    """A share to three digits; a dash where there is none."""
+    return "–" if value is None else f"{value:.3f}"

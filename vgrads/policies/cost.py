@@ -1,0 +1,278 @@
+"""Which functions a policy may call, and how long an expression may take at worst: reckoned, never measured.
+
+A list of what is allowed, not of what is forbidden: functions without clock, chance, files or evaluation of texts.
+The time is an upper estimate from the parts of an expression and the longest values that an ad may hold
+(:data:`vgrads.policies.ads.LONGEST`, :data:`vgrads.policies.ads.MOST`), so that the same policy is taken or refused on every machine.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from vgrads.policies.ads import LONGEST, MOST
+from vgrads.policies.patterns import PatternError, pattern_cost_ns
+from vgrads.policies.text import BRACKETS, DEEPEST, Node, Source, in_a_row
+
+LIMIT_NS = 2_000_000.0
+"""An expression may be reckoned at 2 ms: the limit is 5 ms, and machines are busy."""
+MOST_PARTS = 4_000
+"""So many parts an expression may have, with what it refers to."""
+
+NAME_NS = 30_000.0
+"""What it takes to put in the longest list that a name may stand for."""
+
+REGEXPS = {"regexp": (2, 3), "regexpmember": (2, 3)}
+LISTS = {
+    "member": (2, 2),
+    "identicalmember": (2, 2),
+    "anycompare": (3, 3),
+    "allcompare": (3, 3),
+    "sum": (1, 1),
+    "avg": (1, 1),
+    "min": (1, 1),
+    "max": (1, 1),
+}
+WHOLE = {*LISTS, "strcat", "string", "toupper", "tolower"}
+"""Functions that go through a list with all its texts."""
+FUNCTIONS = (
+    REGEXPS
+    | LISTS
+    | {
+        "size": (1, 1),
+        "isundefined": (1, 1),
+        "iserror": (1, 1),
+        "isstring": (1, 1),
+        "isinteger": (1, 1),
+        "isreal": (1, 1),
+        "isboolean": (1, 1),
+        "islist": (1, 1),
+        "int": (1, 1),
+        "real": (1, 1),
+        "string": (1, 1),
+        "bool": (1, 1),
+        "floor": (1, 1),
+        "ceiling": (1, 1),
+        "round": (1, 1),
+        "pow": (2, 2),
+        "quantize": (2, 2),
+        "ifthenelse": (3, 3),
+        "strcat": (1, 20),
+        "substr": (2, 3),
+        "strcmp": (2, 2),
+        "stricmp": (2, 2),
+        "toupper": (1, 1),
+        "tolower": (1, 1),
+        "versioncmp": (2, 2),
+        "versiongt": (2, 2),
+        "versionge": (2, 2),
+        "versionlt": (2, 2),
+        "versionle": (2, 2),
+        "versioneq": (2, 2),
+    }
+)
+"""Functions by their lower-case names, and how many arguments each takes."""
+SHOWN = (
+    "regexp",
+    "regexpMember",
+    "member",
+    "identicalMember",
+    "anyCompare",
+    "allCompare",
+    "sum",
+    "avg",
+    "min",
+    "max",
+    "size",
+    "isUndefined",
+    "isError",
+    "isString",
+    "isInteger",
+    "isReal",
+    "isBoolean",
+    "isList",
+    "int",
+    "real",
+    "string",
+    "bool",
+    "floor",
+    "ceiling",
+    "round",
+    "pow",
+    "quantize",
+    "ifThenElse",
+    "strcat",
+    "substr",
+    "strcmp",
+    "stricmp",
+    "toUpper",
+    "toLower",
+    "versioncmp",
+    "versionGT",
+    "versionGE",
+    "versionLT",
+    "versionLE",
+    "versionEQ",
+)
+"""The same as the manual writes them."""
+IMPURE = (
+    "random",
+    "time",
+    "formattime",
+    "absTime",
+    "relTime",
+    "currenttime",
+    "daytime",
+    "interval",
+    "eval",
+    "unparse",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """At worst: time in ns, characters of a text that comes out, members of a list, parts, levels, brackets, and which
+    names are read."""
+
+    ns: float
+    chars: float
+    members: int
+    parts: int
+    depth: int
+    brackets: int
+    names: frozenset[str] = frozenset()
+
+    @property
+    def worst_ns(self) -> float:
+        """The time with that for putting in the value of each name once."""
+        return self.ns + NAME_NS * len(self.names)
+
+
+@dataclass(frozen=True)
+class Scales:
+    """Weighs the expressions of one policy; ``helper`` gives what a name stands for where it is the user's own."""
+
+    source: Source
+    name: str
+    helper: Callable[[Node], Weight | None]
+
+    def checked(self, node: Node) -> Weight:
+        """The weight of an expression, or what is wrong with it."""
+        weight = self.weigh(node)
+        if weight.worst_ns > LIMIT_NS or weight.parts > MOST_PARTS:
+            said = f"it may take {weight.worst_ns / 1e6:.1f} ms, has {weight.parts} parts, reads {len(weight.names)} names"
+            raise self.source.wrong(
+                f"the expression is too dear: {said}",
+                node.at,
+                name=self.name,
+                fix=f"at most {LIMIT_NS / 1e6:g} ms by the longest values, and {MOST_PARTS} parts",
+            )
+        return weight
+
+    def weigh(self, node: Node) -> Weight:
+        if node.kind == "value":
+            return Weight(50.0, len(str(node.value)), 1, 1, 1, 1)
+        if node.kind == "name":
+            return self.helper(node) or Weight(
+                1_000.0, LONGEST, MOST, 1, 1, 0, frozenset([node.word.lower()])
+            )
+        parts = [self.weigh(part) for part in node.parts]
+        depth = 1 + max((p.depth for p in parts), default=0)
+        row = len(parts) == 2 and in_a_row(node)
+        brackets = max([p.brackets + (i > 0 or not row) for i, p in enumerate(parts)], default=1)
+        if depth > DEEPEST or brackets > BRACKETS:
+            raise self.source.wrong(
+                f"the expression is too deep: more than {DEEPEST} levels, or {BRACKETS} with brackets",
+                node.at,
+                name=self.name,
+                fix="member(x, {…}) stands for a long row of comparisons",
+            )
+        ns = 200.0 + sum(p.ns for p in parts)
+        chars = max((p.chars for p in parts), default=0.0)
+        members = max((p.members for p in parts), default=1)
+        count = 1 + sum(p.parts for p in parts)
+        if node.kind == "list":
+            members = max(members, len(parts))
+        elif node.kind == "call":
+            ns += self._call_ns(node, parts)
+            if node.word.lower() in ("strcat", "string"):
+                chars, members = sum(p.chars * p.members + 32 for p in parts), 1
+        elif node.word not in ("?", "?:", "[]"):
+            chars, members = 32.0, 1
+        return Weight(
+            ns,
+            chars,
+            members,
+            count,
+            depth,
+            brackets,
+            frozenset[str]().union(*[p.names for p in parts]),
+        )
+
+    def _call_ns(self, node: Node, parts: list[Weight]) -> float:
+        word = node.word.lower()
+        if word not in FUNCTIONS:
+            self._unknown(node)
+        least, most = FUNCTIONS[word]
+        if not least <= len(parts) <= most:
+            wanted = str(least) if least == most else f"{least} to {most}"
+            raise self.source.wrong(
+                f"{node.word} takes {wanted} arguments, not {len(parts)}", node.at, name=self.name
+            )
+        ns = 500.0 + 5 * sum(p.chars * (p.members if word in WHOLE else 1) for p in parts)
+        if word in LISTS:
+            ns += 200.0 * parts[-1].members + 200.0 * parts[0].members
+            self._compared(node)
+        if word in REGEXPS:
+            times = parts[1].members if word == "regexpmember" else 1
+            ns += times * (2_000.0 + self._pattern_ns(node, int(parts[1].chars)))
+        return ns
+
+    def _compared(self, node: Node) -> None:
+        sign = node.parts[0]
+        if node.word.lower() in ("anycompare", "allcompare") and not isinstance(sign.value, str):
+            raise self.source.wrong(
+                f'{node.word} begins with the sign as a text: {node.word}(">", list, value)',
+                sign.at,
+                name=self.name,
+            )
+
+    def _pattern_ns(self, node: Node, longest: int) -> float:
+        pattern, *options = node.parts[0], *node.parts[2:]
+        if not isinstance(pattern.value, str):
+            raise self.source.wrong(
+                f"the pattern of {node.word} is written out as a text and stands first",
+                pattern.at,
+                name=self.name,
+                fix=f'{node.word}("^node[0-9]+", Host.Name)',
+            )
+        for option in options:
+            if not isinstance(option.value, str) or set(option.value.lower()) - set("i"):
+                raise self.source.wrong(
+                    f'the options of {node.word} are "i" or nothing', option.at, name=self.name
+                )
+        try:
+            ns = pattern_cost_ns(pattern.value, longest)
+        except PatternError as error:
+            raise self.source.wrong(str(error), pattern.at, name=self.name) from None
+        if ns > LIMIT_NS:
+            raise self.source.wrong(
+                f"the pattern is too dear: it may take {ns / 1e6:.1f} ms",
+                pattern.at,
+                name=self.name,
+                fix="begin it with ^, or bound its repetitions as in {1,9}",
+            )
+        return ns
+
+    def _unknown(self, node: Node) -> None:
+        if node.word.lower() in [w.lower() for w in IMPURE]:
+            what = f"{node.word}() is not taken: a policy depends on nothing but what it is given"
+            raise self.source.wrong(what, node.at, name=self.name)
+        near = difflib.get_close_matches(node.word, SHOWN, 1)
+        raise self.source.wrong(
+            f"no function {node.word} may be called in a policy",
+            node.at,
+            name=self.name,
+            fix=f"did you mean {near[0]}?" if near else f"there are {', '.join(SHOWN)}",
+        )

@@ -1,0 +1,58 @@
+"""What is left of an expression once some of its names have values.
+
+Only what the language itself says is used: a part that reads nothing is evaluated; a condition that is decided leaves
+the branch it chooses; ``false && x`` is false and ``true || x`` is true whatever x. Nothing else is touched, since an
+operand may turn out to be undefined or an error. (The library's own partial evaluation is left aside: it works on
+ads around the expression, and names are flat here.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from vgrads.policies.ads import constant
+from vgrads.policies.text import Node
+from vgrads.policies.values import ERROR, UNDEFINED, Value
+
+
+def names_in(node: Node) -> Iterator[str]:
+    """All names that an expression reads, some more than once."""
+    if node.kind == "name":
+        yield node.word
+    for part in node.parts:
+        yield from names_in(part)
+
+
+def simplified(node: Node, known: Mapping[str, Any]) -> Node:
+    """An expression with the names that are known put in, and what follows from that."""
+    if node.kind == "name":
+        return _value(_plain(known[node.word])) if node.word in known else node
+    if node.kind == "value":
+        return node
+    if not node.parts:
+        return _value(())
+    first = simplified(node.parts[0], known)
+    decided = first.value if first.kind == "value" and isinstance(first.value, bool) else None
+    if decided is not None:
+        if node.word == "?":
+            return simplified(node.parts[1 if decided else 2], known)
+        if node.word == ("||" if decided else "&&"):
+            return first
+    parts = (first, *(simplified(part, known) for part in node.parts[1:]))
+    if all(part.kind == "value" for part in parts):
+        return _value(constant(replace(node, parts=parts)))
+    return node if parts == node.parts else replace(node, parts=parts)
+
+
+def _value(value: Value) -> Node:
+    return Node("value", value=value)
+
+
+def _plain(value: Any) -> Value:
+    """A value of the bag's state; what is none of the language is an error."""
+    if value is None or value is UNDEFINED:
+        return UNDEFINED
+    fits = isinstance(value, bool | float | str) or (isinstance(value, int) and abs(value) < 2**63)
+    return value if fits else ERROR

@@ -1,0 +1,223 @@
+"""The report of a backtest: one self-contained page, made to be looked at."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")  # pictures go into the page, never onto a screen
+
+import matplotlib.pyplot as plt
+import numpy as np
+from numpy.typing import NDArray
+from statsmodels.stats.proportion import proportion_confint
+
+from vgrads.kernel.files import write_text
+from vgrads.kernel.units import format_duration, format_share
+from vgrads.qbets.backtest import WINDOW, BacktestRow, Trial, rolling_coverage
+
+_MOST_POINTS = 6000
+_KEPT, _MISSED, _BOUND, _CHANGE = "#3b7dd8", "#d22f2f", "#1c2430", "#c58a00"
+
+
+def write_report(path: Path, trials: Sequence[Trial]) -> None:
+    """The page of these backtests; InputError where it cannot be written."""
+    body = "".join(
+        [_overview(trials), *(_section(trial) for trial in trials if trial.scored.any())]
+    )
+    write_text(path, _PAGE.format(body=body))
+
+
+def _overview(trials: Sequence[Trial]) -> str:
+    rows = "".join(_line(trial.row()) for trial in trials)
+    heads = (
+        "history",
+        "queue",
+        "method",
+        "scored",
+        "coverage",
+        "worst 500",
+        "pinball",
+        "median bound",
+        "quick ≤ 1 h",
+        "change points",
+        "downtimes",
+    )
+    head = "".join(f"<th>{name}</th>" for name in heads)
+    return f"<table><tr>{head}</tr>{rows}</table>{_svg(_coverage_figure(trials))}"
+
+
+def _line(row: BacktestRow) -> str:
+    cells = [
+        row.history,
+        row.queue,
+        row.method,
+        f"{row.scored:,}",
+        format_share(row.coverage),
+        format_share(row.worst_window_coverage),
+        format_duration(row.pinball_s),
+        format_duration(row.median_bound_s),
+        format_share(row.quick_bounded),
+        str(row.change_points),
+        str(row.downtimes),
+    ]
+    return "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>"
+
+
+def _coverage_figure(trials: Sequence[Trial]) -> Any:
+    """Coverage of each history and queue with its 95 % binomial interval (Wilson)."""
+    shown = [trial for trial in trials if trial.scored.any()]
+    figure, axes = plt.subplots(figsize=(9, 0.8 + 0.28 * max(len(shown), 1)))
+    for height, trial in enumerate(reversed(shown)):
+        kept, count = int(_kept(trial).sum()), int(trial.scored.sum())
+        low, high = proportion_confint(kept, count, method="wilson")
+        axes.plot([low, high], [height, height], color=_KEPT, linewidth=5, solid_capstyle="butt")
+        axes.plot(kept / count, height, "o", color=_BOUND, markersize=4)
+    names = [f"{t.history} {t.queue if t.queue != '*' else ''}" for t in reversed(shown)]
+    axes.set_yticks(range(len(shown)), names)
+    for level in {trial.predictor.settings.quantile for trial in shown}:
+        axes.axvline(level, color=_MISSED, linewidth=1)
+    axes.set_xlabel("coverage, with its 95 % interval; the red line is what was promised")
+    return figure
+
+
+def _section(trial: Trial) -> str:
+    name = f"{trial.history}{'' if trial.queue == '*' else ', queue ' + trial.queue}"
+    return f"<h2>{escape(name)}</h2>{_svg(_history_figure(trial))}{_svg(_tightness_figure(trial))}"
+
+
+def _kept(trial: Trial) -> NDArray[np.bool_]:
+    scored = trial.scored
+    return np.asarray(trial.log.wait_s[scored] <= trial.issued_s[scored])
+
+
+def _history_figure(trial: Trial, ink: str = _BOUND) -> Any:
+    """Bound against wait over time on a log scale, change points marked; rolling coverage below."""
+    scored, kept = trial.scored, _kept(trial)
+    when = _dates(trial, trial.log.submit_s[scored])
+    waits = _hours(trial.log.wait_s[scored])
+    some = np.linspace(0, len(waits) - 1, min(len(waits), _MOST_POINTS)).astype(int)
+    figure, (top, bottom) = plt.subplots(2, 1, figsize=(11, 5.2), sharex=True, height_ratios=[3, 1])
+    for chosen, colour, label in (
+        (kept[some], _KEPT, "waited within the bound"),
+        (~kept[some], _MISSED, "waited longer"),
+    ):
+        top.plot(
+            when[some][chosen],
+            waits[some][chosen],
+            ".",
+            color=colour,
+            markersize=2,
+            alpha=0.5,
+            label=label,
+        )
+    bounds = _hours(trial.issued_s[scored])
+    top.plot(when[some], bounds[some], ",", color=ink, label="bound issued at submission")
+    for change_s in trial.predictor.change_points[:400]:
+        top.axvline(_dates(trial, np.array([change_s]))[0], color=_CHANGE, linewidth=0.4, alpha=0.6)
+    top.set_yscale("log")
+    top.yaxis.set_major_formatter(lambda hours, _: f"{hours:g}")
+    top.set_ylabel("wait (hours)")
+    top.legend(
+        loc="lower left", bbox_to_anchor=(0, 1), markerscale=6, fontsize=8, ncols=3, frameon=False
+    )
+    _rolling(bottom, when, kept, trial.predictor.settings.quantile)
+    return figure
+
+
+def _hours(seconds: NDArray[np.float64]) -> NDArray[np.float64]:
+    """For a log scale: what is shorter than half a minute stands at its lower end."""
+    return np.asarray(np.maximum(seconds, 30.0) / 3600.0)
+
+
+def _empty_figure(ink: str) -> Any:
+    figure = plt.figure(figsize=(11, 1.2))
+    figure.text(0.5, 0.5, "Too few jobs have waited for a bound.", color=ink, ha="center")
+    return figure
+
+
+def history_picture(trial: Trial, dark: bool = False) -> bytes:
+    """The same picture as PNG, also for dark pages; a word where there was never enough for a bound."""
+    ink, paper = ("#e6e9ee", "#14181f") if dark else (_BOUND, "#ffffff")
+    figure = _history_figure(trial, ink) if trial.scored.any() else _empty_figure(ink)
+    buffer = io.BytesIO()
+    figure.set_facecolor(paper)
+    for axes in figure.axes:
+        axes.set_facecolor(paper)
+        axes.tick_params(which="both", colors=ink)
+        axes.yaxis.label.set_color(ink)
+        axes.spines[:].set_color(ink)
+        for text in legend.get_texts() if (legend := axes.get_legend()) else ():
+            text.set_color(ink)
+    figure.savefig(buffer, format="png", dpi=110, bbox_inches="tight")
+    plt.close(figure)
+    return buffer.getvalue()
+
+
+def _rolling(axes: Any, when: NDArray[Any], kept: NDArray[np.bool_], level: float) -> None:
+    shares = rolling_coverage(kept)
+    axes.plot(when[len(when) - len(shares) :], shares, color=_KEPT, linewidth=0.8)
+    axes.axhline(level, color=_MISSED, linewidth=0.8)
+    axes.set_ylim(min([0.85, *(shares - 0.01)]), 1.005)
+    axes.set_ylabel(f"coverage of {min(WINDOW, len(kept))}")
+
+
+def _tightness_figure(trial: Trial) -> Any:
+    """How long the bounds are against how long jobs wait: two distributions."""
+    scored = trial.scored
+    figure, axes = plt.subplots(figsize=(11, 2.6))
+    for values, colour, label in (
+        (trial.log.wait_s[scored], _KEPT, "waits"),
+        (trial.issued_s[scored], _BOUND, "bounds"),
+    ):
+        axes.plot(
+            np.maximum(np.sort(values), 1.0),
+            np.linspace(0, 1, len(values)),
+            color=colour,
+            label=label,
+        )
+    axes.axvline(3600.0, color=_CHANGE, linewidth=0.8)
+    axes.set_xscale("log")
+    axes.set_xlabel("seconds (the line: one hour)")
+    axes.set_ylabel("share of jobs at most")
+    axes.legend(fontsize=8)
+    return figure
+
+
+def _dates(trial: Trial, log_s: NDArray[np.float64]) -> NDArray[Any]:
+    zero = trial.log.unix_start_s
+    return np.array(
+        [datetime.fromtimestamp(zero + float(t), UTC).replace(tzinfo=None) for t in log_s]
+    )
+
+
+def _svg(figure: Any) -> str:
+    """A figure as inline SVG; scattered points as a picture inside it, or the page would weigh tens of MB."""
+    for axes in figure.axes:
+        for line in axes.lines:
+            line.set_rasterized(len(line.get_xdata()) > 1000)
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", bbox_inches="tight", dpi=130)
+    plt.close(figure)
+    text = buffer.getvalue()
+    return f"<figure>{text[text.index('<svg') :]}</figure>"
+
+
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Backtest · vgrads</title><style>
+body {{ font: 15px/1.5 system-ui, sans-serif; color: #1c2430; background: #fff; max-width: 1200px; margin: 2rem auto; padding: 0 1rem; }}
+table {{ border-collapse: collapse; font-size: .88rem; }} th, td {{ text-align: right; padding: .25rem .6rem; border-bottom: 1px solid #ddd; }}
+th:nth-child(-n+3), td:nth-child(-n+3) {{ text-align: left; }}
+figure {{ margin: 1rem 0; }} figure svg {{ max-width: 100%; height: auto; }}
+</style></head><body><h1>Would the bounds have held?</h1>
+<p>Every history was replayed with nothing known before its time. A job counts as kept when it waited no longer than the
+bound that it was given at its submission; every started job from the first that was given a bound is counted.</p>
+{body}</body></html>
+"""

@@ -1,0 +1,83 @@
+"""Templates and the files that pages need, of the charts and of the web: no outside addresses."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from vgrads.kernel.units import format_duration
+
+_METHODS = ("get", "items")
+_CODE = re.compile(r"``?([^`]+)``?")
+STATIC = Path(__file__).parent / "static"
+
+
+class _Templates(Environment):
+    """Templates in which ``row.copy`` is the entry of a dictionary, never a method of that name but ``get`` and ``items``."""
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        if isinstance(obj, Mapping) and attribute not in _METHODS:
+            return obj[attribute] if attribute in obj else self.undefined(obj=obj, name=attribute)
+        return super().getattr(obj, attribute)
+
+
+@cache
+def environment(package: str) -> Environment:
+    """The templates of a package."""
+    found = _Templates(loader=PackageLoader(package), autoescape=True, undefined=StrictUndefined)
+    found.filters |= {
+        "duration": format_duration,
+        "clock": clock,
+        "share": share,
+        "told": told,
+        "hours": hours,
+    }
+    return found
+
+
+def clock(instant: str) -> Markup:
+    """An RFC 3339 instant in UTC; the script of the page puts it into the zone of whoever reads."""
+    when = datetime.fromisoformat(instant)
+    when = (
+        when.astimezone(UTC) if when.tzinfo else when.replace(tzinfo=UTC)
+    )  # as SQLite gives it back
+    return Markup('<time datetime="{}">{}</time>').format(
+        f"{when:%Y-%m-%dT%H:%M:%SZ}", f"{when:%a} {when.day} {when:%b %H:%M} UTC"
+    )
+
+
+def share(chance: float) -> str:
+    """A probability as people say it: whole percents, and nothing is ever certain."""
+    whole = round(100 * chance)
+    return "over 99\u202f%" if whole > 99 else "under 1\u202f%" if whole < 1 else f"{whole}\u202f%"
+
+
+def hours(seconds: float) -> str:
+    """A wait in hours, as finely as it matters."""
+    if 0 < seconds < 18:
+        return "< 0.01\u202fh"
+    return f"{seconds / 3600.0:.{2 if 0 < seconds < 36000 else 0}f}\u202fh"
+
+
+def told(text: str) -> Markup:
+    """Words of a description: paragraphs, and what stands between backticks as code."""
+    parts = (_CODE.sub(r"<code>\1</code>", str(escape(part))) for part in text.split("\n\n"))
+    return Markup("".join(f"<p>{part}</p>" for part in parts))
+
+
+def render(template: str, /, package: str = "vgrads.portal.charts", **values: Any) -> str:
+    """A template of a package filled in; everything that is not marked as safe is escaped."""
+    return environment(package).get_template(template).render(**values)
+
+
+@cache
+def static(name: str) -> str:
+    """The text of a file that pages need."""
+    return (STATIC / name).read_text(encoding="utf-8")

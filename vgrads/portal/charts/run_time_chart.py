@@ -1,0 +1,55 @@
+"""Run times of one kind of task as a picture: what was recorded, and what is predicted, by input size."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from vgrads.kernel.errors import InputError
+
+_COLOURS = ("#1f5fa8", "#b3261e", "#2e7d32", "#8a6d1a", "#6a1b9a", "#00838f")
+
+
+def write_run_time_chart(told: Mapping[str, Any], path: Path) -> None:
+    """``told``: as :func:`vgrads.api.plans.run_time_answers.kind_json` answers; svg, png or pdf by the file's name."""
+    from matplotlib.figure import Figure  # noqa: PLC0415 loads for half a second
+
+    if path.suffix not in (".svg", ".png", ".pdf"):
+        raise InputError(
+            f"'{path.name}' ends neither in .svg nor in .png nor in .pdf", where="--plot"
+        )
+    figure = Figure(figsize=(7.5, 4.2), layout="constrained")
+    axes = figure.add_subplot()
+    sized = bool(told["curve"])
+    machines = sorted({record["machine"] for record in told["records"]})
+    for number, machine in enumerate(machines):
+        mine = [r for r in told["records"] if r["machine"] == machine]
+        if sized:
+            mine = [r for r in mine if r["input_bytes"]]
+        across = (
+            [r["input_bytes"] / 2**20 for r in mine] if sized else list(range(1, len(mine) + 1))
+        )
+        colour = _COLOURS[number % len(_COLOURS)]
+        axes.scatter(
+            across,
+            [r["seconds"] for r in mine],
+            s=18,
+            color=colour,
+            label=machine or "machine not told",
+        )
+    if sized:
+        sizes = [point["input_bytes"] / 2**20 for point in told["curve"]]
+        low, middle, high = zip(*(point["seconds"] for point in told["curve"]), strict=True)
+        axes.plot(sizes, middle, color="#333333", label="predicted at the reference machine")
+        axes.fill_between(sizes, low, high, color="#333333", alpha=0.12, label="nine of ten")
+        axes.set(xscale="log")
+    else:
+        axes.axhspan(
+            told["low_s"], told["high_s"], color="#333333", alpha=0.12, label="nine of ten"
+        )
+        axes.axhline(told["median_s"], color="#333333", label="predicted")
+    label = "input, MiB" if sized else "record"
+    axes.set(yscale="log", xlabel=label, ylabel="seconds", title=told["kind"])
+    axes.legend(fontsize=8)
+    figure.savefig(path)

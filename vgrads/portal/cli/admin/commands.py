@@ -1,0 +1,184 @@
+"""Commands of the operator: tokens, sites that are open to users, the database, the audit log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vgrads.kernel.errors import InputError
+from vgrads.portal.cli.options import AsJson, SiteName, Sites, answer_with, app
+from vgrads.portal.cli.sites.commands import sites_app
+
+token_app = typer.Typer(name="token", help="Who may use the service.", no_args_is_help=True)
+db_app = typer.Typer(
+    name="db", help="The database: its version, backups, what is old.", no_args_is_help=True
+)
+for group in (token_app, db_app):
+    app.add_typer(group)
+
+Expires = Annotated[str, typer.Option("--expires", help="How long it opens anything, e.g. 30d.")]
+
+
+@token_app.command(
+    "create", epilog="Example: `vgrads token create ann --scope submit --expires 90d`"
+)
+def create_token(
+    user: Annotated[str, typer.Argument(metavar="USER", show_default=False)],
+    scope: Annotated[
+        list[str],
+        typer.Option("--scope", help="read, submit (read and run own sets), operate (everything)."),
+    ] = ["submit"],  # noqa: B006  # typer's way
+    expires: Expires = "90d",
+    name: Annotated[str, typer.Option("--name", help="What it is for.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Make a token. It is shown once: only its digest is kept."""
+    from vgrads.kernel.units import parse_duration
+    from vgrads.portal.records.access import Access
+    from vgrads.portal.records.store import Store
+
+    with Store() as store:
+        secret, row = Access(store.engine).create(
+            user, scope, parse_duration(expires, "--expires"), name
+        )
+    told = {
+        "id": row.id,
+        "user": user,
+        "scopes": row.scopes.split(),
+        "expires_s": row.expires_s,
+        "token": secret,
+    }
+    answer_with(as_json, told, lambda: f"{secret}\n(id {row.id}; it is not shown again)")
+
+
+@token_app.command("list", epilog="Example: `vgrads token list`")
+def list_tokens(as_json: AsJson = False) -> None:
+    """Tokens and until when they open anything."""
+    from vgrads.portal.cli.admin.tables import tokens_table
+    from vgrads.portal.records.access import Access
+    from vgrads.portal.records.store import Store
+
+    with Store() as store:
+        rows = [
+            row.model_dump(exclude={"digest", "session"}) for row in Access(store.engine).tokens()
+        ]
+    answer_with(as_json, {"tokens": rows}, lambda: tokens_table(rows))
+
+
+@token_app.command("revoke", epilog="Example: `vgrads token revoke tok-0123456789`")
+def revoke_token(
+    token_id: Annotated[str, typer.Argument(metavar="ID", show_default=False)],
+) -> None:
+    """End a token, and the sessions of its user."""
+    from vgrads.portal.records.access import Access
+    from vgrads.portal.records.store import Store
+
+    with Store() as store:
+        if not Access(store.engine).revoke(token_id):
+            raise InputError(f"no token '{token_id}'", where="ID", fix="vgrads token list")
+    typer.echo("revoked; a service that runs forgets it within seconds")
+
+
+@sites_app.command("open", epilog="Example: `vgrads sites open build ann`")
+def open_site(
+    site: SiteName,
+    user: Annotated[str, typer.Argument(metavar="USER", show_default=False)],
+    close: Annotated[bool, typer.Option("--close", help="Take it back.")] = False,
+    sites: Sites = None,
+) -> None:
+    """Let a user's tasks run on a real site, under the account that the service has there."""
+    from vgrads.portal.records.access import Access
+    from vgrads.portal.records.sites import choose_catalog
+    from vgrads.portal.records.store import Store
+
+    with Store() as store:
+        access = Access(store.engine)
+        if not close:
+            choose_catalog(sites).site(site)  # a typo would open nothing, silently
+            access.grant(site, user)
+        elif not access.withdraw(site, user):
+            raise InputError(f"site '{site}' was not open for '{user}'", where="SITE")
+    typer.echo(f"{site} is {'closed' if close else 'open'} for {user}")
+
+
+@db_app.command("upgrade", epilog="Example: `vgrads db upgrade`; down: `vgrads db upgrade 0001`")
+def upgrade(
+    version: Annotated[str, typer.Argument(metavar="[VERSION]")] = "head",
+    db: Annotated[
+        str | None, typer.Option("--db", metavar="URL", help="Default: VGRADS_DB, or yours.")
+    ] = None,
+    lose_data: Annotated[
+        bool,
+        typer.Option("--lose-data", help="Go down also where that loses data; after a copy of it."),
+    ] = False,
+) -> None:
+    """Bring the database to a version (default: this one's). Every command does so by itself when it must."""
+    from vgrads.portal.records.migrate import HEAD, current, losses, move
+    from vgrads.portal.records.store import open_engine
+    from vgrads.portal.records.upkeep import back_up_beside
+
+    engine = open_engine(db)
+    wanted = HEAD if version == "head" else version
+    try:
+        if lose_data and losses(engine, wanted):
+            typer.echo(f"a copy of the database as it was: {back_up_beside(db, wanted)}")
+        move(engine, wanted, lose_data)
+        typer.echo(f"the database is of version {current(engine)}")
+    finally:
+        engine.dispose()
+
+
+@db_app.command("backup", epilog="Example: `vgrads db backup vgrads-today.db`")
+def backup(
+    file: Annotated[Path, typer.Argument(metavar="FILE", show_default=False)],
+    db: Annotated[
+        str | None, typer.Option("--db", metavar="URL", help="Default: VGRADS_DB, or yours.")
+    ] = None,
+) -> None:
+    """Copy an SQLite database while it is in use. For PostgreSQL there is pg_dump."""
+    from vgrads.portal.records.upkeep import back_up
+
+    back_up(db, file)
+    typer.echo(f"wrote {file}")
+
+
+@db_app.command("prune", epilog="Example: `vgrads db prune --keep 180d --history-keep 1000d`")
+def prune(
+    keep: Annotated[
+        str, typer.Option("--keep", help="Remove sets that ended longer ago, with their runs.")
+    ] = "",
+    history_keep: Annotated[
+        str, typer.Option("--history-keep", help="Remove older jobs of histories.")
+    ] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Remove what is old; expired tokens and keys in any case."""
+    from vgrads.kernel.units import parse_duration
+    from vgrads.portal.records.retention import prune as prune_now
+    from vgrads.portal.records.store import Store
+
+    keep_s = parse_duration(keep, "--keep") if keep else None
+    history_s = parse_duration(history_keep, "--history-keep") if history_keep else None
+    with Store() as store:
+        gone = prune_now(store, keep_s, history_s)
+    answer_with(
+        as_json, gone, lambda: f"removed {gone['sets']} sets and {gone['jobs']} jobs of histories"
+    )
+
+
+@db_app.command("audit", epilog="Example: `vgrads db audit --user ann`")
+def audit(
+    user: Annotated[str | None, typer.Option("--user", help="Of one user only.")] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1)] = 50,
+    as_json: AsJson = False,
+) -> None:
+    """Who changed what over HTTP, newest first."""
+    from vgrads.portal.cli.admin.tables import audit_table
+    from vgrads.portal.records.store import Store
+    from vgrads.portal.records.upkeep import audit_rows
+
+    with Store() as store:
+        rows = audit_rows(store, user, limit)
+    answer_with(as_json, {"audit": rows}, lambda: audit_table(rows))

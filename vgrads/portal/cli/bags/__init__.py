@@ -1,0 +1,1 @@
+"""Commands of bags and matrices."""

@@ -1,0 +1,238 @@
+"""Commands for work that is generated as it goes: ``vgrads allpairs``, ``vgrads wavefront``, ``vgrads matrix``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from vgrads.kernel.errors import InputError
+from vgrads.portal.cli.options import AsJson, Sites, app
+
+if TYPE_CHECKING:
+    from vgrads.api.bags.matrices import Function
+
+Words = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="FUNCTION…",
+        show_default=False,
+        help="An executable and its own arguments: called with the files of a cell behind them, it prints the value. Put -- before it where its arguments begin with -.",
+    ),
+]
+Library = Annotated[
+    Path | None,
+    typer.Option(
+        "--library",
+        metavar="F.so",
+        help="A shared library with F instead (docs/matrix.md: its signature).",
+    ),
+]
+Symbol = Annotated[str, typer.Option("--symbol", help="The function's name in --library.")]
+Python = Annotated[
+    str | None,
+    typer.Option(
+        "--python",
+        metavar="FILE.py:NAME",
+        help="A Python function of bytes instead; or MODULE:NAME where hosts have it.",
+    ),
+]
+Matrix = Annotated[
+    Path | None,
+    typer.Option(
+        "--matrix",
+        metavar="FILE",
+        help="Where results are kept, and found again by the same command. Default: allpairs.matrix or wavefront.matrix.",
+        show_default=False,
+    ),
+]
+Out = Annotated[
+    Path | None, typer.Option("--out", "-o", metavar="FILE", help="Also write results as lines.")
+]
+Block = Annotated[
+    int | None,
+    typer.Option(
+        "--block",
+        min=1,
+        max=5000,
+        help="Cells of a side of a block. Default: by what F takes.",
+        show_default=False,
+    ),
+]
+Procs = Annotated[
+    int, typer.Option("--procs", min=1, help="Processors of a block: so many cells of it at once.")
+]
+More = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--input",
+        metavar="FILE",
+        help="Another file that F reads, by its name; may be given again.",
+    ),
+]
+Retries = Annotated[
+    int,
+    typer.Option("--retries", min=0, max=100, help="How often a block that failed is tried again."),
+]
+
+
+@app.command(
+    "allpairs",
+    epilog="Examples: `vgrads allpairs images/ images/ ./compare --symmetric -o results.txt` · `vgrads allpairs a.list b.list --python compare.py:distance`",
+)
+def allpairs(
+    a: Annotated[
+        Path,
+        typer.Argument(
+            metavar="A", help="A folder of items, or a list of files.", show_default=False
+        ),
+    ],
+    b: Annotated[
+        Path, typer.Argument(metavar="B", help="The same for the other side.", show_default=False)
+    ],
+    function: Words = None,
+    library: Library = None,
+    symbol: Symbol = "compare",
+    python: Python = None,
+    symmetric: Annotated[
+        bool, typer.Option("--symmetric", help="F(x, y) = F(y, x), and A is B: compute one half.")
+    ] = False,
+    matrix: Matrix = None,
+    out: Out = None,
+    block: Block = None,
+    procs: Procs = 1,
+    more: More = None,
+    retries: Retries = 1,
+    sites: Sites = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compute F(A[i], B[j]) for all pairs of items, in blocks, on this machine or on the sites of --sites. The same command again goes on where it was interrupted."""
+    from vgrads.api.bags.matrices import Problem, items_of
+    from vgrads.portal.cli.bags.matrix_run import HowToCompute, compute
+    from vgrads.portal.cli.bags.run import HowToWork
+
+    left, right = items_of(a), items_of(b)
+    if symmetric and [path for _, path in left] != [path for _, path in right]:
+        raise InputError("A and B are not the same items", where="--symmetric")
+    problem = Problem(
+        kind="allpairs",
+        rows=len(left),
+        cols=len(right),
+        half=symmetric,
+        a=left,
+        b=right,
+        procs=procs,
+        function=_function(function, library, symbol, python, procs),
+        more=more or (),
+    )
+    how = HowToCompute(
+        matrix=matrix or Path("allpairs.matrix"),
+        out=out,
+        block=block,
+        retries=retries,
+        work=HowToWork(sites=sites, as_json=as_json),
+    )
+    raise typer.Exit(compute(problem, how))
+
+
+@app.command(
+    "wavefront",
+    epilog="Examples: `vgrads wavefront edges/ ./cell -o results.txt` · `vgrads wavefront edges.txt -X 15 -Y 20 -W 5 -H 5 ./cell`",
+)
+def wavefront(
+    edges: Annotated[
+        Path,
+        typer.Argument(
+            metavar="EDGES",
+            help="A folder of files R.x.y, x or y before the first cell (R.-1.0), or a file of lines 'x y value'.",
+            show_default=False,
+        ),
+    ],
+    function: Words = None,
+    library: Library = None,
+    symbol: Symbol = "compare",
+    python: Python = None,
+    x: Annotated[int, typer.Option("-X", help="x of the first cell.")] = 0,
+    y: Annotated[int, typer.Option("-Y", help="y of the first cell.")] = 0,
+    width: Annotated[
+        int | None,
+        typer.Option(
+            "-W", min=1, help="Cells along x. Default: as far as the edge goes.", show_default=False
+        ),
+    ] = None,
+    height: Annotated[
+        int | None,
+        typer.Option(
+            "-H", min=1, help="Cells along y. Default: as far as the edge goes.", show_default=False
+        ),
+    ] = None,
+    matrix: Matrix = None,
+    out: Out = None,
+    block: Block = None,
+    procs: Procs = 1,
+    more: More = None,
+    retries: Retries = 1,
+    sites: Sites = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compute R[x,y] = F(R[x−1,y], R[x,y−1], R[x−1,y−1]) from its edges, in blocks, on this machine or on the sites of --sites. The same command again goes on where it was interrupted."""
+    from vgrads.api.bags.matrices import Problem, border_of
+    from vgrads.portal.cli.bags.matrix_run import HowToCompute, compute
+    from vgrads.portal.cli.bags.run import HowToWork
+
+    rows, cols, border = border_of(edges, x, y, width, height)
+    problem = Problem(
+        kind="wavefront",
+        rows=rows,
+        cols=cols,
+        border=border,
+        x=x,
+        y=y,
+        procs=procs,
+        function=_function(function, library, symbol, python, procs),
+        more=more or (),
+    )
+    how = HowToCompute(
+        matrix=matrix or Path("wavefront.matrix"),
+        out=out,
+        block=block,
+        retries=retries,
+        work=HowToWork(sites=sites, as_json=as_json),
+    )
+    raise typer.Exit(compute(problem, how))
+
+
+@app.command("matrix", epilog="Example: `vgrads matrix allpairs.matrix > results.txt`")
+def matrix_(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A matrix file.", show_default=False)
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Print what a matrix file holds: a line for each cell that is done; with --json how it stands."""
+    from vgrads.portal.cli.bags.matrix_run import show
+
+    show(file, as_json)
+
+
+def _function(
+    words: list[str] | None, library: Path | None, symbol: str, python: str | None, procs: int
+) -> Function:
+    from vgrads.api.bags import matrices
+
+    if sum(bool(given) for given in (words, library, python)) > 1:
+        raise InputError(
+            "is given twice", where="FUNCTION", fix="one of an executable, --library and --python"
+        )
+    if library is not None:
+        return matrices.library(library, symbol)
+    if python is not None:
+        if procs > 1:
+            raise InputError(
+                "a Python function runs on one processor of a block",
+                where="--procs",
+                fix="leave it out: blocks run beside each other",
+            )
+        return matrices.python(python)
+    return matrices.program(words or [])

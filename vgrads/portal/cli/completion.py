@@ -1,0 +1,51 @@
+"""What the shell offers when Tab is pressed: names that this installation knows. It must be quick, and never fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+
+def _offer(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
+    def complete(incomplete: str) -> list[str]:
+        try:
+            return sorted(name for name in names() if name.startswith(incomplete))
+        except Exception:
+            return []  # an error message in the middle of a command line helps nobody
+
+    return complete
+
+
+def _runs() -> Iterable[str]:
+    from vgrads.portal.records.store import Store
+
+    with Store() as store:
+        return [row.id for row in store.list_runs()]
+
+
+def _sites() -> Iterable[str]:
+    from vgrads.portal.records.sites import choose_catalog
+
+    return [site.name for site in choose_catalog(None).sites]
+
+
+def _policies() -> Iterable[str]:
+    from vgrads.planner.policies import POLICIES
+
+    return POLICIES
+
+
+def complete_sets(incomplete: str) -> list[str]:
+    """Files that may be sets, and folders to look for them in."""
+    base = Path(incomplete) if incomplete.endswith("/") else Path(incomplete).parent
+    try:
+        found = [f"{p}/" if p.is_dir() else str(p) for p in base.iterdir()]
+    except OSError:
+        return []
+    fits = (".yaml", ".yml", ".json", "/")
+    return sorted(p for p in found if p.endswith(fits) and p.startswith(incomplete))
+
+
+complete_runs = _offer(_runs)
+complete_sites = _offer(_sites)
+complete_policies = _offer(_policies)

@@ -1,0 +1,1 @@
+"""Commands of sites and what they offer."""

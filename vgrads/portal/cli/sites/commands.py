@@ -1,0 +1,245 @@
+"""Commands about sites: list, check, add, remove; and what they would offer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from vgrads.portal.cli.options import (
+    AsJson,
+    AsStated,
+    At,
+    Gantt,
+    Seed,
+    SiteName,
+    Sites,
+    answer_with,
+    app,
+    instant_of,
+    make_console,
+)
+
+if TYPE_CHECKING:
+    from vgrads.vgrid.catalog import Catalog
+
+sites_app = typer.Typer(
+    name="sites",
+    help="Which sites are known, what they can do, what was seen of them.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+)
+app.add_typer(sites_app)
+
+SitesFile = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="[SITES]",
+        help="Sites (TOML). Default: those of the database, else the embedded ones.",
+        show_default=False,
+    ),
+]
+
+
+@sites_app.command("list", epilog="Example: `vgrads sites list data/sites.toml`")
+def list_sites(sites: SitesFile = None, as_json: AsJson = False) -> None:
+    """Sites with their queues, histories and prices, and what earlier runs saw of them."""
+    from vgrads.api.queues.sites import describe
+    from vgrads.portal.cli.sites.tables import sites_table
+    from vgrads.portal.records.sites import choose_catalog, past_acquisitions
+
+    rows = describe(choose_catalog(sites), past_acquisitions())
+    answer_with(as_json, {"sites": rows}, lambda: sites_table(rows))
+
+
+@sites_app.command("show", epilog="Example: `vgrads sites show local`")
+def show(
+    site: SiteName,
+    sites: Sites = None,
+    as_json: AsJson = False,
+) -> None:
+    """What runs have seen of a site, queue by queue, beside what its description states."""
+    from vgrads.api.queues.sites import describe
+    from vgrads.portal.cli.sites.tables import learned_table
+    from vgrads.portal.records.sites import only_site, past_acquisitions
+
+    (row,) = describe(only_site(site, sites), past_acquisitions())
+    answer_with(as_json, row, lambda: learned_table(row))
+
+
+@sites_app.command("reset", epilog="Example: `vgrads sites reset local`")
+def reset(
+    site: SiteName,
+    queue: Annotated[
+        str | None, typer.Option("--queue", "-q", help="Only what was seen of this queue.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Forget what runs have seen of a site: plans believe its description again."""
+    from vgrads.portal.records.store import Store
+
+    with Store() as store:
+        count = store.forget_acquisitions(site, queue)
+    told = f"forgot how {count} slots of {site} fared" if count else f"nothing was seen of {site}"
+    answer_with(as_json, {"site": site, "queue": queue, "forgotten": count}, lambda: told)
+
+
+@sites_app.command("check", epilog="Example: `vgrads sites check data/sites.toml`")
+def check_sites(
+    sites: SitesFile = None,
+    benchmark: Annotated[
+        bool,
+        typer.Option(
+            "--benchmark",
+            help="Also run a benchmark of about half a minute at each real site: run times learned elsewhere are then told for it.",
+        ),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Reach every site and say what each can do; exit 4 if one cannot be used."""
+    from vgrads.api.queues.sites import check_all
+    from vgrads.portal.cli.sites.tables import checks_table
+    from vgrads.portal.records.sites import choose_catalog
+
+    catalog = choose_catalog(sites)
+    rows = check_all(catalog)
+    scores = _scores(catalog) if benchmark else None
+    told = {"sites": rows} | ({} if scores is None else {"scores": scores})
+    answer_with(as_json, told, lambda: checks_table(rows))
+    if scores is not None and not as_json:
+        _print_scores(scores)
+    if not all(row["usable"] for row in rows):
+        raise typer.Exit(4)
+
+
+def _scores(catalog: Catalog) -> list[dict[str, Any]]:
+    from vgrads.portal.cli.terminal import busy, console
+    from vgrads.portal.jobs.site_scores import score_sites
+
+    with busy(console(stderr=True), "running benchmarks") as doing:
+        return list(score_sites(catalog, doing))
+
+
+def _print_scores(scores: list[dict[str, Any]]) -> None:
+    out = make_console()
+    for one in scores:
+        found = one["problem"] or f"cpu {one['cpu']:g}, disk {one['io']:g} (larger is faster)"
+        out.print(f"benchmark of {one['site']}: {found}", highlight=False)
+    if not scores:
+        out.print("no real site to run a benchmark at", highlight=False)
+
+
+@sites_app.command("add", epilog="Example: `vgrads sites add mysites.toml`")
+def add(
+    sites: Annotated[Path, typer.Argument(metavar="SITES", help="Sites (TOML).")],
+) -> None:
+    """Put the sites of a file into the database, with their histories; known names are replaced."""
+    from vgrads.portal.records.sites import add_sites
+
+    names = add_sites(sites)
+    make_console().print(f"kept in the database: {', '.join(names)}", highlight=False)
+
+
+@sites_app.command("remove", epilog="Example: `vgrads sites remove kittyhawk`")
+def remove(name: SiteName) -> None:
+    """Forget a site of the database."""
+    from vgrads.portal.records.sites import remove_site
+
+    remove_site(name)
+    make_console().print(f"removed {name}", highlight=False)
+
+
+@sites_app.command("sweep", epilog="Example: `vgrads sites sweep sites.toml --yes`")
+def sweep(
+    sites: SitesFile = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Give them back; without it they are only listed.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Find jobs and instances of vgrads at real sites that no running run knows, and give them back."""
+    from vgrads.portal.cli.sites.tables import leftovers_table
+    from vgrads.portal.jobs import site_care
+    from vgrads.portal.records.sites import choose_catalog
+
+    catalog = choose_catalog(sites)
+    rows = site_care.find_leftovers(catalog)
+    swept = site_care.sweep(catalog, rows) if yes else 0
+    answer_with(as_json, {"found": rows, "swept": swept}, lambda: leftovers_table(rows))
+    if not as_json:
+        orphans = sum(row["orphan"] for row in rows)
+        hint = "" if yes or not orphans else "; --yes gives them back"
+        make_console().print(
+            f"{orphans} belong to no running run of this database{hint}; given back: {swept}",
+            highlight=False,
+        )
+
+
+@sites_app.command("queue", epilog="Example: `vgrads sites queue cluster --procs 16 --walltime 2h`")
+def queue(
+    site: SiteName,
+    sites: Sites = None,
+    procs: Annotated[
+        int | None, typer.Option("--procs", "-n", min=1, help="Ask for the site's own forecast.")
+    ] = None,
+    walltime: Annotated[str, typer.Option("--walltime", "-w")] = "1h",
+    as_json: AsJson = False,
+) -> None:
+    """What waits and what runs at a batch site, and when it would itself start a job."""
+    from vgrads.api.queues.live_queue import look_into_queue
+    from vgrads.kernel.units import parse_duration
+    from vgrads.portal.cli.sites.tables import queue_table
+    from vgrads.portal.records.sites import only_site
+
+    job = (procs, parse_duration(walltime, "--walltime")) if procs else None
+    answer = look_into_queue(only_site(site, sites), site, job)
+    answer_with(as_json, answer, lambda: queue_table(answer))
+
+
+@sites_app.command("collect", epilog="Example: `vgrads sites collect cluster --since 90d`")
+def collect(
+    site: Annotated[str, typer.Argument(metavar="SITE", help="A batch site of the database.")],
+    since: Annotated[
+        str, typer.Option("--since", help="How far back the first collection goes.")
+    ] = "365d",
+    as_json: AsJson = False,
+) -> None:
+    """Bring a site's job accounting into the database; later calls fetch only what is new."""
+    from vgrads.kernel.units import parse_duration
+    from vgrads.portal.cli.sites.tables import collected_text
+    from vgrads.portal.cli.terminal import progress_bar
+    from vgrads.portal.jobs import site_care
+
+    with progress_bar(f"collecting from {site}") as told:
+        found = site_care.collect(site, parse_duration(since, "--since"), told)
+    answer_with(as_json, found, lambda: collected_text(found))
+
+
+@app.command(epilog="Example: `vgrads offers data/storm.grid --gantt offers.html`")
+def offers(
+    request: Annotated[
+        Path,
+        typer.Argument(
+            metavar="REQUEST",
+            help="What nodes are wanted: YAML or JSON, or a text such as docs/requests.md shows.",
+            show_default=False,
+        ),
+    ],
+    sites: Sites = None,
+    at: At = None,
+    seed: Seed = 0,
+    as_stated: AsStated = False,
+    gantt: Gantt = None,
+    as_json: AsJson = False,
+) -> None:
+    """Which nodes can be had, when, how surely, at what cost? Exit 3 where not as surely as asked."""
+    from vgrads.api.queues.offers import offer_json, refuse
+    from vgrads.portal.cli.sites import offer_text
+
+    offer = offer_text.ask(request, sites, instant_of(at), seed, learned=not as_stated)
+    if gantt:
+        offer_text.draw(gantt, offer)
+    answer_with(as_json, offer_json(offer), lambda: offer_text.offer_text(offer))
+    if not offer.enough:
+        refuse(offer, request)

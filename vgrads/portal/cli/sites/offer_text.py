@@ -1,0 +1,81 @@
+"""Offers of nodes at the terminal: asked for, as a tree, as a chart in a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Group as Lines
+from rich.text import Text
+from rich.tree import Tree
+
+from vgrads.api.plans.planning import open_grid
+from vgrads.api.queues.histories import Instant
+from vgrads.api.queues.offers import offer_gantt, offer_sentence
+from vgrads.kernel.files import write_text
+from vgrads.kernel.units import format_duration, format_usd
+from vgrads.portal.charts.gantt import render_html, render_svg, standalone_svg
+from vgrads.portal.cli.terminal import busy, console
+from vgrads.portal.records.sites import choose_catalog, past_acquisitions
+from vgrads.vgrid.procure import GridOffer, procure
+from vgrads.vgrid.request_file import load_request
+from vgrads.vgrid.tree import GridNode, grid_tree
+
+
+def ask(request: Path, sites: Path | None, at: Instant, seed: int, learned: bool) -> GridOffer:
+    """What the sites offer for the request in a file."""
+    wanted = load_request(request)
+    with busy(console(stderr=True), "asking all sites") as doing:
+        seen = past_acquisitions() if learned else ()
+        grid = open_grid(choose_catalog(sites), at, notify=doing, seen=seen)
+        return procure(grid.catalog, grid.known, wanted, seed)
+
+
+def offer_text(offer: GridOffer) -> Lines:
+    """The tree, what was left out, and one sentence."""
+    root = grid_tree(offer)
+    tree = Tree(Text(root.name, "bold"))
+    for site in root.children:
+        branch = tree.add(_named(site))
+        for cluster in site.children:
+            twig = branch.add(_named(cluster))
+            for slot in cluster.children:
+                twig.add(_slot_text(slot))
+    left_out = [
+        Text(f"  {g.group.name}: not {e.place}, {e.reason}", "dim")
+        for g in offer.groups
+        for e in g.excluded
+    ]
+    return Lines(tree, *left_out, offer_sentence(offer))
+
+
+def _named(node: GridNode) -> Text:
+    return Text.assemble(f"{node.name}  ", (_sums(node), "dim"))
+
+
+def _sums(node: GridNode) -> str:
+    cost = f", {format_usd(node.facts['cost_usd'])}" if node.facts["cost_usd"] else ""
+    return f"{_count(node.facts['nodes'], 'node')} in {_count(node.facts['slots'], 'slot')}{cost}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _slot_text(node: GridNode) -> str:
+    facts = node.facts
+    cost = f", {format_usd(facts['cost_usd'])}" if facts["cost_usd"] else ""
+    return (
+        f"{node.name}: {_count(facts['nodes'], 'node')} for {facts['group']}, ask in {format_duration(facts['submit_s'])}, "
+        f"there in time with {facts['probability']:.3f}{cost}"
+    )
+
+
+def draw(path: Path, offer: GridOffer) -> None:
+    """The offered slots as a Gantt chart: a page, or with the ending ``.svg`` the chart alone."""
+    gantt = offer_gantt(offer)
+    page = (
+        standalone_svg(render_svg(gantt))
+        if path.suffix == ".svg"
+        else render_html(gantt, offer_sentence(offer))
+    )
+    write_text(path, page)

@@ -1,0 +1,212 @@
+"""A client of the service, for portals and outside workflow engines. Standard library only.
+
+    client = Client("http://127.0.0.1:8080")
+    run = client.run(client.submit(document))
+    print(client.wait(run))
+
+An outside engine runs the tasks itself::
+
+    turn = client.turn(run, "lead-1", "wrf")          # waits for its turn in its slot
+    ...                                               # run it in turn["slot"] at turn["site"]
+    client.end(run, "lead-1", "wrf", copy=turn["copy"], ok=True)
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from vgrads.kernel.errors import InputError, SiteError
+from vgrads.portal.client_bags import BagCalls
+from vgrads.portal.client_pools import PoolCalls
+from vgrads.portal.client_releases import ReleaseCalls
+
+_LONG_POLL_S = 20.0
+_NOTHING: Mapping[str, str] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class RunHandle:
+    """A run of a set."""
+
+    set_id: str
+    run_id: str
+
+
+class Client(BagCalls, PoolCalls, ReleaseCalls):
+    """One service, its bags as in :mod:`vgrads.portal.client_bags`, pools as in :mod:`vgrads.portal.client_pools`, runs whose tasks are
+    released one by one as in :mod:`vgrads.portal.client_releases`. Errors are InputError (what was sent is wrong) and SiteError (it does not answer)."""
+
+    def __init__(self, url: str, timeout_s: float = 60.0, token: str = "") -> None:
+        self._url, self._timeout_s = url.rstrip("/"), timeout_s
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing is held between calls."""
+
+    def submit(self, document: Mapping[str, Any], key: str = "") -> str:
+        """Hand over a workflow set; its id. With one ``key``, it is handed over once, however often this is called."""
+        return str(self._ask("POST", "/v1/workflow-sets", document, _with_key(key))["id"])
+
+    def read(self, set_id: str) -> dict[str, Any]:
+        """A set as it was handed over, its state, its runs."""
+        return self._ask("GET", f"/v1/workflow-sets/{set_id}")
+
+    def list_sets(self) -> list[dict[str, Any]]:
+        """The newest sets, with their runs."""
+        rows: Any = self._ask("GET", "/v1/workflow-sets")
+        return list(rows)
+
+    def newest_run(self, set_id: str) -> RunHandle | None:
+        """The run of a set that began last; None where there is none."""
+        runs = self.read(set_id)["runs"]
+        return RunHandle(set_id, str(runs[0]["id"])) if runs else None
+
+    def promise(self, set_id: str) -> dict[str, Any]:
+        """How sure the promise of the newest run was, as it went."""
+        return self._ask("GET", f"/v1/workflow-sets/{set_id}/promise")
+
+    def plan(self, set_id: str) -> dict[str, Any]:
+        """The plan of a set."""
+        return self._ask("GET", f"/v1/workflow-sets/{set_id}/plan")
+
+    def gantt(self, set_id: str) -> dict[str, Any]:
+        """Slots and placements of a set, planned and, in a run, actual."""
+        return self._ask("GET", f"/v1/workflow-sets/{set_id}/gantt")
+
+    def what_if(self, set_id: str, **wishes: Any) -> dict[str, Any]:
+        """What would be promised with another ``deadline``, ``fraction``, ``probability`` or ``budget_usd``."""
+        return self._ask("POST", f"/v1/workflow-sets/{set_id}/what-if", wishes)
+
+    def run(
+        self,
+        set_id: str,
+        engine: str = "vgrads",
+        speed: float | None = None,
+        key: str = "",
+        rerun: bool = False,
+    ) -> RunHandle:
+        """Run a set; ``engine="outside"``: the caller runs the tasks (:meth:`turn`, :meth:`end`). ``rerun``: also what an
+        earlier run of it did."""
+        how = {"engine": engine, "speed": speed, "rerun": "true" if rerun else None}
+        query = urllib.parse.urlencode({name: value for name, value in how.items() if value})
+        answer = self._ask("POST", f"/v1/workflow-sets/{set_id}/run?{query}", None, _with_key(key))
+        return RunHandle(set_id, str(answer["run"]))
+
+    def cancel(self, set_id: str) -> None:
+        """Stop the run of a set."""
+        self._ask("DELETE", f"/v1/workflow-sets/{set_id}")
+
+    def events(self, run: RunHandle, after: str = "") -> Iterator[dict[str, Any]]:
+        """What happens, as it happens, until the run is over. A broken connection is taken up again.
+
+        Each event carries its ``id``; ``after`` goes on behind one.
+        """
+        return self._follow(f"/v1/workflow-sets/{run.set_id}/events", after)
+
+    def wait(self, run: RunHandle) -> str:
+        """The state in which a run ended."""
+        return str([event for event in self.events(run) if event["event"] == "end"][-1]["state"])
+
+    def turn(self, run: RunHandle, workflow: str, task: str) -> dict[str, Any]:
+        """Wait until a task's turn has come: ``copy``, ``site``, ``slot``, ``procs``."""
+        path = (
+            f"/v1/runs/{run.run_id}/turns/{_quoted(workflow)}/{_quoted(task)}?wait_s={_LONG_POLL_S}"
+        )
+        while not (turns := self._ask("POST", path)["turns"]):
+            pass
+        return dict(turns[0])
+
+    def end(
+        self, run: RunHandle, workflow: str, task: str, *, copy: int = 0, ok: bool, reason: str = ""
+    ) -> bool:
+        """Tell how a copy ended; False where it was not needed any more."""
+        body = {"workflow": workflow, "task": task, "copy": copy, "ok": ok, "reason": reason}
+        return bool(self._ask("POST", f"/v1/runs/{run.run_id}/ends", body)["counted"])
+
+    def _follow(
+        self, path: str, after: str, patience_s: float = float("inf")
+    ) -> Iterator[dict[str, Any]]:
+        heard_s = time.monotonic()
+        while True:
+            try:
+                for event in self._events(path, after):
+                    yield event
+                    if event["event"] == "end":
+                        return
+                    after, heard_s = event["id"], time.monotonic()
+            except OSError as error:
+                if time.monotonic() - heard_s > patience_s:
+                    told = f"no answer: {error}"
+                    raise SiteError(told, site=self._url, transient=True) from error
+                time.sleep(1.0)
+
+    def _events(self, path: str, after: str) -> Iterator[dict[str, Any]]:
+        headers = self._headers | ({"Last-Event-ID": after} if after else {})
+        request = urllib.request.Request(self._url + path, headers=headers)
+        with urllib.request.urlopen(request, timeout=self._timeout_s) as answer:
+            fields: dict[str, str] = {}
+            for raw in answer:
+                line = raw.decode().rstrip("\r\n")
+                if line and not line.startswith(":"):
+                    name, _, value = line.partition(": ")
+                    fields[name] = value
+                elif not line and "data" in fields:
+                    yield {
+                        **json.loads(fields["data"]),
+                        "id": fields.get("id", ""),
+                        "event": fields.get("event", ""),
+                    }
+                    fields = {}
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | str | Iterable[bytes] | None = None,
+        more: Mapping[str, str] = _NOTHING,
+    ) -> dict[str, Any]:
+        """``body``: a document, or lines of JSON: as a text, or streamed."""
+        data: bytes | Iterable[bytes] | None
+        kind = "application/x-ndjson"
+        if body is None or isinstance(body, Mapping):
+            kind, data = "application/json", None if body is None else json.dumps(body).encode()
+        else:
+            data = body.encode() if isinstance(body, str) else body
+        headers = {"Content-Type": kind, **self._headers, **more}
+        request = urllib.request.Request(
+            self._url + path, data=data, method=method, headers=headers
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=self._timeout_s) as answer:
+                found: dict[str, Any] = json.loads(answer.read() or b"{}")
+                return found
+        except urllib.error.HTTPError as error:
+            detail = json.loads(error.read() or b"{}").get("detail", error.reason)
+            if error.code >= 500:
+                raise SiteError(str(detail), site=self._url, transient=True) from error
+            raise InputError(str(detail), where=f"{method} {path}") from error
+        except OSError as error:
+            raise SiteError(f"no answer: {error}", site=self._url, transient=True) from error
+
+    def _open(self, path: str) -> Any:
+        """An answer that is read as it comes."""
+        request = urllib.request.Request(self._url + path, headers=self._headers)
+        return urllib.request.urlopen(request, timeout=self._timeout_s)
+
+
+def _with_key(key: str) -> Mapping[str, str]:
+    return {"Idempotency-Key": key} if key else _NOTHING
+
+
+def _quoted(name: str) -> str:
+    return urllib.parse.quote(name, safe="")

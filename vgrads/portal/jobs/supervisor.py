@@ -1,0 +1,275 @@
+"""The service's hands: takes queued work, has it done in processes of their own, sees to those that die."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+from vgrads.execmgr.core.journal import LeaseExpired
+from vgrads.execmgr.engines.outside import OutsideEngine
+from vgrads.kernel.clock import WallClock
+from vgrads.kernel.errors import SiteError
+from vgrads.portal.jobs import beside, worker
+from vgrads.portal.jobs.bag_service import Dispatchers
+from vgrads.portal.records.lease import RENEW_S, new_owner
+from vgrads.portal.records.reconnect import DatabaseLost
+from vgrads.portal.records.run_record import RunRecord
+from vgrads.portal.records.sets import Sets
+from vgrads.portal.records.store import Store
+from vgrads.portal.records.work import MOST_TRIES, PLAN, RUN, Work, Works
+from vgrads.vgrid.catalog import Catalog
+
+_LOOK_S = 0.5  # between looks for work that another service left behind
+_END_S = 60.0  # for which runs that are stopped are waited for
+_log = logging.getLogger("vgrads.work")
+
+
+class ProcessDied(Exception):
+    """A process of ours ended without having done its work."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Places:
+    """How much is done at once. ``planners=0``: in threads of the service itself, for tests and trials."""
+
+    planners: int = 2
+    runs: int = 16
+
+
+@dataclass
+class _Crew:
+    """Plans in a few processes that stay, whose caches are warm; each run in one that is its own."""
+
+    url: str
+    places: Places
+    pool: ProcessPoolExecutor | None = None
+    children: dict[str, BaseProcess] = field(default_factory=dict)
+    threads: ThreadPoolExecutor = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.threads = ThreadPoolExecutor(self.places.runs + 1)
+
+    def think(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        """Have something reckoned that takes a processor for a while."""
+        if not self.places.planners:
+            return self.threads.submit(function, *arguments)
+        try:
+            return self._ready_pool().submit(function, *arguments)
+        except BrokenProcessPool:  # one of its processes died since the last time
+            self.pool = None
+            return self._ready_pool().submit(function, *arguments)
+
+    def warm(self, catalog: Catalog) -> None:
+        """Have every planner learn what it will need, before somebody waits for it."""
+        for _ in range(self.places.planners):
+            self.think(worker.warm_in_child, catalog)
+
+    def _ready_pool(self) -> ProcessPoolExecutor:
+        if self.pool is None:
+            self.pool = ProcessPoolExecutor(
+                self.places.planners, mp_context=beside.processes, initializer=worker.be_a_child
+            )
+        return self.pool
+
+    def run(self, catalog: Catalog, run_id: str) -> Future[None]:
+        if not self.places.planners:
+            return self.threads.submit(_run_in_thread, self.url, catalog, run_id)
+        return self.threads.submit(self._watch, catalog, run_id)
+
+    def _watch(self, catalog: Catalog, run_id: str) -> None:
+        child = beside.processes.Process(
+            target=worker.run_in_child, args=(self.url, catalog, run_id)
+        )
+        child.start()
+        self.children[run_id] = child
+        child.join()
+        del self.children[run_id]
+        if child.exitcode:
+            raise ProcessDied(f"exit status {child.exitcode}")
+
+    def stop(self) -> None:
+        for child in list(self.children.values()):
+            child.terminate()
+        if self.pool is not None:
+            beside.end(self.pool)
+        self.threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _run_in_thread(url: str, catalog: Catalog, run_id: str) -> None:
+    with Store(url) as store:
+        worker.run_one(store, catalog, run_id)
+
+
+class Supervisor:
+    """Looks after the queue of work as long as the service lives. ``catalog``: the sites for a set's id; ``all_sites``:
+    those of everybody."""
+
+    def __init__(
+        self,
+        store: Store,
+        catalog: Callable[[str], Catalog],
+        places: Places,
+        all_sites: Callable[[], Catalog],
+    ) -> None:
+        self._store, self._catalog, self._places = store, catalog, places
+        self.works, self.sets = Works(store.engine), Sets(store.engine)
+        self._owner, self._crew = new_owner(), _Crew(store.url, places)
+        self._busy: dict[int, tuple[Work, Future[None]]] = {}
+        self._over: deque[tuple[Work, BaseException | None]] = deque()  # ends to be written down
+        self._news, self._stopped = threading.Event(), threading.Event()
+        self._outside: dict[str, OutsideEngine] = {}
+        self._dispatchers = Dispatchers(store, all_sites, bool(places.planners))
+        self._thread = threading.Thread(target=self._look_after, daemon=True, name="supervisor")
+
+    def start(self, catalog: Catalog) -> None:
+        """Begin to look after the queue; ``catalog``: what planners should know of before they are asked."""
+        self._crew.warm(catalog)
+        self._thread.start()
+
+    def poke(self) -> None:
+        """There may be something to do."""
+        self._news.set()
+
+    def outside(self, run_id: str) -> OutsideEngine | None:
+        """The engine through which somebody outside runs a run's tasks; None where nobody does."""
+        return self._outside.get(run_id)
+
+    async def think(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """What a function says, reckoned beside the service; SiteError where it cannot be just now."""
+        try:
+            return await asyncio.wrap_future(self._crew.think(function, *arguments))
+        except BrokenProcessPool as error:
+            raise SiteError(
+                "a process of the service died", site="service", transient=True, fix="ask again"
+            ) from error
+
+    def end_runs(self, reason: str) -> None:
+        """Have all runs stopped that are looked after here, and wait for that, but not for long."""
+        end_s = time.monotonic() + _END_S
+        while time.monotonic() < end_s:
+            runs = [work.run_id for work, _ in list(self._busy.values()) if work.kind == RUN]
+            if not runs:
+                return
+            for run_id in runs:
+                RunRecord(self._store.engine, run_id).ask_to_stop(reason)
+            self._stopped.wait(0.2)
+
+    @property
+    def failing(self) -> list[str]:
+        """Dispatchers of bags that end with an error whenever they are started."""
+        return self._dispatchers.failing
+
+    @property
+    def alive(self) -> bool:
+        """True while the queue is looked after."""
+        return self._thread.is_alive()
+
+    def stop(self) -> None:
+        """End all processes and leave the work to whoever comes next; runs go on from their journals."""
+        self._stopped.set()
+        self.poke()
+        self._thread.join(5)
+        self._crew.stop()
+        self._dispatchers.stop()
+        for engine in list(self._outside.values()):
+            engine.abandon()
+        self.works.release(self._owner)
+
+    def _look_after(self) -> None:
+        renewed_s, lost = time.monotonic(), False
+        while not self._stopped.is_set():
+            try:
+                if (
+                    time.monotonic() - renewed_s > RENEW_S
+                ):  # first: what was silent for long is taken
+                    self.works.renew(self._owner)
+                    renewed_s = time.monotonic()
+                self._write_ends()
+                while work := self.works.claim(self._owner, self._free(), self._busy):
+                    self._hand_out(work)
+                self._dispatchers.look()
+                lost = False
+            except SiteError as error:
+                if not lost:
+                    _log.warning("the queue of work cannot be read; trying again: %s", error)
+                lost = True
+            except Exception:
+                _log.exception("the queue of work cannot be read; trying again")
+            self._news.wait(_LOOK_S)
+            self._news.clear()
+
+    def _free(self) -> list[str]:
+        kinds = [work.kind for work, _ in list(self._busy.values())]
+        plans = max(1, self._places.planners) * 2  # one waits while one is planned
+        return [k for k, most in ((PLAN, plans), (RUN, self._places.runs)) if kinds.count(k) < most]
+
+    def _hand_out(self, work: Work) -> None:
+        if work.tries >= MOST_TRIES:
+            self._give_up(work, f"its process died {MOST_TRIES} times")
+            return
+        future = self._begin(work)
+        self._busy[work.id] = (work, future)
+        future.add_done_callback(lambda done: self._ended(work, done))
+
+    def _begin(self, work: Work) -> Future[None]:
+        catalog = self._catalog(work.set_id)
+        if work.kind == PLAN:
+            return self._crew.think(worker.plan_in_child, self._store.url, catalog, work.set_id)
+        if self.sets.engine_of(work.run_id) == "outside":
+            self._outside[work.run_id] = OutsideEngine(WallClock())
+            return self._crew.threads.submit(self._run_outside, catalog, work.run_id)
+        return self._crew.run(catalog, work.run_id)
+
+    def _run_outside(self, catalog: Catalog, run_id: str) -> None:
+        try:
+            worker.run_one(self._store, catalog, run_id, self._outside[run_id])
+        finally:
+            self._outside.pop(run_id, None)
+
+    def _ended(self, work: Work, done: Future[Any]) -> None:
+        if done.cancelled() or self._stopped.is_set():
+            self._busy.pop(work.id, None)
+            return
+        self._over.append((work, done.exception()))
+        self.poke()
+
+    def _write_ends(self) -> None:
+        """Keep how work ended; until the database has taken that, it counts as under way."""
+        while self._over:
+            work, error = self._over[0]
+            try:
+                self._write_end(work, error)
+            except SiteError:  # a database that does not answer is asked again
+                raise
+            except Exception:
+                _log.exception("the end of %s of %s cannot be kept", work.kind, work.set_id)
+            self._over.popleft()
+            self._busy.pop(work.id, None)
+
+    def _write_end(self, work: Work, error: BaseException | None) -> None:
+        if isinstance(error, ProcessDied | BrokenProcessPool | DatabaseLost | LeaseExpired):
+            _log.error("%s of %s: %s", work.kind, work.run_id or work.set_id, error)
+            self.works.release(self._owner, work)
+        elif error is not None:
+            _log.error("%s of %s failed", work.kind, work.set_id, exc_info=error)
+            self._give_up(work, "an internal error, which was logged")
+        else:
+            self.works.finish(work, True)
+
+    def _give_up(self, work: Work, reason: str) -> None:
+        self.works.finish(work, False)
+        if work.kind == PLAN:
+            self.sets.fail(work.set_id, reason)
+        else:
+            gantt = json.loads(self.sets.text(work.set_id, "gantt"))
+            self._store.end_run(work.run_id, "failed", {"reason": reason}, gantt)

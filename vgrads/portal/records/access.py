@@ -1,0 +1,195 @@
+"""Who may do what: tokens of users, and the sites that the operator opened for them."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sqlalchemy import Engine as SqlEngine
+from sqlalchemy import delete, func
+from sqlmodel import Session, col, select
+
+from vgrads.kernel.errors import InputError
+from vgrads.portal.records.tables import GrantRow, TokenRow
+
+SCOPES = ("read", "submit", "operate", "metrics", "pool")
+"""Looking at one's own sets; handing sets over and running them; everything, of everybody; figures, no sets; lending
+hosts to one's own managers and borrowing them."""
+LOCAL = "local"
+"""The user where no tokens are asked for: whoever can open a connection on this machine."""
+SESSION_S = 12 * 3600.0
+_PREFIX = "vg_"
+_USER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,99}")
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Somebody whom the service knows, and what they may do."""
+
+    user: str
+    scopes: frozenset[str]
+
+    @property
+    def operator(self) -> bool:
+        """True for those who see and may do everything."""
+        return "operate" in self.scopes
+
+    def may(self, scope: str) -> bool:
+        """True where a scope, or one that contains it, was given."""
+        looks = scope == "read" and bool(self.scopes & {"submit", "pool"})
+        return self.operator or scope in self.scopes or looks
+
+
+_CLOSED = TokenRow(
+    id="tok-closed",
+    digest="closed",
+    user="-",
+    scopes="",
+    created_s=0.0,
+    expires_s=0.0,
+    name="there was a token",
+)
+"""Stays when all tokens are gone, and opens nothing."""
+EVERYBODY_HERE = Principal(LOCAL, frozenset(SCOPES))
+
+
+class Access:
+    """Tokens and grants in the database."""
+
+    def __init__(self, engine: SqlEngine) -> None:
+        self._engine = engine
+
+    def create(
+        self,
+        user: str,
+        scopes: Iterable[str],
+        lifetime_s: float,
+        name: str = "",
+        session: bool = False,
+    ) -> tuple[str, TokenRow]:
+        """A new token: the secret, which is shown once and not kept, and its row."""
+        wanted = _checked(scopes)
+        if not _USER.fullmatch(user):
+            raise InputError(
+                f"'{user}' is not a user's name", where="user", fix="letters, digits, . _ @ + -"
+            )
+        if not 0 < lifetime_s <= 10 * 365 * 86400:
+            raise InputError("must be above 0 and at most ten years", where="expires")
+        secret, now = _PREFIX + secrets.token_urlsafe(32), time.time()
+        row = TokenRow(
+            id=f"tok-{secrets.token_hex(5)}",
+            digest=secret_digest(secret),
+            user=user,
+            scopes=" ".join(wanted),
+            name=name[:100],
+            created_s=now,
+            expires_s=now + lifetime_s,
+            session=session,
+        )
+        with Session(self._engine, expire_on_commit=False) as database:
+            database.add(row)
+            database.merge(_CLOSED.model_copy())
+            database.commit()
+        return secret, row
+
+    def find(self, secret: str) -> Principal | None:
+        """Whose secret this is; None for one that is unknown or has expired."""
+        query = select(TokenRow).where(
+            TokenRow.digest == secret_digest(secret), TokenRow.expires_s > time.time()
+        )
+        with Session(self._engine) as session:
+            row = session.exec(query).first()
+        return Principal(row.user, frozenset(row.scopes.split())) if row else None
+
+    def everybody(self) -> dict[str, Principal]:
+        """Digest of every secret that opens something → whose it is."""
+        query = select(TokenRow).where(TokenRow.expires_s > time.time())
+        with Session(self._engine) as session:
+            return {
+                row.digest: Principal(row.user, frozenset(row.scopes.split()))
+                for row in session.exec(query)
+            }
+
+    def any_token(self) -> bool:
+        """True where somebody holds a token that still opens something."""
+        query = select(func.count()).where(
+            col(TokenRow.expires_s) > time.time(), ~col(TokenRow.session)
+        )
+        with Session(self._engine) as session:
+            return session.exec(query).one() > 0
+
+    def ever_token(self) -> bool:
+        """True where there was a token once, whatever has become of it: what was closed does not open by itself."""
+        with Session(self._engine) as session:
+            return session.exec(select(func.count()).select_from(TokenRow)).one() > 0
+
+    def tokens(self) -> list[TokenRow]:
+        """All tokens but those of sessions, newest first."""
+        query = select(TokenRow).where(~col(TokenRow.session), TokenRow.id != _CLOSED.id)
+        with Session(self._engine) as session:
+            return list(session.exec(query.order_by(col(TokenRow.created_s).desc())))
+
+    def revoke(self, token_id: str) -> bool:
+        """End a token with the sessions of its user; False where there is none."""
+        with Session(self._engine) as session:
+            row = session.get(TokenRow, token_id)
+            if row is None or row.id == _CLOSED.id:
+                return False
+            session.execute(
+                delete(TokenRow).where(col(TokenRow.user) == row.user, col(TokenRow.session))
+            )
+            session.delete(row)
+            session.commit()
+        return True
+
+    def end(self, secret: str) -> None:
+        """Forget a session."""
+        with Session(self._engine) as session:
+            session.execute(
+                delete(TokenRow).where(
+                    col(TokenRow.digest) == secret_digest(secret), col(TokenRow.session)
+                )
+            )
+            session.commit()
+
+    # sites that are open for a user's tasks
+
+    def grant(self, site: str, user: str) -> None:
+        """Let a user's sets run on a real site, under the account of the service."""
+        with Session(self._engine) as session:
+            session.merge(GrantRow(site=site, user=user))
+            session.commit()
+
+    def withdraw(self, site: str, user: str) -> bool:
+        """Take it back; False where it was not given."""
+        with Session(self._engine) as session:
+            row = session.get(GrantRow, (site, user))
+            if row is None:
+                return False
+            session.delete(row)
+            session.commit()
+        return True
+
+    def granted(self, user: str) -> frozenset[str]:
+        """The sites that are open for a user."""
+        with Session(self._engine) as session:
+            return frozenset(session.exec(select(GrantRow.site).where(GrantRow.user == user)))
+
+
+def secret_digest(secret: str) -> str:
+    """A random secret of 256 bits needs no slow hash: there is nothing to guess."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def _checked(scopes: Iterable[str]) -> list[str]:
+    wanted = list(dict.fromkeys(scopes))
+    for scope in wanted:
+        if scope not in SCOPES:
+            raise InputError(f"no scope '{scope}'", where="scopes", fix=", ".join(SCOPES))
+    if not wanted:
+        raise InputError("none is given", where="scopes", fix=", ".join(SCOPES))
+    return wanted

@@ -1,0 +1,223 @@
+"""Values of ours as bytes for the database, and back: versioned documents, free of where classes live.
+
+A document is MessagePack (https://github.com/msgpack/msgpack/blob/master/spec.md) under zlib, behind two bytes
+of format. It holds its own table of kinds (a lasting name, the names of the fields), then parts: one for each
+value, written once however often it is shared, in an order in which every part comes after those that it
+refers to; then the value itself. A field that was added later takes its default; a kind or a field that is
+not known was written by a newer vgrads. To rename or drop a field: raise :data:`FORMAT`, and let a step of
+the migrations rewrite what is stored.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import numpy as np
+
+from vgrads.api.plans.execution import RunOptions, Setup
+from vgrads.drivers.api import Access
+from vgrads.execmgr.core.book import Book
+from vgrads.kernel.errors import InputError
+from vgrads.planner.plan import Done, PhaseReport, Placement, Plan, Promise, Relaxation, SlotUse
+from vgrads.planner.snapshot import Snapshot
+from vgrads.vgrid.catalog import Catalog, Link, NodeType, Queue, Site
+from vgrads.vgrid.slot import Slot, StartCurve
+from vgrads.workflows.dag import Task, Workflow
+from vgrads.workflows.manner import Container, ErrorRule, Manner
+from vgrads.workflows.remote import RemoteFile
+from vgrads.workflows.sets import WorkflowSet
+from vgrads.workflows.spread import RuntimeSpread
+
+FORMAT = 2
+"""1: pickles, which the step 0003 of the migrations turns into documents."""
+KINDS: Mapping[str, type] = {
+    "setup": Setup,
+    "run-options": RunOptions,
+    "book": Book,
+    "plan": Plan,
+    "promise": Promise,
+    "placement": Placement,
+    "slot-use": SlotUse,
+    "phase-report": PhaseReport,
+    "relaxation": Relaxation,
+    "snapshot": Snapshot,
+    "workflow-set": WorkflowSet,
+    "workflow": Workflow,
+    "task": Task,
+    "slot": Slot,
+    "start-curve": StartCurve,
+    "catalog": Catalog,
+    "site": Site,
+    "queue": Queue,
+    "node-type": NodeType,
+    "link": Link,
+    "access": Access,
+    "runtime-spread": RuntimeSpread,
+    "manner": Manner,
+    "container": Container,
+    "error-rule": ErrorRule,
+    "remote-file": RemoteFile,
+    "done": Done,
+}
+"""Lasting name → the class that bears it today."""
+_PART, _ARRAY, _SET, _PATH, _INSTANT = range(1, 6)
+_MAP = ""
+"""The kind of a part that is a mapping: workflows of one shape share theirs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A value taken apart: the lasting name of its kind, the names of its fields, what they hold."""
+
+    kind: str
+    names: Sequence[str]
+    values: Sequence[Any]
+
+
+def pack(value: Any) -> bytes:
+    """A value as bytes."""
+    names = {kind: name for name, kind in KINDS.items()}
+
+    def describe(one: Any) -> Described:
+        known = [field.name for field in fields(one)]
+        return Described(names[type(one)], known, [getattr(one, name) for name in known])
+
+    return Writer(describe).document(value)
+
+
+def unpack(body: bytes, where: str) -> Any:
+    """The value; InputError where another version of vgrads wrote it, or it is damaged."""
+    given = int.from_bytes(body[:2], "big")
+    if given > FORMAT:
+        raise _newer(f"format {given}, this one reads {FORMAT}", where)
+    try:
+        kinds, parts, root = msgpack.unpackb(zlib.decompress(body[2:]), **_AS_WRITTEN)
+        return _Reader(kinds, where).read(parts, root)
+    except (zlib.error, ValueError, TypeError, IndexError, msgpack.UnpackException) as error:
+        raise InputError(f"cannot be read: {error}", where=where) from error
+
+
+class Writer:
+    """Writes one document. ``describe`` takes a value apart that MessagePack does not know."""
+
+    def __init__(self, describe: Any) -> None:
+        self._describe = describe
+        self._kinds: dict[str, tuple[int, Sequence[str]]] = {}
+        self._parts: list[bytes] = []
+        self._seen: dict[
+            int, tuple[int, Any]
+        ] = {}  # id → number; the value too, or its id would be used again
+
+    def document(self, value: Any) -> bytes:
+        """The whole."""
+        root = self._packed(value)
+        kinds = [[kind, list(names)] for kind, (_, names) in self._kinds.items()]
+        body = msgpack.packb([kinds, self._parts, root])
+        return FORMAT.to_bytes(2, "big") + zlib.compress(body, level=3)
+
+    def _packed(self, value: Any) -> bytes:
+        packed: bytes = msgpack.packb(value, default=self._foreign, strict_types=False)
+        return packed
+
+    def _foreign(self, value: Any) -> Any:
+        if isinstance(value, np.generic):
+            return value.item()
+        if isinstance(value, np.ndarray):
+            return self._part(value, self._array)
+        if isinstance(value, frozenset):
+            return msgpack.ExtType(_SET, self._packed(sorted(value)))
+        if isinstance(value, Path):
+            return msgpack.ExtType(_PATH, str(value).encode())
+        if isinstance(value, datetime):
+            return msgpack.ExtType(_INSTANT, value.isoformat().encode())
+        return self._part(value, self._value)
+
+    def _part(self, value: Any, write: Any) -> Any:
+        """A reference to what is written once."""
+        if id(value) not in self._seen:
+            body = write(value)
+            self._parts.append(body)
+            self._seen[id(value)] = len(self._parts) - 1, value
+        return msgpack.ExtType(_PART, msgpack.packb(self._seen[id(value)][0]))
+
+    def _value(self, value: Any) -> bytes:
+        found = self._describe(value)
+        number, _ = self._kinds.setdefault(found.kind, (len(self._kinds), found.names))
+        held = [self._part(v, self._map) if isinstance(v, dict) and v else v for v in found.values]
+        return self._packed([number, held])
+
+    def _map(self, value: Any) -> bytes:
+        number, _ = self._kinds.setdefault(_MAP, (len(self._kinds), ()))
+        return self._packed([number, value])
+
+    def _array(self, value: Any) -> bytes:
+        body = msgpack.packb([value.dtype.str, value.shape, np.ascontiguousarray(value).tobytes()])
+        return self._packed(msgpack.ExtType(_ARRAY, body))
+
+
+_AS_WRITTEN = {"use_list": False, "strict_map_key": False}
+
+
+class _Reader:
+    """Reads the parts of one document, each after those that it refers to."""
+
+    def __init__(self, kinds: Any, where: str) -> None:
+        self._kinds = [(_class_of(kind, names, where), names) for kind, names in kinds]
+        self._where = where
+        self._found: list[Any] = []
+
+    def read(self, parts: Sequence[bytes], root: bytes) -> Any:
+        for part in parts:
+            held = self._unpacked(part)
+            self._found.append(held if isinstance(held, np.ndarray) else self._build(*held))
+        return self._unpacked(root)
+
+    def _unpacked(self, body: bytes) -> Any:
+        return msgpack.unpackb(body, ext_hook=self._ext, **_AS_WRITTEN)
+
+    def _build(self, number: int, held: Any) -> Any:
+        kind, names = self._kinds[number]
+        return held if kind is None else kind(**dict(zip(names, held, strict=True)))
+
+    def _ext(self, code: int, body: bytes) -> Any:
+        if code == _PART:
+            return self._found[msgpack.unpackb(body)]
+        if code == _ARRAY:
+            kind, shape, raw = msgpack.unpackb(body, use_list=False)
+            return np.frombuffer(raw, dtype=np.dtype(kind)).reshape(shape)
+        if code == _SET:
+            return frozenset(self._unpacked(body))
+        if code == _PATH:
+            return Path(body.decode())
+        if code == _INSTANT:
+            return datetime.fromisoformat(body.decode())
+        raise _newer(f"a value of type {code}", self._where)
+
+
+def _class_of(kind: str, names: Sequence[str], where: str) -> Any:
+    """The class of a kind, which must know all these fields and need no others; None for a mapping."""
+    if kind == _MAP:
+        return None
+    if kind not in KINDS:
+        raise _newer(f"a {kind}", where)
+    known = {field.name: field for field in fields(KINDS[kind])}
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise _newer(f"the field '{unknown[0]}' of a {kind}", where)
+    needed = [n for n, f in known.items() if f.default is MISSING and f.default_factory is MISSING]
+    lacking = [name for name in needed if name not in names]
+    if lacking:
+        raise InputError(f"cannot be read: a {kind} without '{lacking[0]}'", where=where)
+    return KINDS[kind]
+
+
+def _newer(what: str, where: str) -> InputError:
+    return InputError(
+        f"was written by a newer vgrads ({what})", where=where, fix="read it with that version"
+    )

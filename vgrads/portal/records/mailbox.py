@@ -1,0 +1,140 @@
+"""The mailbox of a run whose tasks are released one by one, in the database: see :mod:`vgrads.execmgr.mailbox`.
+
+The number of a message is its key, so a reader goes on behind what it has read, whoever died meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, Protocol, TypeVar
+
+from sqlalchemy import Engine as SqlEngine
+from sqlalchemy import func, insert, select
+from sqlmodel import Session, col
+
+from vgrads.execmgr.core.states import Release
+from vgrads.execmgr.mailbox import Answer, Mail
+from vgrads.planner.snapshot import TaskKey
+from vgrads.portal.records.tables import MessageRow
+from vgrads.workflows.dag import Task
+from vgrads.workflows.sets import TaskDocument, task_of
+
+Json = dict[str, Any]
+_T = TypeVar("_T")
+_MOST = 20_000
+"""Messages that are read at once."""
+
+
+class Lease(Protocol):
+    """What a run's manager writes under: see :class:`vgrads.portal.records.run_record.RunRecord`."""
+
+    def persist(self, write: Callable[[Session, bool], object]) -> None:
+        """A transaction of the manager's; ``write`` is given True where it may have been committed already."""
+
+    def while_leased(self, work: Callable[[], _T]) -> _T:
+        """Do what may be done twice."""
+
+
+class MessageBox:
+    """A :class:`vgrads.execmgr.mailbox.Mailbox` for a run's manager, and the other end for who releases its tasks.
+
+    ``lease``: the manager's, who waits with it for a database that is lost.
+    """
+
+    def __init__(self, engine: SqlEngine, run_id: str, lease: Lease | None = None) -> None:
+        self._engine, self._run_id, self._lease = engine, run_id, lease
+
+    # the run's end
+
+    def take(self, after: int) -> Mail | None:
+        """What was told behind this number."""
+        rows = (
+            self._lease.while_leased(lambda: self._read(after, True))
+            if self._lease
+            else self._read(after, True)
+        )
+        if not rows:
+            return None
+        released: dict[TaskKey, Release] = {}
+        given_up: dict[TaskKey, str] = {}
+        added: list[tuple[str, Task]] = []
+        for number, body in rows:
+            key = (body.get("workflow", ""), body.get("task", ""))
+            if body["kind"] == "release":
+                released[key] = Release(
+                    number=number, command=body["command"], memory_mib=body["memory_mib"]
+                )
+                given_up.pop(key, None)
+            elif body["kind"] == "give-up":
+                given_up[key] = body["reason"]
+            elif body["kind"] == "add":
+                added.append(
+                    (body["workflow"], task_of(TaskDocument.model_validate(body["document"])))
+                )
+        return Mail(
+            upto=rows[-1][0],
+            released=tuple(released.items()),
+            given_up=tuple(given_up.items()),
+            added=tuple(added),
+        )
+
+    def answer(self, answers: Sequence[Answer]) -> None:
+        """Tell these, each once."""
+        rows = self._rows(False, (_answer(one) for one in answers))
+        if not rows:
+            return
+        newest: list[int] = []  # before them; nobody else answers for the run
+
+        def write(session: Session, again: bool) -> None:
+            mine = (col(MessageRow.run_id) == self._run_id, col(MessageRow.inward).is_(False))
+            last = session.execute(select(func.max(col(MessageRow.id))).where(*mine)).scalar() or 0
+            if again and newest and last > newest[0]:
+                return
+            newest[:] = [last]
+            session.execute(insert(MessageRow), rows)
+
+        if self._lease is None:
+            raise RuntimeError("only a run's manager answers")
+        self._lease.persist(write)
+
+    # the other end
+
+    def tell(self, messages: Iterable[Mapping[str, Any]]) -> int:
+        """Leave messages for the run, all or none; the number of the last one before them."""
+        with Session(self._engine) as session:
+            last = session.execute(select(func.max(col(MessageRow.id)))).scalar()
+        self._write(True, messages)
+        return last or 0
+
+    def answers(self, after: int) -> list[tuple[int, Json]]:
+        """What the run has answered behind this number."""
+        return self._read(after, False)
+
+    def _rows(self, inward: bool, bodies: Iterable[Mapping[str, Any]]) -> list[Json]:
+        return [
+            {"run_id": self._run_id, "inward": inward, "body": json.dumps(body)} for body in bodies
+        ]
+
+    def _write(self, inward: bool, bodies: Iterable[Mapping[str, Any]]) -> None:
+        rows = self._rows(inward, bodies)
+        if rows:
+            with Session(self._engine) as session:
+                session.execute(insert(MessageRow), rows)
+                session.commit()
+
+    def _read(self, after: int, inward: bool) -> list[tuple[int, Json]]:
+        mine = (col(MessageRow.run_id) == self._run_id, col(MessageRow.inward) == inward)
+        query = select(col(MessageRow.id), col(MessageRow.body)).where(
+            *mine, col(MessageRow.id) > after
+        )
+        with Session(self._engine) as session:
+            rows = session.execute(query.order_by(col(MessageRow.id)).limit(_MOST)).all()
+        return [(number, json.loads(body)) for number, body in rows]
+
+
+def _answer(one: Answer) -> Json:
+    row = asdict(one)
+    workflow, task = row.pop("task")
+    return {"workflow": workflow, "task": task, **row}

@@ -1,0 +1,126 @@
+"""What is old is removed: ended runs, sets, old jobs of histories; expired tokens and keys always."""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+from sqlalchemy import delete, text
+from sqlmodel import Session, SQLModel, col, select
+
+from vgrads.api.config import run_folder, set_folder
+from vgrads.portal.records.collected import COLLECTED
+from vgrads.portal.records.store import GOES_ON, Store
+from vgrads.portal.records.tables import (
+    AcquisitionRow,
+    ArchiveRow,
+    AuditRow,
+    EventRow,
+    GridRow,
+    HistoryRow,
+    KeyRow,
+    LeaseRow,
+    MessageRow,
+    PlanRow,
+    RunRow,
+    SetRow,
+    TokenRow,
+    WorkRow,
+)
+from vgrads.traces.history import read_history
+from vgrads.traces.swf import write_swf
+
+_KEYS_S = 7 * 86400.0
+
+
+def prune(store: Store, keep_s: float | None, history_keep_s: float | None) -> dict[str, int]:
+    """Remove sets that ended ``keep_s`` ago with their runs, and jobs of histories that are older; how many."""
+    now = time.time()
+    with Session(store.engine) as session:
+        expired = (
+            col(TokenRow.expires_s) < now,
+            col(TokenRow.created_s) > 0,
+        )  # not the mark that there was one
+        session.execute(delete(TokenRow).where(*expired))
+        session.execute(delete(KeyRow).where(col(KeyRow.created_s) < now - _KEYS_S))
+        sets = _old_sets(session, now - keep_s) if keep_s is not None else []
+        folders = [folder for set_id in sets for folder in _remove_set(session, set_id)]
+        if keep_s is not None:
+            session.execute(delete(AuditRow).where(col(AuditRow.at_s) < now - keep_s))
+            session.execute(delete(GridRow).where(col(GridRow.created) < _instant(now - keep_s)))
+        session.commit()
+    for folder in folders:  # the rows are gone: whatever is left of a folder is found by nobody
+        shutil.rmtree(folder, ignore_errors=True)
+    jobs = (
+        0
+        if history_keep_s is None
+        else sum(_trim(store, s, q, now - history_keep_s) for s, q in store.histories())
+    )
+    if sets or jobs:
+        _shrink(store)
+    return {"sets": len(sets), "jobs": jobs}
+
+
+def _shrink(store: Store) -> None:
+    """Give room back to the file system; PostgreSQL does so by itself."""
+    if store.engine.dialect.name == "sqlite":
+        with store.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            connection.execute(text("VACUUM"))
+            connection.execute(text("PRAGMA wal_checkpoint(TRUNCATE)"))
+
+
+def _instant(unix_s: float) -> datetime:
+    return datetime.fromtimestamp(unix_s, UTC)
+
+
+def _old_sets(session: Session, before_s: float) -> list[str]:
+    """Sets from before an instant none of whose runs goes on, or began since."""
+    before = _instant(before_s)
+    busy = select(RunRow.set_id).where(
+        col(RunRow.state).in_(GOES_ON) | (col(RunRow.started) >= before)
+    )
+    query = select(SetRow.id).where(col(SetRow.created) < before, col(SetRow.id).not_in(busy))
+    return list(session.exec(query))
+
+
+def _remove_set(session: Session, set_id: str) -> list[Path]:
+    """Forget a set with its runs; the folders of theirs that lie in vgrads' own home."""
+    runs = list(session.exec(select(RunRow.id).where(RunRow.set_id == set_id)))
+    session.execute(delete(WorkRow).where(col(WorkRow.set_id) == set_id))
+    of_runs: tuple[type[SQLModel], ...] = (
+        EventRow,
+        ArchiveRow,
+        LeaseRow,
+        AcquisitionRow,
+        MessageRow,
+    )
+    for table in of_runs:
+        session.execute(delete(table).where(table.run_id.in_(runs)))  # type: ignore[attr-defined]
+    session.execute(delete(RunRow).where(col(RunRow.set_id) == set_id))
+    session.execute(delete(PlanRow).where(col(PlanRow.set_id) == set_id))
+    session.execute(delete(SetRow).where(col(SetRow.id) == set_id))
+    return [set_folder(set_id), *map(run_folder, runs)]
+
+
+def _trim(store: Store, site: str, queue: str, before_unix_s: float) -> int:
+    """Drop the jobs of a history that were submitted before an instant; those that are left become an SWF log."""
+    row = store.history(site, queue)
+    if row is None or row.file == COLLECTED:  # the next collection goes on from all of its lines
+        return 0
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / row.file
+        path.write_bytes(row.body)
+        log = read_history(path)
+        old = log.unix_start_s + log.submit_s < before_unix_s
+        if not old.any() or old.all():  # nothing to do, or nothing would be left to predict from
+            return 0
+        body = gzip.compress(write_swf(log.select(~old)).encode())
+    name = f"{row.file.partition('.')[0]}.swf.gz"
+    store.put_sites(
+        [HistoryRow(site=site, queue=queue, file=name, changed=datetime.now(UTC), body=body)]
+    )
+    return int(old.sum())

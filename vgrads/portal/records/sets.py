@@ -1,0 +1,221 @@
+"""Workflow sets of the service: heads for lists, plans with revisions, and what is handed over with a key."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Engine as SqlEngine
+from sqlalchemy import and_, delete, or_
+from sqlmodel import Session, col, select
+
+from vgrads.api.plans.answers import gantt_json, plan_json
+from vgrads.kernel.errors import InputError
+from vgrads.planner.plan import Plan
+from vgrads.planner.snapshot import Snapshot
+from vgrads.portal.records.archive import pack, unpack
+from vgrads.portal.records.idempotency import Key, once
+from vgrads.portal.records.store import new_id, new_run, summary_of
+from vgrads.portal.records.tables import KeyRow, PlanRow, RunRow, SetRow, WorkRow
+from vgrads.portal.records.work import PLAN, RUN
+
+Json = dict[str, Any]
+_HEAD = (
+    "id",
+    "name",
+    "created",
+    "owner",
+    "state",
+    "problem",
+    "revision",
+    "real",
+    "planned_s",
+    "summary",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A set without its plan: what lists show."""
+
+    id: str
+    name: str
+    created: datetime
+    owner: str
+    state: str
+    problem: str
+    revision: int
+    real: bool
+    planned_s: float
+    summary: Mapping[str, Any]
+
+    @property
+    def cursor(self) -> str:
+        """Where the next page of a list begins."""
+        return f"{self.created.isoformat()}~{self.id}"
+
+    @property
+    def etag(self) -> str:
+        """Changes with the plan."""
+        return f'"{self.revision}-{self.state}"'
+
+
+class Sets:
+    """The sets of a database."""
+
+    def __init__(self, engine: SqlEngine) -> None:
+        self._engine = engine
+
+    def head(self, set_id: str) -> Head | None:
+        """A set; None where there is none."""
+        with Session(self._engine) as session:
+            row = session.execute(select(*_columns()).where(SetRow.id == set_id)).first()
+        return self._head(tuple(row)) if row is not None else None
+
+    def heads(self, owner: str | None = None, limit: int = 50, after: str = "") -> list[Head]:
+        """Newest first, of one owner or of all; ``after``: behind the head with this cursor."""
+        query = select(*_columns()).order_by(col(SetRow.created).desc(), col(SetRow.id).desc())
+        if owner is not None:
+            query = query.where(SetRow.owner == owner)
+        if after:
+            created, set_id = _read_cursor(after)
+            earlier = and_(SetRow.created == created, SetRow.id < set_id)  # type: ignore[arg-type]
+            query = query.where(or_(SetRow.created < created, earlier))  # type: ignore[arg-type]
+        with Session(self._engine) as session:
+            return [self._head(tuple(row)) for row in session.execute(query.limit(limit)).all()]
+
+    def text(self, set_id: str, what: str) -> str:
+        """The document, the plan or the chart of a set, as JSON."""
+        with Session(self._engine) as session:
+            found: str = session.execute(
+                select(getattr(SetRow, what)).where(SetRow.id == set_id)
+            ).scalar_one()
+        return found
+
+    def add(self, owner: str, name: str, document: str, real: bool, key: Key | None = None) -> Json:
+        """Keep a set (as JSON) that is to be planned, with the work of planning it; what the caller is told."""
+
+        def make(session: Session) -> Json:
+            row = SetRow(
+                id=new_id("set"),
+                name=name,
+                created=datetime.now(UTC),
+                owner=owner,
+                real=real,
+                plan="{}",
+                document=document,
+                gantt="{}",
+                state="planning",
+                revision=0,
+            )
+            set_id = row.id
+            session.add(row)
+            session.flush()
+            session.add(WorkRow(kind=PLAN, set_id=set_id))
+            return {
+                "id": set_id,
+                "name": name,
+                "plan": f"/v1/workflow-sets/{set_id}/plan",
+            }
+
+        return once(self._engine, key, make)
+
+    def plan_again(self, set_id: str, revision: int) -> bool:
+        """Have a set planned anew; False where its plan is not the one of this revision any more."""
+        with Session(self._engine) as session:
+            row = session.get_one(SetRow, set_id)
+            if row.revision != revision or row.state == "planning":
+                return False
+            row.state = "planning"
+            session.add(row)
+            session.add(WorkRow(kind=PLAN, set_id=set_id))
+            session.commit()
+        return True
+
+    def put_plan(self, set_id: str, plan: Plan, snapshot: Snapshot) -> None:
+        """A set has been planned."""
+        whole = plan_json(plan)
+        with Session(self._engine) as session:
+            row = session.get_one(SetRow, set_id)
+            row.plan, row.gantt = json.dumps(whole), json.dumps(gantt_json(plan, snapshot))
+            row.summary, row.planned_s = json.dumps(summary_of(whole)), time.time()
+            row.state, row.problem, row.revision = "planned", "", row.revision + 1
+            session.add(row)
+            session.merge(PlanRow(set_id=set_id, body=pack((plan, snapshot))))
+            session.commit()
+
+    def fail(self, set_id: str, problem: str) -> None:
+        """A set could not be planned. Where there was a plan before, that one stays."""
+        with Session(self._engine) as session:
+            row = session.get_one(SetRow, set_id)
+            row.state, row.problem = "planned" if row.revision else "failed", problem
+            session.add(row)
+            session.commit()
+
+    def archived(self, set_id: str) -> tuple[Plan, Snapshot] | None:
+        """The newest plan as it was made; None where none was kept."""
+        with Session(self._engine) as session:
+            row = session.get(PlanRow, set_id)
+        return unpack(row.body, f"plan of '{set_id}'") if row is not None else None
+
+    def add_run(self, set_id: str, how: Json, key: Key | None = None) -> Json:
+        """Queue a run; what the caller is told."""
+
+        def make(session: Session) -> Json:
+            row = new_run(set_id)
+            row.how = json.dumps(how)
+            run_id = row.id
+            session.add(row)
+            session.flush()
+            session.add(WorkRow(kind=RUN, set_id=set_id, run_id=run_id))
+            return {"run": run_id}
+
+        return once(self._engine, key, make)
+
+    def run(self, run_id: str) -> RunRow | None:
+        """One run."""
+        with Session(self._engine) as session:
+            return session.get(RunRow, run_id)
+
+    def engine_of(self, run_id: str) -> str:
+        """Who runs the tasks of a run: ``vgrads`` or ``outside``."""
+        row = self.run(run_id)
+        return str(json.loads(row.how).get("engine", "vgrads")) if row else "vgrads"
+
+    def is_released(self, set_id: str) -> bool:
+        """True where the tasks of a set begin only when they are released."""
+        return '"released": true' in self.text(
+            set_id, "document"
+        )  # within texts the signs are escaped
+
+    def forget(self, set_id: str) -> None:
+        """Remove a set that was never planned, with its work; the key that it came with may be used again."""
+        with Session(self._engine) as session:
+            session.execute(delete(KeyRow).where(col(KeyRow.answer).contains(set_id)))
+            session.execute(delete(WorkRow).where(col(WorkRow.set_id) == set_id))
+            session.execute(delete(SetRow).where(col(SetRow.id) == set_id))
+            session.commit()
+
+    def _head(self, row: tuple[Any, ...]) -> Head:
+        fields = dict(zip(_HEAD, row, strict=True))
+        head = Head(**fields | {"summary": json.loads(fields["summary"])})
+        if head.summary or head.revision == 0:
+            return head
+        plan = json.loads(self.text(head.id, "plan"))  # kept before there were summaries
+        return replace(head, summary=summary_of(plan))
+
+
+def _columns() -> list[Any]:
+    return [getattr(SetRow, name) for name in _HEAD]
+
+
+def _read_cursor(text: str) -> tuple[datetime, str]:
+    created, _, set_id = text.partition("~")
+    try:
+        return datetime.fromisoformat(created), set_id
+    except ValueError as error:
+        raise InputError("is not a cursor of this list", where="after") from error

@@ -1,0 +1,166 @@
+"""Figures for Prometheus: requests as they come, and what the database holds when asked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+
+from vgrads.portal.records.bags import Bags
+from vgrads.portal.records.store import Store
+from vgrads.portal.records.tables import RunRow
+from vgrads.portal.records.work import Works
+from vgrads.vgrid.acquisition import Acquisition
+
+Family = GaugeMetricFamily | CounterMetricFamily | HistogramMetricFamily
+_WAITS_S = (10.0, 60.0, 300.0, 900.0, 3600.0, 4 * 3600.0, 12 * 3600.0, 86400.0)
+_MOST_SLOTS = 100_000
+_RUNS = 100  # whose bounds are looked at
+
+
+class Meters:
+    """Counts of requests and how long they took, by route."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.requests = Counter(
+            "vgrads_http_requests",
+            "Requests",
+            ["method", "route", "status"],
+            registry=self.registry,
+        )
+        self.seconds = Histogram(
+            "vgrads_http_seconds",
+            "Seconds a request took",
+            ["method", "route"],
+            registry=self.registry,
+        )
+        self._bounds: dict[str, dict[tuple[str, str], int]] = {}
+
+    def bounds_of(self, run: RunRow) -> dict[tuple[str, str], int]:
+        """How the bounds of an ended run's slots did; read once."""
+        if run.id not in self._bounds:
+            if len(self._bounds) > 10 * _RUNS:
+                self._bounds.clear()
+            self._bounds[run.id] = _held(json.loads(run.gantt))
+        return self._bounds[run.id]
+
+
+def _held(chart: Mapping[str, Any]) -> dict[tuple[str, str], int]:
+    """(site, yes or no) → slots of a run's chart that had a bound and were asked for."""
+    counts: dict[tuple[str, str], int] = {}
+    for slot in chart.get("slots", ()):
+        actual, bound_s = slot.get("actual"), slot.get("ready_p95_s")
+        if actual and bound_s is not None:
+            ready_s = actual["ready_s"]
+            key = slot["site"], "yes" if ready_s is not None and ready_s <= bound_s else "no"
+            counts[key] = counts.get(key, 0) + 1
+    return counts
+
+
+class Figures:
+    """Runs by state, the promise record, slots by site and fate, waits, bounds that held, work in the queue."""
+
+    def __init__(self, store: Store, meters: Meters) -> None:
+        self._store, self._meters = store, meters
+
+    def collect(self) -> Iterator[Family]:
+        """All families, reckoned now."""
+        yield self._runs()
+        yield from self._promises()
+        slots = self._store.acquisitions(limit=_MOST_SLOTS)
+        yield _fates(slots)
+        yield _waits(slots)
+        yield self._bounds()
+        yield self._times()
+        queue = GaugeMetricFamily(
+            "vgrads_work", "Pieces of work queued or under way", labels=["kind"]
+        )
+        for kind, count in Works(self._store.engine).open_kinds().items():
+            queue.add_metric([kind], count)
+        yield queue
+
+    def _runs(self) -> Family:
+        runs = GaugeMetricFamily("vgrads_runs", "Runs by state", labels=["state"])
+        for state, count in sorted(self._store.count_runs().items()):
+            runs.add_metric([state], count)
+        return runs
+
+    def _bounds(self) -> Family:
+        """Of the newest runs' slots: how many were ready within the 95 % bound that the plan stated, and not."""
+        family = CounterMetricFamily(
+            "vgrads_slot_bounds",
+            "Slots of the newest runs, by whether the 95 % bound held",
+            labels=["site", "held"],
+        )
+        counts: dict[tuple[str, str], int] = {}
+        for run in self._store.list_runs(limit=_RUNS):
+            if run.state in ("kept", "broken"):
+                for key, count in self._meters.bounds_of(run).items():
+                    counts[key] = counts.get(key, 0) + count
+        for labels, count in sorted(counts.items()):
+            family.add_metric(list(labels), count)
+        return family
+
+    def _times(self) -> Family:
+        """Where the time of tasks went: of the newest runs that have ended, and of the newest bags."""
+        family = CounterMetricFamily(
+            "vgrads_task_seconds",
+            "Seconds of the tasks of the newest runs and bags, by where they went",
+            labels=["of", "part"],
+        )
+        spent: dict[tuple[str, str], float] = {}
+        for run in self._store.list_runs(limit=_RUNS):
+            for name, seconds in (json.loads(run.outcome).get("times") or {}).items():
+                if name.endswith("_s"):
+                    spent["runs", name[:-2]] = spent.get(("runs", name[:-2]), 0.0) + seconds
+        for bag in Bags(self._store.engine).newest():
+            told = json.loads(bag.summary)
+            ended = told.get("done", 0) + told.get("failed", 0)
+            for name, mean_s in (told.get("times") or {}).items():
+                spent["bags", name[:-2]] = spent.get(("bags", name[:-2]), 0.0) + mean_s * ended
+        for labels, seconds in sorted(spent.items()):
+            family.add_metric(list(labels), seconds)
+        return family
+
+    def _promises(self) -> Iterator[Family]:
+        """What was promised and what was kept: over many runs the two sums must be alike."""
+        record = self._store.promise_record()
+        promised = GaugeMetricFamily(
+            "vgrads_promised", "Sum of the promises of runs that ended", labels=[]
+        )
+        promised.add_metric([], sum(p for p, _ in record))
+        yield promised
+        kept = GaugeMetricFamily("vgrads_kept", "How many of these were kept", labels=[])
+        kept.add_metric([], sum(k for _, k in record))
+        yield kept
+
+
+def _fates(slots: list[Acquisition]) -> Family:
+    family = CounterMetricFamily(
+        "vgrads_slots", "Slots asked for, by site and fate", labels=["site", "fate"]
+    )
+    counts: dict[tuple[str, str], int] = {}
+    for one in slots:
+        fate = "refused" if one.refused else "broken" if one.broken else "granted"
+        counts[one.site, fate] = counts.get((one.site, fate), 0) + 1
+    for labels, count in sorted(counts.items()):
+        family.add_metric(list(labels), count)
+    return family
+
+
+def _waits(slots: list[Acquisition]) -> Family:
+    family = HistogramMetricFamily(
+        "vgrads_slot_wait_seconds", "From asking for a slot to its being ready", labels=["site"]
+    )
+    by_site: dict[str, list[float]] = {}
+    for one in slots:
+        if one.ready_s is not None:
+            by_site.setdefault(one.site, []).append(one.ready_s - one.requested_s)
+    for site, waits in sorted(by_site.items()):
+        buckets = [(str(top), sum(w <= top for w in waits)) for top in _WAITS_S]
+        family.add_metric([site], [*buckets, ("+Inf", len(waits))], sum(waits))
+    return family

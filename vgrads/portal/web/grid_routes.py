@@ -1,0 +1,189 @@
+"""REST: sites with their queues, and virtual grids on request."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Annotated, Any, Literal
+
+from fastapi import Body, FastAPI, HTTPException, Query, Response
+from fastapi import Path as PathParameter
+from fastapi.responses import JSONResponse
+
+from vgrads.api.plans.planning import open_grid
+from vgrads.api.queues import queries
+from vgrads.api.queues import sites as site_rows
+from vgrads.api.queues.answers import bound_json, probability_json, trajectory_json
+from vgrads.api.queues.offers import offer_gantt, offer_json
+from vgrads.kernel.errors import InputError
+from vgrads.portal.jobs.learned_states import LearnedStates
+from vgrads.portal.records.access import Principal
+from vgrads.portal.records.store import Store
+from vgrads.portal.records.tables import GridRow
+from vgrads.portal.web.guard import READ, Reader, Submitter
+from vgrads.qbets.predictor import Settings
+from vgrads.vgrid.catalog import Catalog
+from vgrads.vgrid.procure import procure
+from vgrads.vgrid.request import RequestDocument, request_from
+from vgrads.vgrid.varq import Reservation
+
+GridId = Annotated[str, PathParameter(pattern=r"^grid-[0-9a-f]{10}$")]
+Procs = Annotated[int, Query(ge=1, le=10**9)]
+Seconds = Annotated[float, Query(ge=0, le=1e9, allow_inf_nan=False)]
+Share = Annotated[float, Query(gt=0, lt=1)]
+How = Literal["state", "qbets", "bmbp"]
+_EXAMPLE = {
+    "name": "storm",
+    "duration": "2h",
+    "deadline": "6h",
+    "groups": [{"name": "solvers", "coupling": "tight", "nodes": 16}],
+}
+_LONGEST_TRAJECTORY_S = 31 * 86400.0
+
+
+def add_grid_routes(
+    app: FastAPI, store: Store, catalog: Callable[[], Catalog], learned_states: LearnedStates
+) -> None:
+    """Routes over a store, the present catalogue and what states of its queues teach."""
+    _add_list_route(app, store, catalog)
+    _add_queue_routes(app, catalog, learned_states)
+    _add_request_routes(app, store, catalog)
+
+
+def _add_request_routes(app: FastAPI, store: Store, catalog: Callable[[], Catalog]) -> None:
+    @app.post("/v1/virtual-grids", status_code=201)
+    def ask(
+        document: Annotated[RequestDocument, Body(examples=[_EXAMPLE])],
+        response: Response,
+        who: Submitter,
+    ) -> dict[str, Any]:
+        """Which nodes can be had for this request? Answers as ``vgrads offers --json``."""
+        wanted = request_from(document.model_dump(), "body")
+        grid = open_grid(catalog(), seen=store.acquisitions())
+        offer = procure(grid.catalog, grid.known, wanted)
+        answer = offer_json(offer)
+        grid_id = store.add_grid(wanted.name, answer, offer_gantt(offer), who.user)
+        response.headers["Location"] = f"/v1/virtual-grids/{grid_id}"
+        return {"id": grid_id, **answer}
+
+    @app.get("/v1/virtual-grids/{grid_id}")
+    def read(grid_id: GridId, who: Reader) -> JSONResponse:
+        """An offer that was made."""
+        return JSONResponse({"id": grid_id, **json.loads(_grid(store, grid_id, who).offer)})
+
+    @app.get("/v1/virtual-grids/{grid_id}/gantt")
+    def gantt(grid_id: GridId, who: Reader) -> JSONResponse:
+        """The Gantt query for an offer."""
+        return JSONResponse(json.loads(_grid(store, grid_id, who).gantt))
+
+
+def _grid(store: Store, grid_id: str, who: Principal) -> GridRow:
+    row = store.get_grid(grid_id)
+    if row is None or not (who.operator or row.owner == who.user):
+        raise HTTPException(404, f"no virtual grid '{grid_id}'")
+    return row
+
+
+def _add_list_route(app: FastAPI, store: Store, catalog: Callable[[], Catalog]) -> None:
+    @app.get("/v1/sites")
+    def sites(_: Reader) -> list[dict[str, Any]]:
+        """All sites with their queues, prices, and what runs saw of them."""
+        rows = site_rows.describe(catalog(), store.acquisitions())
+        return [_without_paths(row) for row in rows]
+
+
+def _add_queue_routes(
+    app: FastAPI, catalog: Callable[[], Catalog], learned_states: LearnedStates
+) -> None:
+    @app.get("/v1/sites/{site}/queues/{queue}/bound", dependencies=[READ])
+    def bound(
+        site: str,
+        queue: str,
+        procs: Procs = 1,
+        walltime_s: Seconds = 3600.0,
+        probability: Share = 0.95,
+        confidence: Share = 0.95,
+        method: How = "state",
+        explain: bool = False,
+    ) -> dict[str, Any]:
+        """How long will a job wait at most? As ``vgrads bound --json``."""
+        settings = Settings(
+            method=method, quantile=probability, confidence=confidence, knows_user=False
+        )
+        asked = _asked(catalog(), site, queue, settings, learned_states)
+        found = asked.forecast.bound(procs, walltime_s, probability, confidence)
+        answer = bound_json(found, asked)
+        if explain:
+            answer["explanation"] = queries.explanation_of(asked, procs, walltime_s, probability)
+        return answer
+
+    @app.get("/v1/sites/{site}/queues/{queue}/probability", dependencies=[READ])
+    def probability(
+        site: str,
+        queue: str,
+        within_s: Seconds,
+        procs: Procs = 1,
+        walltime_s: Seconds = 3600.0,
+        confidence: Share = 0.95,
+        method: How = "state",
+    ) -> dict[str, Any]:
+        """How surely does a job start within a time? As ``vgrads probability --json``."""
+        settings = Settings(method=method, confidence=confidence, knows_user=False)
+        asked = _asked(catalog(), site, queue, settings, learned_states)
+        chance = float(asked.forecast.probability(procs, walltime_s, within_s, confidence))
+        jobs = len(asked.forecast.waits(procs, walltime_s))
+        return probability_json(asked, chance, within_s, jobs)
+
+    @app.get("/v1/sites/{site}/queues/{queue}/trajectory", dependencies=[READ])
+    def path(
+        site: str,
+        queue: str,
+        start_by_s: Seconds,
+        procs: Procs = 1,
+        walltime_s: Seconds = 3600.0,
+        probability: Share = 0.9,
+        method: How = "state",
+    ) -> dict[str, Any]:
+        """When must a job be submitted to run by a given time? As ``vgrads trajectory --json``."""
+        if start_by_s > _LONGEST_TRAJECTORY_S:
+            raise InputError("is more than a month away", where="start_by_s")
+        asked = _asked(
+            catalog(), site, queue, Settings(method=method, knows_user=False), learned_states
+        )
+        limit_s = next(q.max_walltime_s for q in catalog().site(site).queues if q.name == queue)
+        wanted = Reservation(
+            procs=procs,
+            walltime_s=walltime_s,
+            start_by_s=start_by_s,
+            probability=probability,
+            max_walltime_s=limit_s,
+        )
+        return trajectory_json(queries.walk(asked, wanted))
+
+
+def _asked(
+    catalog: Catalog, site: str, queue: str, settings: Settings, learned_states: LearnedStates
+) -> queries.AskedQueue:
+    """The history behind a queue, by its state once that is learned; 404 where there is no such queue or no history."""
+    for known in catalog.sites:
+        for entry in known.queues:
+            if (known.name, entry.name) == (site, queue):
+                if entry.history is None:
+                    raise HTTPException(404, f"'{site}/{queue}' has no history")
+                learned = None
+                if settings.looks_at_state:
+                    learned = learned_states.find(entry.history, entry.of_log)
+                    settings = replace(settings, method="qbets")
+                return queries.ask_log(entry.history, entry.of_log, settings, learned)
+    raise HTTPException(404, f"no queue '{site}/{queue}'")
+
+
+def _without_paths(row: dict[str, Any]) -> dict[str, Any]:
+    """A site's row without the places of its files, which are nobody's business outside."""
+    queues = []
+    for queue in row["queues"]:
+        history = queue["history"]
+        kept = None if history is None else {k: v for k, v in history.items() if k != "file"}
+        queues.append(queue | {"history": kept})
+    return row | {"queues": queues}

@@ -1,0 +1,147 @@
+"""REST: a log of a queue is handed over, streamed to a file, checked, and only then put in place of the old one."""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import shutil
+import tempfile
+import zlib
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Query, Request
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import UploadFile
+from starlette.exceptions import HTTPException
+
+from vgrads.api.config import home
+from vgrads.kernel.errors import InputError
+from vgrads.portal.records.tables import HistoryRow
+from vgrads.portal.web.guard import Operator
+from vgrads.portal.web.service import Service
+from vgrads.traces.history import FORMATS, read_history
+from vgrads.traces.records import JobLog
+from vgrads.vgrid.catalog import Catalog, Queue
+
+_CHUNK = 1 << 20
+_ENDINGS = {b"\x1f\x8b": ".gz", b"\xfd7": ".xz"}
+
+
+def add_history_routes(app: FastAPI, service: Service) -> None:
+    """The upload of histories."""
+
+    @app.post(
+        "/v1/sites/{site}/history",
+        status_code=201,
+        openapi_extra={
+            "requestBody": {
+                "required": True,
+                "content": {"application/octet-stream": {}, "multipart/form-data": {}},
+            }
+        },
+    )
+    async def upload(
+        site: str,
+        request: Request,
+        _: Operator,
+        queue: Annotated[str | None, Query(max_length=200)] = None,
+        form: Annotated[str | None, Query(alias="format", max_length=20)] = None,
+    ) -> dict[str, Any]:
+        """A log (any format that vgrads reads; plain, gzip or xz) as the body, or as the file of a form: the history of a queue from now on."""
+        if form is not None and form not in FORMATS:
+            raise InputError(f"unknown format '{form}'", where="format", fix=", ".join(FORMATS))
+        target = _queue(service.catalog, site, queue)
+        folder = uploads()
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder) as place:
+            path = await _receive(_body(request), Path(place) / "history")
+            limit = service.bounds.history
+            log = await run_in_threadpool(_read, path, form, target, limit)
+            row = HistoryRow(
+                site=site,
+                queue=target.name,
+                file=path.name,
+                changed=datetime.now(UTC),
+                body=path.read_bytes(),
+            )
+            await run_in_threadpool(service.store.put_sites, [row])
+        await run_in_threadpool(service.refresh)
+        return {"site": site, "queue": target.name, "jobs": len(log), "format": form or "detected"}
+
+
+def uploads() -> Path:
+    """Where logs lie until they have been checked."""
+    return home() / "uploads"
+
+
+def clear_uploads() -> None:
+    """Remove what a service that was killed had not received to its end."""
+    shutil.rmtree(uploads(), ignore_errors=True)
+
+
+def _queue(catalog: Catalog, name: str, queue: str | None) -> Queue:
+    site = next((s for s in catalog.sites if s.name == name), None)
+    if site is None:
+        raise HTTPException(404, f"no site '{name}'")
+    found = [q for q in site.queues if queue in (None, q.name)]
+    if len(found) != 1:
+        known = ", ".join(q.name for q in site.queues)
+        raise InputError("which queue is meant?", where="queue", fix=f"one of {known}")
+    return found[0]
+
+
+async def _body(request: Request) -> AsyncIterator[bytes]:
+    """The log's bytes: the body itself, or the one file of a form (``curl -F file=@LOG``)."""
+    if not request.headers.get("content-type", "").startswith("multipart/form-data"):
+        async for chunk in request.stream():
+            yield chunk
+        return
+    async with request.form(max_files=1, max_fields=10) as form:
+        files = [value for value in form.values() if isinstance(value, UploadFile)]
+        if not files:
+            raise InputError("the form has no file", where="body")
+        while chunk := await files[0].read(_CHUNK):
+            yield chunk
+
+
+async def _receive(stream: AsyncIterator[bytes], path: Path) -> Path:
+    """The body as a file, with the ending of what it is packed with."""
+    first = b""
+    with path.open("wb") as file:
+        async for chunk in stream:
+            first = first or chunk[:2]
+            await run_in_threadpool(file.write, chunk)
+    return path.rename(path.with_suffix(_ENDINGS.get(first, ".txt")))
+
+
+def _read(path: Path, form: str | None, queue: Queue, limit: int) -> JobLog:
+    """The log, if it is one and says something about the queue."""
+    try:
+        _measure(path, limit)
+        log = read_history(path, form)
+        if not len(log.only_queue(queue.of_log)):
+            raise InputError(f"no job of queue '{queue.log_queue}' is in it")
+    except InputError as error:
+        raise InputError(
+            f"{error.what}" + (f" ({error.fix})" if error.fix else ""), where="body"
+        ) from error
+    return log
+
+
+def _measure(path: Path, limit: int) -> None:
+    """InputError for what would unpack to more than the limit, found without unpacking more than that."""
+    if path.suffix not in _ENDINGS.values():
+        return
+    opener: Any = gzip.open if path.suffix == ".gz" else lzma.open
+    size = 0
+    try:
+        with opener(path, "rb") as file:
+            while chunk := file.read(_CHUNK):
+                size += len(chunk)
+                if size > limit:
+                    raise InputError(f"unpacks to more than {limit} bytes", where="body")
+    except (EOFError, zlib.error, OSError, lzma.LZMAError) as error:
+        raise InputError("the compressed file is cut off or damaged", where="body") from error

@@ -1,0 +1,158 @@
+"""People log in where they are known already: OpenID Connect, the code flow with PKCE.
+
+Core 1.0 §3.1 (https://openid.net/specs/openid-connect-core-1_0.html): the provider's keys, endpoints and
+name come from its discovery document; an ID token counts if it is signed by one of these keys, for us, by
+this provider, now, and for the login that was begun in this very browser (state, nonce).
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import requests
+from authlib.common.errors import AuthlibBaseError
+from authlib.integrations.requests_client import OAuth2Session
+from joserfc import jwt
+from joserfc.errors import JoseError
+from joserfc.jwk import KeySet
+from requests import RequestException
+from starlette.exceptions import HTTPException
+from starlette.responses import RedirectResponse
+
+from vgrads.kernel.errors import SiteError
+from vgrads.portal.records.access import Principal
+from vgrads.portal.web.settings import OidcSettings
+
+_COOKIE = "vgrads_login"
+_PATIENCE_S = 600.0
+_MOST_BEGUN = 1000
+_TIMEOUT_S = 10.0
+_ALGORITHMS = ["RS256", "ES256", "PS256"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """A login that was begun: what only the browser that began it can bring back."""
+
+    nonce: str
+    verifier: str
+    back: str
+    until_s: float
+
+
+class Provider:
+    """One provider. Logins that were begun are remembered for ten minutes."""
+
+    def __init__(self, settings: OidcSettings) -> None:
+        self._settings = settings
+        self._begun: OrderedDict[str, _Begun] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def begin(self, back: str) -> RedirectResponse:
+        """Send somebody to the provider; ``back``: where they come back to."""
+        begun = _Begun(
+            secrets.token_urlsafe(24),
+            secrets.token_urlsafe(48),
+            back,
+            time.monotonic() + _PATIENCE_S,
+        )
+        session = self._session(back)
+        url, state = session.create_authorization_url(
+            self._discover()["authorization_endpoint"],
+            nonce=begun.nonce,
+            code_verifier=begun.verifier,
+        )
+        with self._lock:
+            self._begun[state] = begun
+            while len(self._begun) > _MOST_BEGUN:
+                self._begun.popitem(last=False)
+        answer = RedirectResponse(url, status_code=303)
+        answer.set_cookie(_COOKIE, state, max_age=int(_PATIENCE_S), httponly=True, samesite="lax")
+        return answer
+
+    def finish(self, url: str, state: str, cookies: Mapping[str, str]) -> Principal:
+        """Whoever comes back with this address, if the provider vouches for them."""
+        with self._lock:
+            begun = self._begun.pop(state, None)
+        if begun is None or begun.until_s < time.monotonic() or cookies.get(_COOKIE) != state:
+            raise HTTPException(401, "this login was not begun here, or too long ago")
+        known = self._discover()
+        try:
+            session = self._session(begun.back, state)
+            token = session.fetch_token(
+                known["token_endpoint"],
+                authorization_response=url,
+                code_verifier=begun.verifier,
+                timeout=_TIMEOUT_S,
+            )
+            claims = self._claims(str(token.get("id_token", "")), known, begun.nonce)
+        except (AuthlibBaseError, JoseError, ValueError) as error:
+            raise HTTPException(401, f"the provider did not vouch for you: {error}") from error
+        except RequestException as error:
+            raise _silent(self._settings.issuer, error) from error
+        return self._principal(claims)
+
+    def _claims(self, token: str, known: Mapping[str, Any], nonce: str) -> Mapping[str, Any]:
+        keys = KeySet.import_key_set(_get(known["jwks_uri"]))
+        found = jwt.decode(token, keys, algorithms=_ALGORITHMS)
+        jwt.JWTClaimsRegistry(
+            leeway=60,
+            iss={"essential": True, "value": known["issuer"]},
+            aud={"essential": True, "value": self._settings.client_id},
+            exp={"essential": True},
+            nonce={"essential": True, "value": nonce},
+        ).validate(found.claims)
+        return found.claims
+
+    def _principal(self, claims: Mapping[str, Any]) -> Principal:
+        name = claims.get(self._settings.claim)
+        if not isinstance(name, str) or not name:
+            raise HTTPException(401, f"the provider tells no '{self._settings.claim}' of you")
+        if self._settings.claim == "email" and claims.get("email_verified") is False:
+            raise HTTPException(401, "the provider has not verified your address")
+        scopes = set(self._settings.scopes)
+        if name in self._settings.operators:
+            scopes.add("operate")
+        return Principal(name, frozenset(scopes))
+
+    def _session(self, back: str, state: str | None = None) -> OAuth2Session:
+        return OAuth2Session(
+            self._settings.client_id,
+            self._settings.client_secret or None,
+            redirect_uri=back,
+            state=state,
+            scope="openid email profile",
+            code_challenge_method="S256",
+            token_endpoint_auth_method="client_secret_basic"
+            if self._settings.client_secret
+            else "none",
+        )
+
+    def _discover(self) -> Mapping[str, Any]:
+        known: dict[str, Any] = _get(
+            self._settings.issuer.rstrip("/") + "/.well-known/openid-configuration"
+        )
+        if known.get("issuer", "").rstrip("/") != self._settings.issuer.rstrip("/"):
+            raise SiteError(
+                "says it is another issuer", site=self._settings.issuer, transient=False
+            )
+        return known
+
+
+def _get(url: str) -> Any:
+    try:
+        answer = requests.get(url, timeout=_TIMEOUT_S)
+        answer.raise_for_status()
+        return answer.json()
+    except (RequestException, ValueError) as error:
+        raise _silent(url, error) from error
+
+
+def _silent(url: str, error: Exception) -> SiteError:
+    return SiteError(f"the login provider does not answer: {error}", site=url, transient=True)

@@ -1,0 +1,336 @@
+"""The web pages, and what only they ask for."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Query, Request, Response
+from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse
+from fastapi.staticfiles import StaticFiles
+from markupsafe import Markup
+from pydantic import Field
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+
+from vgrads.api.config import embedded_data
+from vgrads.api.plans.runtimes import source_text
+from vgrads.api.queues import queries
+from vgrads.api.queues import sites as site_rows
+from vgrads.api.queues.answers import downtime_json
+from vgrads.kernel.documents import Document
+from vgrads.planner.explain import explain, explain_text
+from vgrads.portal.charts.gantt import render_svg
+from vgrads.portal.charts.queue_record import record_picture
+from vgrads.portal.jobs.promise_history import promise_over_time
+from vgrads.portal.records.access import EVERYBODY_HERE, SESSION_S, Principal
+from vgrads.portal.records.sets import Head
+from vgrads.portal.records.store import GOES_ON
+from vgrads.portal.web.guard import COOKIE, READ, Reader
+from vgrads.portal.web.run_routes import Found, standing_parts, task_parts
+from vgrads.portal.web.service import Service
+from vgrads.portal.web.set_routes import SetId, gantt, summary, whole_document
+from vgrads.portal.web.showing import page_of, reader_of, shown
+from vgrads.qbets.predictor import Settings
+from vgrads.vgrid.catalog import Queue
+
+Json = dict[str, Any]
+_LEVELS = (0.5, 0.75, 0.9, 0.95, 0.99)
+_PAGE = 50
+_MOST_STILL = 1000  # bars
+
+
+class Login(Document):
+    """A token, to be kept as a cookie."""
+
+    token: Annotated[str, Field(min_length=1, max_length=200)]
+
+
+def add_page_routes(app: FastAPI, service: Service) -> None:
+    """Pages, their files, logging in and out, health."""
+    app.mount(
+        "/static",
+        StaticFiles(packages=[("vgrads.portal.web", "static"), ("vgrads.portal.charts", "static")]),
+        name="static",
+    )
+    _add_health(app, service)
+    _add_asking(app, service)
+    _add_set_pages(app, service)
+    _add_site_pages(app, service)
+    _add_entrance(app, service)
+
+
+def _add_health(app: FastAPI, service: Service) -> None:
+    @app.get("/healthz")
+    async def healthz() -> dict[str, str]:
+        """Is the service there, and its database (as of the last second)?"""
+        await service.database_answers()
+        return {"status": "ok"}
+
+    @app.get("/readyz")
+    def readyz() -> dict[str, str]:
+        """Does it take work? 503 while it starts or stops, where nothing can be written down, and where bags are not
+        served."""
+        if service.stopping.is_set() or not service.supervisor.alive:
+            raise HTTPException(503, "not taking work")
+        if service.supervisor.failing:
+            raise HTTPException(503, "the dispatcher of bags ends with an error: see the log")
+        service.store.ready()
+        service.store.try_writing()
+        return {"status": "ready"}
+
+
+def _add_asking(app: FastAPI, service: Service) -> None:
+    @app.get("/v1/workflow-sets/{set_id}/explain")
+    def why(set_id: SetId, who: Reader, task: Annotated[str, Query(max_length=500)]) -> Json:
+        """Why does a task (``workflow/task``) stand where it does? As ``vgrads explain --json``."""
+        head = service.visible(set_id, who)
+        if not head.revision:
+            raise HTTPException(409, "the set has no plan yet")
+        told = explain(json.loads(service.sets.text(set_id, "plan")), task)
+        return told | {"text": explain_text(told)}
+
+    @app.get("/v1/workflow-sets/{set_id}/promise")
+    async def promise(set_id: SetId, who: Reader) -> Json:
+        """How sure the promise of the newest run was, as it went."""
+        service.visible(set_id, who)
+        run = service.newest_run(set_id)
+        if run is None:
+            return {"run": None, "points": []}
+        points = await service.supervisor.think(promise_over_time, service.store.url, run.id)
+        return {"run": run.id, "points": points}
+
+
+def _add_set_pages(app: FastAPI, service: Service) -> None:
+    @app.get("/", response_class=HTMLResponse, include_in_schema=False)
+    def index(request: Request, after: str = "") -> HTMLResponse:
+        who = reader_of(request)
+        heads = service.sets.heads(None if who.operator else who.user, _PAGE + 1, after)
+        rows = [_listed(service, head) for head in heads[:_PAGE]]
+        following = heads[_PAGE - 1].cursor if len(heads) > _PAGE else ""
+        return page_of(request, "/", "sets.html", sets=rows, next=following)
+
+    @app.get("/sets/{set_id}", response_class=HTMLResponse, include_in_schema=False)
+    async def page(set_id: SetId, request: Request, find: Found = "") -> HTMLResponse:
+        head = await run_in_threadpool(service.visible, set_id, reader_of(request))
+        parts = await standing_parts(service, head) | await task_parts(service, head, find)
+        return await run_in_threadpool(_set_page, service, head, request, parts)
+
+    @app.get("/sets/{set_id}/what-if", response_class=HTMLResponse, include_in_schema=False)
+    def wishes(set_id: SetId, request: Request) -> HTMLResponse:
+        head = service.visible(set_id, reader_of(request))
+        if not head.revision:
+            raise HTTPException(409, "the set has no plan yet")
+        budget = json.loads(whole_document(service, set_id)).get("budget_usd")
+        most = max(20.0, 2 * (head.summary.get("cost_usd") or 0.0), 2 * (budget or 0.0))
+        return page_of(
+            request,
+            "",
+            "whatif.html",
+            s=summary(service, head),
+            workflows=_count(service, set_id),
+            budget=most,
+            asked_budget=budget,
+        )
+
+    @app.get("/submit", response_class=HTMLResponse, include_in_schema=False)
+    def form(request: Request) -> HTMLResponse:
+        reader_of(request)
+        files = sorted(p.name for p in embedded_data().glob("*.json"))
+        example = (embedded_data() / "lead-storm.yaml").read_text(encoding="utf-8")
+        return page_of(request, "/submit", "submit.html", files=files, example=example)
+
+
+def _set_page(service: Service, head: Head, request: Request, parts: Json) -> HTMLResponse:
+    run = parts["now"]["run"]
+    live = parts["now"]["state"] in GOES_ON
+    return page_of(
+        request,
+        "",
+        "set.html",
+        run=run,
+        workflows=_count(service, head.id),
+        run_times=_run_times(service, head),
+        lacking=head.summary.get("lacking") or "",
+        svg=_still(service, head),
+        live=live,
+        **parts,
+    )
+
+
+def _listed(service: Service, head: Head) -> Json:
+    """A row of the list; of a run that goes on, how far it has come."""
+    row, run = shown(summary(service, head)), service.newest_run(head.id)
+    live = run is not None and run.state in GOES_ON
+    return row | {
+        "live": live,
+        "now": service.standings.of(run) if run is not None and live else None,
+    }
+
+
+def _still(service: Service, head: Head) -> Markup:
+    """The chart for those without scripts; not of very large sets."""
+    if not head.revision:
+        return Markup("")
+    found = gantt(service, head, service.newest_run(head.id))
+    return Markup(render_svg(found)) if len(found["placements"]) <= _MOST_STILL else Markup("")
+
+
+def _run_times(service: Service, head: Head) -> list[Json]:
+    """What the run times of each kind of task rest on; nothing where all are as stated."""
+    if not head.revision:
+        return []
+    found = json.loads(service.sets.text(head.id, "plan")).get("run_times", [])
+    if all(entry["source"] == "stated" for entry in found):
+        return []
+    return [entry | {"rests": source_text(entry)} for entry in found]
+
+
+def _count(service: Service, set_id: str) -> int:
+    """Workflows of a set; 0 where an earlier version kept only its name."""
+    document = json.loads(service.sets.text(set_id, "document"))
+    return sum(int(w.get("count", 1)) for w in document.get("workflows", ()))
+
+
+def _add_site_pages(app: FastAPI, service: Service) -> None:
+    @app.get("/sites", response_class=HTMLResponse, include_in_schema=False)
+    def sites(request: Request) -> HTMLResponse:
+        reader_of(request)
+        rows = site_rows.describe(service.catalog, service.store.acquisitions())
+        return page_of(request, "/sites", "sites.html", sites=rows)
+
+    @app.get("/sites/{site}/{queue}", response_class=HTMLResponse, include_in_schema=False)
+    def queue_page(
+        site: str,
+        queue: str,
+        request: Request,
+        procs: Annotated[int, Query(ge=1, le=10**9)] = 1,
+        hours: Annotated[float, Query(gt=0, le=1e5)] = 1.0,
+    ) -> HTMLResponse:
+        reader_of(request)
+        entry = _queue(service, site, queue)
+        here = {"site": site, "queue": queue, "procs": procs, "hours": hours}
+        if entry.history is None:
+            return page_of(request, "/sites", "queue.html", bounds=[], **here)
+        history = entry.history
+        rows, learned = [], service.learned.find(history, entry.of_log)
+        for level in _LEVELS:
+            asked = queries.ask_log(history, entry.of_log, Settings(quantile=level), learned)
+            found = asked.forecast.bound(procs, hours * 3600.0, level, 0.95)
+            rows.append(
+                {
+                    "probability": level,
+                    "bound_s": found.bound_s,
+                    "jobs": found.jobs,
+                    "method": found.method,
+                }
+            )
+        return page_of(
+            request,
+            "/sites",
+            "queue.html",
+            bounds=rows,
+            **here,
+            jobs=rows[3]["jobs"],
+            since=asked.since,
+            downtime=downtime_json(asked),
+        )
+
+    @app.get("/sites/{site}/{queue}/record.png", include_in_schema=False, dependencies=[READ])
+    async def record(site: str, queue: str, dark: bool = False) -> Response:
+        entry, history = _history(service, site, queue)
+        picture = await service.supervisor.think(record_picture, history, entry.of_log, dark)
+        return Response(picture, media_type="image/png", headers={"Cache-Control": "max-age=300"})
+
+    @app.get("/docs", include_in_schema=False)
+    def docs() -> RedirectResponse:
+        return RedirectResponse("/api", status_code=308)
+
+    @app.get("/api", response_class=HTMLResponse, include_in_schema=False)
+    def api(request: Request) -> HTMLResponse:
+        found = app.openapi()
+        example = {
+            "name": "lead",
+            "deadline": "2h",
+            "at_least": 6,
+            "workflows": [{"file": "lead.json", "count": 8}],
+        }
+        return page_of(
+            request,
+            "/api",
+            "api.html",
+            about=found["info"]["description"],
+            paths=found["paths"],
+            example=example,
+            url=service.bounds.url or str(request.base_url).rstrip("/"),
+            tokens=request.scope["state"]["principal"] is not EVERYBODY_HERE,
+        )
+
+
+def _history(service: Service, site: str, queue: str) -> tuple[Queue, str]:
+    """A queue and the file of its history; 404 where either is not there."""
+    entry = _queue(service, site, queue)
+    if entry.history is None:
+        raise HTTPException(404, f"queue '{site}/{queue}' has no history")
+    return entry, entry.history
+
+
+def _queue(service: Service, site: str, queue: str) -> Queue:
+    """A queue; 404 where there is none."""
+    for known in service.catalog.sites:
+        for entry in known.queues:
+            if (known.name, entry.name) == (site, queue):
+                return entry
+    raise HTTPException(404, f"no queue '{site}/{queue}'")
+
+
+def _add_entrance(app: FastAPI, service: Service) -> None:
+    @app.get("/login", response_class=HTMLResponse, include_in_schema=False)
+    def entrance(request: Request) -> HTMLResponse:
+        return page_of(request, "/login", "login.html", oidc=service.oidc is not None)
+
+    @app.post("/login", include_in_schema=False)
+    def login(given: Login, request: Request) -> Response:
+        found = service.access.find(given.token)
+        if found is None:
+            raise HTTPException(401, "token: unknown or expired")
+        return let_in(service, found, request, JSONResponse({"user": found.user}))
+
+    @app.post("/logout", include_in_schema=False)
+    def logout(request: Request) -> JSONResponse:
+        secret = request.cookies.get(COOKIE, "")
+        service.access.end(secret)
+        request.scope["state"]["forget"](secret)
+        answer = JSONResponse({})
+        answer.delete_cookie(COOKIE)
+        return answer
+
+    @app.get("/login/oidc", include_in_schema=False)
+    def away(request: Request) -> RedirectResponse:
+        if service.oidc is None:
+            raise HTTPException(404, "no provider is set up")
+        own = service.bounds.url or str(request.base_url).rstrip("/")
+        return service.oidc.begin(f"{own}/login/oidc/back")
+
+    @app.get("/login/oidc/back", include_in_schema=False, name="back")
+    def back(request: Request) -> Response:
+        if service.oidc is None:
+            raise HTTPException(404, "no provider is set up")
+        found = service.oidc.finish(
+            str(request.url), request.query_params.get("state", ""), request.cookies
+        )
+        return let_in(service, found, request, RedirectResponse("/", status_code=303))
+
+
+def let_in(service: Service, who: Principal, request: Request, answer: Response) -> Response:
+    """Give a session to somebody who has shown who they are."""
+    secret, _ = service.access.create(who.user, who.scopes, SESSION_S, session=True)
+    answer.set_cookie(
+        COOKIE,
+        secret,
+        max_age=int(SESSION_S),
+        httponly=True,
+        samesite="strict",
+        secure=(service.bounds.url or str(request.url)).startswith("https:"),
+    )
+    return answer

@@ -1,0 +1,213 @@
+"""What the endpoints share: the store, the sites, the queue of work; who may see which set."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+
+from vgrads.api.queues.log_queues import changed_defaults
+from vgrads.api.wiring import is_real
+from vgrads.execmgr.engines.outside import OutsideEngine
+from vgrads.kernel.errors import InputError, VgradsError
+from vgrads.portal.jobs.learned_states import LearnedStates
+from vgrads.portal.jobs.live_gantt import LiveGantt
+from vgrads.portal.jobs.standings import Standings
+from vgrads.portal.jobs.supervisor import Places, Supervisor
+from vgrads.portal.jobs.worker import CheckedSet, check_set, usable
+from vgrads.portal.records.access import Access, Principal
+from vgrads.portal.records.idempotency import Key
+from vgrads.portal.records.sets import Head, Sets
+from vgrads.portal.records.sites import with_uploads
+from vgrads.portal.records.store import GOES_ON, Store
+from vgrads.portal.records.tables import RunRow
+from vgrads.portal.web.figures import Meters
+from vgrads.portal.web.oidc import Provider
+from vgrads.vgrid.catalog import Catalog
+
+Json = dict[str, Any]
+_log = logging.getLogger("vgrads.sites")
+PLANNING_S = 30.0
+"""How long a caller who did not say otherwise waits for a plan."""
+_LARGE = 64 * 1024  # bytes of a set that take longer to check than a request may hold others up
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bounds:
+    """How much a set may ask for, and how much is done at once; ``url``: under which people know the service; ``own``: it is
+    somebody's own, to whom all its sites are open."""
+
+    max_tasks: int = 50_000
+    history: int = 2 * 2**30
+    url: str = ""
+    own: bool = False
+    places: Places = field(default_factory=lambda: Places(planners=0))
+
+
+class Service:
+    """One service over one database."""
+
+    def __init__(
+        self, store: Store, catalog: Catalog, bounds: Bounds, oidc: Provider | None = None
+    ) -> None:
+        self.store, self.bounds, self._base, self.oidc = store, bounds, catalog, oidc
+        self.catalog = with_uploads(catalog, store)
+        self.sets, self.access, self.meters = Sets(store.engine), Access(store.engine), Meters()
+        self.live, self.learned = LiveGantt(store), LearnedStates()
+        self.stopping, self._answered_s = threading.Event(), -1.0
+        self.supervisor = Supervisor(store, self._catalog_of, bounds.places, lambda: self.catalog)
+        self.standings = Standings(self.live, self.supervisor.think)
+
+    def start(self) -> None:
+        """Begin with what is queued, or was left behind."""
+        self.supervisor.start(self.catalog)
+
+    def stop(self) -> None:
+        """Leave everything to the next service."""
+        self.stopping.set()
+        self.supervisor.stop()
+        self.learned.close()
+
+    def warm_up(self) -> None:
+        """Learn from all histories before somebody asks; what cannot be read is told to who asks for it."""
+        with suppress(VgradsError):
+            for note in changed_defaults(self.catalog):
+                _log.warning(note)
+        for site in self.catalog.sites:
+            for queue in site.queues:
+                with suppress(VgradsError):
+                    if queue.history is not None and not self.stopping.is_set():
+                        self.learned.find(queue.history, queue.of_log)
+
+    def refresh(self) -> None:
+        """Histories have changed."""
+        self.catalog = with_uploads(self._base, self.store)
+
+    def _catalog_of(self, set_id: str) -> Catalog:
+        head = self.sets.head(set_id)
+        return usable(self.catalog, self.granted(head.owner if head else ""))[0]
+
+    def granted(self, user: str) -> frozenset[str]:
+        """The real sites that are open for a user's tasks."""
+        if self.bounds.own:
+            return frozenset(site.name for site in self.catalog.sites)
+        return self.access.granted(user)
+
+    async def database_answers(self) -> None:
+        """An error where the database does not answer; asked once a second, however often this is."""
+        if time.monotonic() - self._answered_s > 1.0:
+            await run_in_threadpool(self.store.ready)
+            self._answered_s = time.monotonic()
+
+    # sets
+
+    def visible(self, set_id: str, principal: Principal) -> Head:
+        """A set that somebody may see; 404 where there is none, or it is another's."""
+        head = self.sets.head(set_id)
+        if head is None or not (principal.operator or head.owner == principal.user):
+            raise HTTPException(404, f"no workflow set '{set_id}'")
+        return head
+
+    async def read_set(self, body: bytes, kind: str) -> CheckedSet:
+        """Read and check a set (``kind``: json or yaml); a large one in a process beside the service."""
+        most = self.bounds.max_tasks
+        if len(body) > _LARGE:
+            found: CheckedSet = await self.supervisor.think(check_set, body, kind, most)
+            return found
+        return await run_in_threadpool(check_set, body, kind, most)
+
+    def submit(self, checked: CheckedSet, principal: Principal, key: Key | None) -> Json:
+        """Keep a set that was checked, and have it planned."""
+        real = usable(self.catalog, self.granted(principal.user))[1]
+        answer = self.sets.add(principal.user, checked.name, checked.text, real, key)
+        self.supervisor.poke()
+        return answer
+
+    async def hand_over(
+        self, checked: CheckedSet, principal: Principal, key: Key | None, wait_s: float
+    ) -> tuple[Json, Head | None]:
+        """Submit a set and wait for its plan: what the caller is told, and the set as it is then.
+
+        InputError for a set that turns out not to be plannable within that time; it is not kept.
+        """
+        answer = await run_in_threadpool(self.submit, checked, principal, key)
+        head = await self.planned(answer["id"], wait_s)
+        if head is not None and head.state == "failed":
+            await run_in_threadpool(self.sets.forget, head.id)
+            raise InputError(head.problem)
+        return answer, head
+
+    async def planned(self, set_id: str, wait_s: float) -> Head | None:
+        """The set, when it is no longer being planned or time is up."""
+        end_s, pause_s = time.monotonic() + wait_s, 0.01
+        while True:
+            head = await run_in_threadpool(self.sets.head, set_id)
+            over = time.monotonic() >= end_s or self.stopping.is_set()
+            if head is None or head.state != "planning" or over:
+                return head
+            await asyncio.sleep(pause_s)
+            pause_s = min(0.2, 1.5 * pause_s)
+
+    # runs
+
+    def run(self, head: Head, how: Json, key: Key | None) -> str:
+        """Queue a run of a set; HTTPException where there is nothing to run, InputError where it may not be."""
+        if head.state == "failed":
+            raise HTTPException(409, f"the set could not be planned: {head.problem}")
+        if head.state == "planning":
+            raise HTTPException(409, "the set is still being planned")
+        if not head.summary["feasible"]:
+            raise HTTPException(409, str(head.summary["lacking"]))
+        self._refuse_closed_sites(head, how["engine"] == "outside")
+        if not head.real and self.sets.is_released(head.id):
+            told = "all sites here are simulated, where no command runs: give real ones (docs/sites.md)"
+            raise HTTPException(409, told)
+        answer = self.sets.add_run(head.id, how, key)
+        self.supervisor.poke()
+        return str(answer["run"])
+
+    def _refuse_closed_sites(self, head: Head, outside: bool) -> None:
+        """Commands run only where the operator opened a site; so does anything that takes others' machines."""
+        if not head.real:
+            return
+        granted = self.granted(head.owner)
+        for name in {s["site"] for s in json.loads(self.sets.text(head.id, "plan"))["slots"]}:
+            site = self.catalog.site(name)
+            closed = site.name not in granted and (is_real(site) or not outside)
+            if closed:
+                raise InputError(
+                    f"site '{name}' is not open for the tasks of '{head.owner}'",
+                    where="sites",
+                    fix=f"the operator opens it: vgrads sites open {name} {head.owner}; or engine=outside",
+                )
+
+    def outside(self, run_id: str, principal: Principal, wait_s: float) -> OutsideEngine | None:
+        """The engine through which somebody outside runs a run's tasks; None where nobody does.
+
+        A run that has not begun yet, or not yet again, is waited for; then HTTPException 503.
+        """
+        end_s = time.monotonic() + wait_s
+        while True:
+            run = self.sets.run(run_id)
+            if run is None:
+                return None
+            self.visible(run.set_id, principal)
+            engine = self.supervisor.outside(run_id)
+            if engine is not None:
+                return engine
+            if run.state not in GOES_ON or self.sets.engine_of(run_id) != "outside":
+                return None
+            if time.monotonic() >= end_s or self.stopping.wait(0.05):
+                raise HTTPException(503, f"run '{run_id}' has not begun", {"Retry-After": "1"})
+
+    def newest_run(self, set_id: str) -> RunRow | None:
+        """The run of a set that began last."""
+        return next(iter(self.store.list_runs(set_id, limit=1)), None)

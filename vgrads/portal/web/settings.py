@@ -1,0 +1,135 @@
+"""How the service is set up: a TOML file, the environment (``VGRADS_…``), options; the later one rules."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from limits import parse
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic_settings import BaseSettings, InitSettingsSource, SettingsConfigDict, SettingsError
+from pydantic_settings import PydanticBaseSettingsSource as Source
+
+from vgrads.kernel.documents import Count, Positive, document_error
+from vgrads.kernel.errors import InputError
+from vgrads.kernel.files import read_text
+from vgrads.kernel.units import parse_duration
+from vgrads.portal.records.store import database_url
+
+CONFIG = "VGRADS_CONFIG"
+
+
+class OidcSettings(BaseModel):
+    """People log in through an OpenID Connect provider; ``operators`` are names of theirs."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    issuer: Annotated[str, Field(pattern=r"^https?://")]
+    client_id: str
+    client_secret: str = ""
+    claim: str = "email"
+    scopes: tuple[Literal["read", "submit", "operate"], ...] = ("submit",)
+    operators: tuple[str, ...] = ()
+
+
+class ServiceSettings(BaseSettings):
+    """Everything about ``vgrads serve``. Durations as ``30d``; a rate as ``200/second``, empty: unlimited."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="VGRADS_", env_nested_delimiter="__", extra="forbid", frozen=True
+    )
+
+    host: str = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65535)] = 8080
+    db: str = ""
+    sites: Path | None = None
+    tokens: Literal["auto", "required"] = "auto"
+    allowed_hosts: tuple[str, ...] = ()
+    url: Annotated[str, Field(pattern=r"^(https?://.+)?$")] = ""
+    planners: Annotated[int, Field(ge=0, le=64)] = 2
+    runs: Annotated[int, Field(ge=1, le=1000)] = 16
+    max_tasks: Count = 50_000
+    max_body_mib: Positive = 32.0
+    max_upload_mib: Positive = 256.0
+    max_history_mib: Positive = 2048.0
+    rate: str = "200/second"
+    log: Literal["text", "json"] = "text"
+    own: bool = False
+    keep: str = ""
+    history_keep: str = ""
+    oidc: OidcSettings | None = None
+
+    @field_validator("rate")
+    @classmethod
+    def _rate(cls, value: str) -> str:
+        if value:
+            parse(value)
+        return value
+
+    @field_validator("keep", "history_keep")
+    @classmethod
+    def _duration(cls, value: str) -> str:
+        if value:
+            try:
+                parse_duration(value, "")
+            except InputError as error:
+                raise ValueError(error.what) from error
+        return value
+
+    @property
+    def database(self) -> str:
+        """The database's URL."""
+        return self.db or database_url()
+
+    @property
+    def loopback(self) -> bool:
+        """True where nobody from another machine can connect."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    def keep_s(self, name: Literal["keep", "history_keep"]) -> float | None:
+        """How long ended runs, or jobs of histories, are kept; None: for ever."""
+        text: str = getattr(self, name)
+        return parse_duration(text, name) if text else None
+
+
+def load_settings(file: Path | None = None, **options: Any) -> ServiceSettings:
+    """The settings of a file (default: the one that ``VGRADS_CONFIG`` names), the environment and options."""
+    chosen = file or (Path(os.environ[CONFIG]) if os.environ.get(CONFIG) else None)
+    stated = _file_values(chosen) if chosen else {}
+    given = {name: value for name, value in options.items() if value is not None}
+
+    class Layers(ServiceSettings):
+        @classmethod
+        def settings_customise_sources(  # type: ignore[override]
+            cls,
+            settings_cls: type[BaseSettings],
+            init_settings: Source,
+            env_settings: Source,
+            **_: Source,
+        ) -> tuple[Source, ...]:
+            return init_settings, env_settings, InitSettingsSource(settings_cls, stated)
+
+    try:
+        return Layers(**given)
+    except ValidationError as error:
+        where = str(chosen) if chosen else "settings"
+        raise document_error(error, ServiceSettings, stated, where) from error
+    except SettingsError as error:
+        raise InputError(str(error), where="environment") from error
+
+
+def _file_values(file: Path) -> dict[str, Any]:
+    try:
+        values = tomllib.loads(read_text(file))
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"cannot be parsed: {error}", where=str(file)) from error
+    if "sites" in values:
+        values["sites"] = file.resolve().parent / str(values["sites"])
+    return values

@@ -1,0 +1,1 @@
+"""The bags-of-tasks model (Iosup and others, HPDC 2008): fitted, generated, simulated under policies."""

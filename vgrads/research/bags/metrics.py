@@ -1,0 +1,92 @@
+"""What an outcome is worth (§4.1): makespan and normalised schedule length of bags, and of tasks the usual ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vgrads.research.bags.architectures import Outcome
+from vgrads.research.bags.workload import class_bounds, size_class
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """Averages over bags (makespan, length) and tasks (wait, response, slowdown); shares of the system and of tasks.
+
+    ``utilisation``: share of the processors' time up to the last arrival that went into copies that ended first;
+    ``goodput_s``: processor time of these copies in all; ``finished``: share of tasks that had ended when the last
+    bag came.
+    """
+
+    makespan_s: float
+    length: float
+    wait_s: float
+    response_s: float
+    slowdown: float
+    utilisation: float
+    goodput_s: float
+    finished: float
+    copies: int
+
+
+def makespans(outcome: Outcome) -> Floats:
+    """Of each bag: from its submission to the end of its last task."""
+    ends = np.maximum.reduceat(outcome.end_s, outcome.bags.first[:-1])
+    return np.asarray(ends - outcome.bags.submit_s)
+
+
+def lengths(outcome: Outcome) -> Floats:
+    """Of each bag: its makespan over the run times of its tasks in sum, on a reference processor (NSL)."""
+    return np.asarray(makespans(outcome) / outcome.bags.work_s)
+
+
+def figures(outcome: Outcome) -> Figures:
+    """All of them."""
+    bags, submit = outcome.bags, outcome.bags.submit_s[outcome.bags.bag_of]
+    response = outcome.end_s - submit
+    last_s = float(bags.submit_s[-1])
+    within = np.minimum(outcome.end_s, last_s) - np.minimum(outcome.start_s, last_s)
+    room = max(last_s - float(bags.submit_s[0]), 1e-9) * float(outcome.system.procs.sum())
+    return Figures(
+        makespan_s=float(makespans(outcome).mean()),
+        length=float(lengths(outcome).mean()),
+        wait_s=float((outcome.began_s - submit).mean()),
+        response_s=float(response.mean()),
+        slowdown=float((response / (outcome.end_s - outcome.start_s)).mean()),
+        utilisation=float(within.sum()) / room,
+        goodput_s=float((outcome.end_s - outcome.start_s).sum()),
+        finished=float((outcome.end_s <= bags.submit_s[-1]).mean()),
+        copies=outcome.copies,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizeClass:
+    """Averages over the bags of ``low`` to ``high`` tasks (None: of ``low`` and more)."""
+
+    low: int
+    high: int | None
+    makespan_s: float
+    length: float
+
+
+def by_size(outcome: Outcome) -> list[SizeClass]:
+    """Each size class that occurs, single tasks too."""
+    classes, spans, relative = size_class(outcome.bags.sizes), makespans(outcome), lengths(outcome)
+    found = []
+    for k in np.unique(classes).tolist():
+        low, high = class_bounds(k)
+        mine = classes == k
+        found.append(
+            SizeClass(
+                low=low,
+                high=high,
+                makespan_s=float(spans[mine].mean()),
+                length=float(relative[mine].mean()),
+            )
+        )
+    return found

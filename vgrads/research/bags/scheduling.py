@@ -1,0 +1,157 @@
+"""Which task to which processor? The task scheduling policies (§2.4) by what they know, each a small pure function.
+
+A policy orders the eligible tasks (``rank``: the lowest comes first) and prefers some free processors to others
+(``place``); it may copy running tasks to processors that are left over. ``knows`` is Table 1: resources, tasks;
+K known, H from history, U unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from vgrads.kernel.errors import InputError
+
+Floats = NDArray[np.float64]
+FASTEST, TURNS, MEASURED, EARLIEST = range(4)
+
+
+def in_order(estimate_s: Floats) -> Floats:
+    """The order of the eligible set."""
+    return np.zeros(len(estimate_s))
+
+
+def largest_first(estimate_s: Floats) -> Floats:
+    """The longest task first."""
+    return -estimate_s
+
+
+def shortest_first(estimate_s: Floats) -> Floats:
+    """The shortest task first."""
+    return estimate_s
+
+
+@njit(cache=True, inline="always")
+def fastest_free(free: Any, speed: Any) -> int:
+    """The fastest cluster with a free processor; −1 where there is none."""
+    best = -1
+    for c in range(len(free)):
+        if free[c] > 0 and (best < 0 or speed[c] > speed[best]):
+            best = c
+    return best
+
+
+@njit(cache=True, inline="always")
+def next_free(free: Any, last: int) -> int:
+    """The next cluster in turn with a free processor."""
+    count = len(free)
+    for step in range(1, count + 1):
+        c = (last + step) % count
+        if free[c] > 0:
+            return c
+    return -1
+
+
+@njit(cache=True, inline="always")
+def best_measured(free: Any, measured: Any, speed: Any) -> int:
+    """The fastest cluster with a free processor on which a task has ended; else the first with a free one."""
+    best = -1
+    for c in range(len(free)):
+        if measured[c] > 0 and (best < 0 or speed[c] > speed[best]):
+            best = c
+    return best if best >= 0 else next_free(free, -1)
+
+
+@njit(cache=True, inline="always")
+def earliest_end(now_s: float, estimate_s: float, idle_s: Any, speed: Any) -> int:
+    """The cluster where a task would end first; ``idle_s``: when a processor of each will be free for it."""
+    best, end = 0, np.inf
+    for c in range(len(speed)):
+        at = max(now_s, idle_s[c]) + estimate_s / speed[c]
+        if at < end:
+            best, end = c, at
+    return best
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scheduling:
+    """A policy; ``copies``: how often a running task may be copied; ``about``: what sets it apart."""
+
+    about: str
+    knows: tuple[str, str]
+    rank: Callable[[Floats], Floats]
+    place: int
+    copies: int = 0
+    predicts: bool = False
+
+
+def _replicating(copies: int) -> Scheduling:
+    """WQR-n."""
+    often = "once" if copies == 1 else f"up to {copies} times"
+    return Scheduling(
+        about=f"tasks in the order of the set, to clusters in turn; once none waits, a running task is copied {often}",
+        knows=("U", "U"),
+        rank=in_order,
+        place=TURNS,
+        copies=copies,
+    )
+
+
+SCHEDULINGS: Mapping[str, Scheduling] = {
+    "ECT": Scheduling(
+        about="each task, when it comes, to the cluster where it would end first, queue included; nothing is left to select",
+        knows=("K", "K"),
+        rank=in_order,
+        place=EARLIEST,
+    ),
+    "FPLT": Scheduling(
+        about="the longest task to the fastest free processor",
+        knows=("K", "K"),
+        rank=largest_first,
+        place=FASTEST,
+    ),
+    "RR": replace(_replicating(1), about="one name of WQR-1"),
+    **{f"WQR-{copies}": _replicating(copies) for copies in (1, 2, 4)},
+    "DFPLT": Scheduling(
+        about="the longest task to the free processor that ended tasks have shown to be the fastest",
+        knows=("H", "K"),
+        rank=largest_first,
+        place=MEASURED,
+    ),
+    "ECT-P": Scheduling(
+        about="as ECT, but a task is thought to last as long as the last one of its user that ended",
+        knows=("K", "H"),
+        rank=in_order,
+        place=EARLIEST,
+        predicts=True,
+    ),
+    "STFR": Scheduling(
+        about="the shortest task to clusters in turn; once none waits, a running task is copied once",
+        knows=("U", "K"),
+        rank=shortest_first,
+        place=TURNS,
+        copies=1,
+    ),
+    "FPF": Scheduling(
+        about="tasks in the order of the set, to the fastest free processor",
+        knows=("K", "U"),
+        rank=in_order,
+        place=FASTEST,
+    ),
+}
+
+
+def scheduling_named(name: str) -> Scheduling:
+    """A policy; InputError lists them. ``WQR-n`` may have any n from 1 to 9."""
+    if name.startswith("WQR-") and name[4:].isdigit() and 1 <= int(name[4:]) <= 9:
+        return _replicating(int(name[4:]))
+    if name not in SCHEDULINGS:
+        raise InputError(
+            f"no scheduling policy '{name}'", where="scheduling", fix=", ".join(SCHEDULINGS)
+        )
+    return SCHEDULINGS[name]

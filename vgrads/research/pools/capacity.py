@@ -1,0 +1,225 @@
+"""Is the capacity that is told the true one? Against the knee of a sweep over workers, and over time as workers come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from vgrads.kernel.streams import stream
+from vgrads.pool.capacity import Capacity, capacity, capacity_with_think
+from vgrads.pool.samples import FEWEST, Meter, fold
+from vgrads.research.pools.stage import Stage
+from vgrads.research.pools.values import Batch, Host, Setting
+
+_SETTLED = (
+    2  # times as many tasks as workers, at least FEWEST, have ended: the estimate counts from here
+)
+Place = tuple[Setting, Batch]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """One setting: the knee of its sweep, and by what part the estimate was off, with so many workers, in several plays;
+    whether the interval held the true value; by what part that of the thesis was off."""
+
+    serial: bool
+    knee: float
+    workers: int
+    off: tuple[float, ...]
+    inside: tuple[bool, ...]
+    thesis: tuple[float, ...]
+
+
+class Traced(Stage):
+    """Workers come at given instants, as many at a time; what is known is written down after every few tasks."""
+
+    def __init__(
+        self,
+        batches: Sequence[Batch],
+        setting: Setting,
+        comes: Sequence[tuple[float, int]],
+        seed: int,
+        most: int = 10**9,
+    ) -> None:
+        super().__init__(batches, setting, None, seed)
+        self.known, self.most = Meter(serial=setting.serial), most
+        self.trace: list[tuple[float, int, Capacity | None, float]] = []
+        self.speeds: list[float] = []
+        for at_s, workers in comes:
+            for _ in range(workers):
+                self.at(at_s, self.join, f"w{self.number()}")
+
+    def end(self, worker: Host, out_s: float, think_s: float, loop_s: float) -> None:
+        """A task has ended."""
+        self.speeds.append(worker.speed)
+        super().end(worker, out_s, think_s, loop_s)
+        if len(self.fresh) >= 5:
+            self.known = fold(self.known, self.fresh, self.served)
+            self.fresh = []
+            window = list(self.last)[-max(10, self.served) :]
+            self.trace.append(
+                (self.now_s, len(self.ends), capacity(self.known), capacity_with_think(window))
+            )
+        if len(self.ends) >= self.most:
+            self.closed_s = self.now_s  # enough is known
+
+
+def rate(place: Place, workers: int, tasks: int) -> float:
+    """Tasks a second that so many workers end, the first and last ones left out."""
+    setting, batch = place
+    stage = Stage([replace(batch, tasks=tasks)], setting, None, 1, workers)
+    ends = stage.play().ends_s
+    first, last = min(2 * workers, tasks // 3), max(tasks - workers, tasks // 2)
+    return (last - first) / (ends[last - 1] - ends[first - 1])
+
+
+def sweep(place: Place) -> tuple[float, float]:
+    """Seconds from one task of a lone worker to its next, and tasks a second with so many workers that no more help.
+    Their product is the knee, where the line of one worker meets the plateau. Workers are warm, and all variation is
+    left out: it changes neither, in the mean, and the sweep need not be long."""
+    setting, batch = place
+    warm_mib = 0.0 if batch.shared else batch.in_mib
+    even = replace(setting, speeds=0.0, jitter=0.0), replace(batch, spread=0.0, in_mib=warm_mib)
+    one, workers = rate(even, 1, 40), 64
+    while True:
+        plateau = rate(even, workers, 6 * workers)
+        if plateau / one < workers / 2.0:
+            return 1.0 / one, plateau
+        workers *= 2
+
+
+def places(count: int, seed: int) -> Iterator[Place]:
+    """Sizes, times, bandwidths, think times and caches, drawn anew for each; half of the managers are serial."""
+    draws = stream(seed, "pool", "capacity")
+
+    def between(low: float, high: float) -> float:
+        return float(low * (high / low) ** draws.random())
+
+    for n in range(count):
+        setting = Setting(
+            mib_s=between(5.0, 100.0),
+            think_s=between(0.005, 0.3),
+            per_worker_s=0.0,
+            serial=n % 2 == 0,
+            speeds=between(0.01, 0.15),
+            jitter=between(0.05, 0.4),
+        )
+        shared = draws.random() < 0.5
+        yield (
+            setting,
+            Batch(
+                at_s=0.0,
+                tasks=1,
+                in_mib=between(1.0, 200.0) if shared else between(0.1, 10.0),
+                shared=bool(shared),
+                out_mib=between(0.1, 10.0),
+                execution_s=between(3.0, 60.0),
+                spread=between(0.05, 0.6),
+            ),
+        )
+
+
+def estimate(place: Place, seed: int, plays: int) -> Estimate:
+    """What is told once twice as many tasks as workers have ended, by half to twice as many workers as the knee. The
+    true value is the knee with hosts as fast as those that ran the tasks."""
+    setting, batch = place
+    cycle_s, plateau = sweep(place)
+    draws = stream(seed, "pool", "estimate")
+    workers = max(2, round(cycle_s * plateau * float(draws.uniform(0.5, 2.0))))
+    tasks = _SETTLED * max(FEWEST, workers)
+    off, inside, thesis = [], [], []
+    for play in range(plays):
+        stage = Traced(
+            [replace(batch, tasks=tasks + 2 * workers)],
+            setting,
+            [(0.0, workers)],
+            100 * seed + play,
+            tasks,
+        )
+        stage.play()
+        slower = float(np.mean(stage.speeds))
+        true = (cycle_s + batch.execution_s * (slower - 1.0)) * plateau
+        known = stage.trace[-1][2]
+        assert known
+        off.append(known.workers.value / true - 1.0)
+        inside.append(known.workers.low <= true <= known.workers.high)
+        thesis.append((stage.trace[-1][3] + 1.0) / true - 1.0)
+    return Estimate(
+        serial=setting.serial,
+        knee=cycle_s * plateau,
+        workers=workers,
+        off=tuple(off),
+        inside=tuple(inside),
+        thesis=tuple(thesis),
+    )
+
+
+FIGURES: dict[str, tuple[Batch, tuple[tuple[float, int], ...]]] = {
+    "4.6 settle time": (
+        Batch(at_s=0.0, tasks=600, in_mib=5.0, out_mib=5.0, execution_s=10.0, shared=False),
+        ((0.0, 80),),
+    ),
+    "4.7 cache bounce": (
+        Batch(at_s=0.0, tasks=500, in_mib=1024.0, out_mib=1.0, execution_s=5.0),
+        ((0.0, 1), (300.0, 10)),
+    ),
+    "4.8 both": (
+        Batch(at_s=0.0, tasks=600, in_mib=50.0, out_mib=5.0, execution_s=10.0),
+        ((0.0, 20), (40.0, 20), (80.0, 20)),
+    ),
+}
+"""The thesis's workloads for figures 4.6 to 4.8; when workers come in 4.8 is read from its text."""
+_PLACE = Setting(mib_s=60.0, think_s=1.0 / 12.0, per_worker_s=0.0, speeds=0.1)
+"""Figure 4.5: 10 MiB in a sixth of a second, and a twelfth of one in the application."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """``settled_s``: from when on it stays within a tenth of where it ends; ``dip``: how far it falls below what it was,
+    after twice as many tasks as workers (at least 20)."""
+
+    name: str
+    settled_s: float
+    dip: float
+    thesis_settled_s: float
+    thesis_dip: float
+    end: float
+    thesis_end: float
+    trace: tuple[tuple[float, float, float, float, float], ...]
+
+
+def figure(name: str, seed: int) -> Figure:
+    """One of figures 4.6 to 4.8."""
+    batch, comes = FIGURES[name]
+    stage = Traced([batch], _PLACE, comes, seed)
+    stage.play()
+    rows = [
+        (at_s, ended, known.workers.value, known.workers.low, known.workers.high, thesis)
+        for at_s, ended, known, thesis in stage.trace
+        if known
+    ]
+    settled = _SETTLED * max(FEWEST, comes[0][1])
+    ours, theirs = [row[2] for row in rows], [row[5] for row in rows]
+    since = next(n for n, row in enumerate(rows) if row[1] >= settled)
+    return Figure(
+        name=name,
+        settled_s=_settled_s([row[0] for row in rows], ours),
+        dip=_dip(ours[since:]),
+        thesis_settled_s=_settled_s([row[0] for row in rows], theirs),
+        thesis_dip=_dip(theirs[since:]),
+        end=ours[-1],
+        thesis_end=theirs[-1],
+        trace=tuple((row[0], *row[2:]) for row in rows),
+    )
+
+
+def _dip(values: Sequence[float]) -> float:
+    highest = np.maximum.accumulate(values)
+    return float(np.max(1.0 - np.array(values) / highest))
+
+
+def _settled_s(at_s: Sequence[float], values: Sequence[float]) -> float:
+    off = np.abs(np.array(values) / values[-1] - 1.0) > 0.1
+    return float(at_s[int(np.flatnonzero(off)[-1]) + 1]) if off.any() else float(at_s[0])

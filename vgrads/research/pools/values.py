@@ -1,0 +1,99 @@
+"""What a pool's simulated manager works on, where, and what is told of it, as values."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+from vgrads.pool.capacity import Capacity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """Equal tasks that come at once. ``shared``: their input is one file, which a worker keeps; ``spread``: variation
+    of execution times."""
+
+    at_s: float
+    tasks: int
+    in_mib: float
+    out_mib: float
+    execution_s: float
+    shared: bool = True
+    spread: float = 0.0
+    category: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """Where it happens. ``jitter``: variation of transfer and think times. A worker comes after ``wait_s`` and a random time with the median ``wait_spread_s``; hosts
+    differ by ``speeds``; one is lost after ``life_s`` on average, as long as losses go on. ``closing_s`` after the last task everybody leaves: in
+    the thesis D7 takes no more worker time for P1 than D6, so that its workers did not stay until their cycles ended."""
+
+    mib_s: float = 40.0
+    think_s: float = 0.15
+    per_worker_s: float = 0.0007
+    serial: bool = True
+    jitter: float = 0.0
+    wait_s: float = 50.0
+    wait_spread_s: float = 12.0
+    speeds: float = 0.1
+    life_s: float = math.inf
+    losses_until_s: float = math.inf
+    period_s: float = 15.0
+    closing_s: float = 120.0
+    most_s: float = 1e6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """How it stood at a decision; ``target``: workers there or asked for after it."""
+
+    at_s: float
+    decided: int
+    target: int
+    connected: int
+    busy: int
+    unfinished: int
+    known: Capacity | None
+    thesis: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Played:
+    """``useless``: workers that came and ran nothing."""
+
+    turnaround_s: float
+    worker_s: float
+    execution_s: float
+    cycles: int
+    workers: int
+    useless: int
+    looks: tuple[Look, ...]
+    ends_s: tuple[float, ...]
+
+
+@dataclass(slots=True)
+class Host:
+    """A worker."""
+
+    id: str
+    joined_s: float
+    speed: float
+    served: bool = True
+    there: bool = True
+    idle_s: float | None = None
+    task: tuple[int, float] | None = None
+    sent: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    files: set[int] = field(default_factory=set)
+    ran: int = 0
+
+
+@dataclass(slots=True)
+class Server:
+    """Serves one at a time."""
+
+    busy: bool = False
+    first: deque[Any] = field(default_factory=deque)
+    then: deque[Any] = field(default_factory=deque)

@@ -1,0 +1,1 @@
+"""Are the promises of plans kept? Plans carried out among recorded load."""

@@ -1,0 +1,307 @@
+"""Are promises kept, and what do people lose who have none?
+
+From each log, instants are drawn; at each, a set of one to eight like workflows (LEAD, or the recorded
+ones given with --workflow), a deadline of 1.3 to 4 times the critical path, a quarter to all of them
+needed. vgrads plans with what was known then and executes on simulated sites that replay what came; so do
+strategies without a planner. The arena: the log's machine at two independent instants, and a paid cloud
+with room for two of LEAD that refuses one slot in twenty.
+
+With --recorded there is no simulated queue: slots are real jobs of the log, each ready when it really started
+(:mod:`vgrads.research.promises.recorded_promises`).
+
+Printed: the share of sets that were kept by strategy, with cost, processor hours held and used; promised
+probability against share kept (reliability), Brier score and its decomposition (Murphy 1973,
+doi:10.1175/1520-0450(1973)012<0595:ANVPOT>2.0.CO;2).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.progress import track
+from statsmodels.stats.proportion import proportion_confint
+
+from vgrads.api.queues.histories import AS_ASKED
+from vgrads.kernel.errors import InputError
+from vgrads.qbets.predictor import Settings
+from vgrads.research.picture import diagrams
+from vgrads.research.promises.arena import (
+    Arena,
+    Case,
+    draw_case,
+    draw_instants,
+    forecasts_at,
+    most_busy,
+    rescheduled,
+)
+from vgrads.research.promises.future import contradiction
+from vgrads.research.promises.ours import OURS, PAPER, play
+from vgrads.research.promises.recorded_promises import (
+    Extent,
+    as_document,
+    as_text,
+    recorded_study,
+    write_recorded,
+)
+from vgrads.research.promises.reliability import BIN_HEAD, Row, bin_rows, reliability, sentences
+from vgrads.research.promises.replication import lead
+from vgrads.research.promises.rivals import RIVALS
+from vgrads.research.report import (
+    as_json,
+    html_table,
+    need_files,
+    paragraph,
+    picture,
+    read_enough,
+    study_parser,
+    text_table,
+    write_page,
+)
+from vgrads.traces.history import history_name
+from vgrads.workflows.dag import Workflow
+from vgrads.workflows.formats.load import load_workflow
+
+BY_PAST = "vgrads, by past waits"
+HEAD = (
+    "strategy",
+    "sets",
+    "kept",
+    "95 % interval",
+    "workflows in time",
+    "held h",
+    "used h",
+    "USD",
+    "planning s",
+)
+_HORIZON_S = 3 * 86_400.0
+_PARTS = 2  # of a log: each learns from all of it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """Some cases of one log, for one process."""
+
+    log: Path
+    count: int
+    seed: int
+    shapes: tuple[Workflow, ...]
+    part: int
+    parts: int
+
+
+def cases_of(work: Work) -> Iterator[tuple[Arena, Arena, Case]]:
+    """The cases of one log with the arenas that they are played in; the second knows past waits alone."""
+    log = rescheduled(read_enough(work.log))
+    pairs = draw_instants(log, work.count, work.seed, _HORIZON_S)
+    mine = [(n, pair) for n, pair in enumerate(pairs) if n % work.parts == work.part]
+    instants = [at_s for _, pair in mine for at_s in pair]
+    procs = most_busy(log)
+    ours, past = (
+        Arena(log=log, procs=procs, forecasts=forecasts_at(log, instants, settings))
+        for settings in (AS_ASKED, Settings())
+    )
+    for number, pair in mine:
+        yield ours, past, draw_case(number, work.seed, pair, work.shapes)
+
+
+def _rows(work: Work) -> list[Row]:
+    name, found = history_name(work.log), []
+    for ours, past, case in cases_of(work):
+        played = {key: strategy(past, case) for key, strategy in RIVALS.items()}
+        played[PAPER] = play(past.grid(case), case, PAPER)
+        played[OURS] = play(ours.grid(case), case, OURS)
+        played[BY_PAST] = play(past.grid(case), case, OURS)
+        found += [
+            Row(log=name, case=case.number, strategy=key, needed=case.wanted.needed, result=result)
+            for key, result in played.items()
+        ]
+    return found
+
+
+def _refusal(path: Path) -> str:
+    """Why sets are not played in the future of this log; empty where they are."""
+    log = rescheduled(read_enough(path))
+    return contradiction(log, most_busy(log))
+
+
+def study(logs: Sequence[Path], count: int, seed: int, shapes: Sequence[Workflow]) -> list[Row]:
+    """All logs, on all cores, with a progress bar."""
+    bar = Console(stderr=True)
+    with ProcessPoolExecutor() as pool:
+        refused = dict(zip(logs, pool.map(_refusal, logs), strict=True))
+        for path, why in refused.items():
+            if why:
+                bar.print(f"{path}: {why}", soft_wrap=True, highlight=False)
+        if all(refused.values()):
+            raise InputError(
+                "no log has a future that can be played",
+                where="logs",
+                fix="with --recorded none is needed",
+            )
+        works = [
+            Work(log=p, count=count, seed=seed, shapes=tuple(shapes), part=n, parts=_PARTS)
+            for p in logs
+            if not refused[p]
+            for n in range(_PARTS)
+        ]
+        done = pool.map(_rows, works)
+        return [
+            row for rows in track(done, "playing", total=len(works), console=bar) for row in rows
+        ]
+
+
+def scoreboard(rows: Sequence[Row]) -> list[list[str]]:
+    """A line for each strategy: share kept with its interval, hours, dollars."""
+    lines = []
+    for strategy in dict.fromkeys(row.strategy for row in rows):
+        played = [row.result for row in rows if row.strategy == strategy]
+        kept = sum(r.kept for r in played)
+        low, high = proportion_confint(kept, len(played), method="wilson")
+        means = [
+            np.mean([getattr(r, name) for r in played])
+            for name in ("in_time", "held_hours", "used_hours", "usd", "planning_s")
+        ]
+        lines.append(
+            [
+                strategy,
+                str(len(played)),
+                f"{kept / len(played):.3f}",
+                f"{low:.3f}–{high:.3f}",
+                f"{means[0]:.2f}",
+                f"{means[1]:.1f}",
+                f"{means[2]:.1f}",
+                f"{means[3]:.2f}",
+                f"{means[4]:.3f}" if means[4] else "–",
+            ]
+        )
+    return lines
+
+
+def draw(rows: Sequence[Row], path: Path) -> None:
+    """The reliability diagram, and the share kept by strategy and log."""
+    logs = list(dict.fromkeys(row.log for row in rows))
+    strategies = list(dict.fromkeys(row.strategy for row in rows))
+    with diagrams(path, 2, (13, 4.6)) as axes:
+        axes[0].plot([0, 1], [0, 1], color="#999", linestyle=":")
+        for strategy in (s for s in strategies if reliability(rows, s)):
+            found = reliability(rows, strategy)
+            if found is None:
+                continue
+            middle = [b.promised for b in found.bins]
+            reach = np.array([[b.kept - b.low, b.high - b.kept] for b in found.bins]).T
+            axes[0].errorbar(
+                middle,
+                [b.kept for b in found.bins],
+                yerr=np.maximum(reach, 0),
+                fmt="o-",
+                capsize=2,
+                label=strategy,
+            )
+        axes[0].set(
+            xlabel="promised probability",
+            ylabel="share kept",
+            xlim=(-0.02, 1.02),
+            ylim=(-0.02, 1.02),
+        )
+        axes[0].legend(frameon=False)
+        width = 0.8 / len(logs)
+        for n, log in enumerate(logs):
+            shares = [
+                np.mean([r.result.kept for r in rows if (r.log, r.strategy) == (log, s)])
+                for s in strategies
+            ]
+            axes[1].barh(np.arange(len(strategies)) + n * width, shares, width, label=log[:12])
+        axes[1].set_yticks(np.arange(len(strategies)) + 0.4 - width / 2, strategies)
+        axes[1].invert_yaxis()
+        axes[1].set(xlabel="share of sets kept", xlim=(0, 1))
+        axes[1].legend(frameon=False, fontsize="small")
+
+
+def document(rows: Sequence[Row]) -> dict[str, Any]:
+    """Everything as JSON: each set by each strategy, and the reliabilities."""
+    strategies = dict.fromkeys(row.strategy for row in rows)
+    found = {s: reliability(rows, s) for s in strategies}
+    return {
+        "rows": as_json([asdict(row) for row in rows]),
+        "reliability": {s: asdict(r) for s, r in found.items() if r is not None},
+    }
+
+
+def write_report(rows: Sequence[Row], path: Path) -> None:
+    """The page: picture, all logs, each log."""
+    parts = [
+        picture(lambda file: draw(rows, file)),
+        *map(paragraph, sentences(rows)),
+        html_table(HEAD, scoreboard(rows)),
+        html_table(BIN_HEAD, bin_rows(rows)),
+    ]
+    for log in dict.fromkeys(row.log for row in rows):
+        mine = [row for row in rows if row.log == log]
+        parts += [
+            f"<h2>{log}</h2>",
+            html_table(HEAD, scoreboard(mine)),
+            *map(paragraph, sentences(mine)),
+        ]
+    write_page(path, "Are promises kept?", parts)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = study_parser("promises", __doc__)
+    parser.add_argument("logs", nargs="+", type=Path)
+    parser.add_argument("--count", type=int, default=100, help="sets for each log")
+    parser.add_argument(
+        "--workflow",
+        action="append",
+        type=Path,
+        default=[],
+        help="recorded workflows; default: LEAD",
+    )
+    parser.add_argument(
+        "--recorded",
+        action="store_true",
+        help="slots are real jobs of the log, with their recorded starts: no simulated queue",
+    )
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        default=20_000,
+        help="of each log, with --recorded: so many from its beginning",
+    )
+    chosen = parser.parse_args(arguments)
+    need_files([*chosen.logs, *chosen.workflow])
+    shapes = [load_workflow(path) for path in chosen.workflow] or [lead()]
+    if chosen.recorded:
+        extent = Extent(count=chosen.count, jobs=chosen.jobs, seed=chosen.seed)
+        found = recorded_study(chosen.logs, extent, shapes)
+        if chosen.report:
+            write_recorded(found, chosen.report)
+        text = json.dumps(as_document(found), allow_nan=False) if chosen.json else as_text(found)
+        sys.stdout.write(text + "\n")
+        return
+    rows = study(chosen.logs, chosen.count, chosen.seed, shapes)
+    if chosen.report:
+        write_report(rows, chosen.report)
+    if chosen.json:
+        sys.stdout.write(json.dumps(document(rows), allow_nan=False) + "\n")
+        return
+    for log in dict.fromkeys(row.log for row in rows):
+        mine = [row for row in rows if row.log == log]
+        sys.stdout.write(
+            f"\n{log}\n{text_table(HEAD, scoreboard(mine))}\n" + "\n".join(sentences(mine)) + "\n"
+        )
+    sys.stdout.write(
+        f"\nAll\n{text_table(HEAD, scoreboard(rows))}\n" + "\n".join(sentences(rows)) + "\n"
+    )
+    sys.stdout.write(f"\n{text_table(BIN_HEAD, bin_rows(rows))}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,203 @@
+"""Binding, planning and execution of a run in time: Figures 5, 6 and 7 of SC'09 on the shipped sites.
+
+The LEAD set (six of eight within two hours) is planned and run at several instants of the sites' histories.
+Drawn: for each site the mean time from asking for a slot until it is ready, with the least and the most;
+for the first run the planning events, and binding and execution as lines from their beginning to their end.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.progress import track
+
+from vgrads.api.config import embedded_data
+from vgrads.api.plans.execution import Outcome
+from vgrads.api.plans.planning import Planned, open_grid, plan_set
+from vgrads.kernel.streams import stream
+from vgrads.research.picture import diagrams
+from vgrads.research.promises.arena import Case
+from vgrads.research.promises.ours import run_case
+from vgrads.research.report import (
+    html_table,
+    paragraph,
+    picture,
+    study_parser,
+    text_table,
+    write_page,
+)
+from vgrads.vgrid.catalog import load_catalog
+from vgrads.workflows.sets import load_set
+
+HEAD = ("site", "slots", "mean binding (s)", "least", "most")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """Something that took its time: ``what`` is planning, binding or execution; seconds from its zero."""
+
+    what: str
+    name: str
+    start_s: float
+    end_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Binding:
+    """A slot of some run: how long from asking until ready."""
+
+    run: int
+    site: str
+    seconds: float
+
+
+def _planned(at_s: float, number: int) -> tuple[Planned, list[Span]]:
+    """A plan and when its parts were worked out (wall-clock seconds)."""
+    folder = embedded_data()
+    wanted, _ = load_set(folder / "lead-storm.yaml")
+    begin = time.perf_counter()
+    grid = open_grid(load_catalog(folder / "sites.toml"), at_s)
+    read_s = time.perf_counter() - begin
+    planned = plan_set(wanted, grid, number)
+    spans = [Span(what="planning", name="read and learn histories", start_s=0.0, end_s=read_s)]
+    at = read_s
+    names = {"procure": "ask all sites"}
+    for name, seconds in planned.plan.seconds.items():
+        shown = names.get(name, f"phase {name}")
+        spans.append(Span(what="planning", name=shown, start_s=at, end_s=at + seconds))
+        at += seconds
+    end_s = time.perf_counter() - begin
+    spans.append(
+        Span(what="planning", name="play the plan through", start_s=at, end_s=max(at, end_s))
+    )
+    return planned, spans
+
+
+def _spans(planned: Planned, outcome: Outcome) -> list[Span]:
+    """Binding of slots and execution of workflows, in seconds of the run."""
+    found = []
+    for slot, record in sorted(outcome.state.slots.items()):
+        if record.asked_s is not None and record.ready_s is not None:
+            found.append(
+                Span(what="binding", name=slot, start_s=record.asked_s, end_s=record.ready_s)
+            )
+    for workflow in planned.wanted.workflows:
+        ran = [
+            r
+            for key, r in outcome.state.copies.items()
+            if key[0] == workflow.name and r.end_s > r.start_s > 0
+        ]
+        if ran:
+            first, last = min(r.start_s for r in ran), max(r.end_s for r in ran)
+            found.append(Span(what="execution", name=workflow.name, start_s=first, end_s=last))
+    return found
+
+
+def study(runs: int, seed: int) -> tuple[list[Binding], list[Span], list[bool]]:
+    """All runs with a progress bar: bindings, the first run's spans, whether promises were kept."""
+    instants = stream(seed, "timeline").uniform(0.4, 0.9, runs)
+    bindings, spans, kept = [], list[Span](), []
+    last_s = min(
+        log.end_s for log in open_grid(load_catalog(embedded_data() / "sites.toml")).logs.values()
+    )
+    for number, share in enumerate(track(instants, "running", console=Console(stderr=True))):
+        planned, planning = _planned(float(share) * last_s, number)
+        case = Case(number=number, wanted=planned.wanted, instants=(0.0, 0.0))
+        outcome, _ = run_case(planned, case)
+        kept.append(outcome.kept)
+        spans = spans or [*planning, *_spans(planned, outcome)]
+        bindings += [
+            Binding(
+                run=number,
+                site=outcome.book.uses[slot].slot.site,
+                seconds=record.ready_s - record.asked_s,
+            )
+            for slot, record in outcome.state.slots.items()
+            if record.ready_s is not None and record.asked_s is not None
+        ]
+    return bindings, spans, kept
+
+
+def rows_of(bindings: Sequence[Binding]) -> list[list[str]]:
+    """A line for each site."""
+    rows = []
+    for site in sorted({b.site for b in bindings}):
+        seconds = [b.seconds for b in bindings if b.site == site]
+        rows.append(
+            [
+                site,
+                str(len(seconds)),
+                f"{np.mean(seconds):,.0f}",
+                f"{min(seconds):,.0f}",
+                f"{max(seconds):,.0f}",
+            ]
+        )
+    return rows
+
+
+def draw_bindings(bindings: Sequence[Binding], path: Path) -> None:
+    """Figure 5: a bar for each site, the least and the most as error bars."""
+    sites = sorted({b.site for b in bindings})
+    seconds = [[b.seconds for b in bindings if b.site == site] for site in sites]
+    means = np.array([np.mean(s) for s in seconds])
+    reach = [means - [min(s) for s in seconds], np.array([max(s) for s in seconds]) - means]
+    with diagrams(path, 1, (9, 3.8)) as axes:
+        axes[0].bar(sites, means / 60, yerr=np.array(reach) / 60, capsize=4, color="#3b7dd8")
+        axes[0].set(ylabel="minutes until ready", title="binding time by site")
+
+
+def draw_spans(spans: Sequence[Span], path: Path) -> None:
+    """Figures 6 and 7: planning in milliseconds, then binding and execution in minutes."""
+    kinds = {"planning": "#c58a00", "binding": "#3b7dd8", "execution": "#2f8f5b"}
+    planning = [s for s in spans if s.what == "planning"]
+    later = [s for s in spans if s.what != "planning"]
+    with diagrams(path, 2, (14, 1.2 + 0.26 * max(len(planning), len(later)))) as axes:
+        for axis, part, unit in ((axes[0], planning, 1000.0), (axes[1], later, 1 / 60)):
+            for n, span in enumerate(part):
+                axis.plot(
+                    [span.start_s * unit, span.end_s * unit],
+                    [n, n],
+                    "|-",
+                    color=kinds[span.what],
+                    linewidth=4,
+                )
+            axis.set_yticks(range(len(part)), [span.name for span in part])
+            axis.invert_yaxis()
+        axes[0].set(title="planning", xlabel="milliseconds")
+        axes[1].set(title="binding (blue) and execution (green)", xlabel="minutes")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = study_parser("timeline", __doc__)
+    parser.add_argument("--runs", type=int, default=12)
+    chosen = parser.parse_args(arguments)
+    bindings, spans, kept = study(chosen.runs, chosen.seed)
+    said = f"{sum(kept)} of {len(kept)} promises were kept."
+    if chosen.report:
+        parts = [
+            paragraph(said),
+            picture(lambda file: draw_bindings(bindings, file)),
+            html_table(HEAD, rows_of(bindings)),
+            picture(lambda file: draw_spans(spans, file)),
+        ]
+        write_page(chosen.report, "Binding, planning and execution in time", parts)
+    if chosen.json:
+        document = {
+            "bindings": [asdict(b) for b in bindings],
+            "spans": [asdict(s) for s in spans],
+            "kept": kept,
+        }
+        sys.stdout.write(json.dumps(document) + "\n")
+    else:
+        sys.stdout.write(f"{text_table(HEAD, rows_of(bindings))}\n{said}\n")
+
+
+if __name__ == "__main__":
+    main()

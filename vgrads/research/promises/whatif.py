@@ -1,0 +1,217 @@
+"""With this history, what could have been promised? A heat map over deadline and fraction.
+
+At instants of a log, eight like workflows (LEAD, or one given) are planned for every combination of
+deadline, fraction and budget; counted is how often the plan promises at least what is asked. Nothing is
+executed: this is what an operator can put on a price list.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.progress import track
+
+from vgrads.kernel.units import format_duration
+from vgrads.qbets.predictor import Settings
+from vgrads.research.picture import diagrams
+from vgrads.research.promises.arena import (
+    Arena,
+    Case,
+    draw_instants,
+    forecasts_at,
+    most_busy,
+    rescheduled,
+)
+from vgrads.research.promises.ours import plan_case
+from vgrads.research.promises.replication import lead
+from vgrads.research.report import (
+    html_table,
+    need_files,
+    paragraph,
+    picture,
+    read_enough,
+    study_parser,
+    text_table,
+    write_page,
+)
+from vgrads.traces.history import history_name
+from vgrads.workflows.dag import Workflow
+from vgrads.workflows.formats.load import load_workflow
+from vgrads.workflows.sets import WorkflowSet
+
+COUNT = 8
+DEADLINES = (1.2, 1.5, 2.0, 3.0, 4.0)
+"""Multiples of the critical path (at least half an hour)."""
+NEEDED = (1, 2, 4, 6, 8)
+_HORIZON_S = 86_400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One combination on one log: how often it could be promised, and what that cost on average."""
+
+    log: str
+    deadline_s: float
+    needed: int
+    budget_usd: float
+    probability: float
+    instants: int
+    promised: float
+    cost_usd: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """One combination at all instants of a log."""
+
+    arena: Arena
+    shape: Workflow
+    pairs: tuple[tuple[float, float], ...]
+    deadline_s: float
+    needed: int
+    budget_usd: float
+    probability: float
+
+
+def _cell(asked: Question) -> Cell:
+    costs = []
+    for number, pair in enumerate(asked.pairs):
+        wanted = WorkflowSet(
+            name="whatif",
+            workflows=tuple(asked.shape.renamed(f"w{n}") for n in range(COUNT)),
+            deadline_s=asked.deadline_s,
+            needed=asked.needed,
+            probability=asked.probability,
+            budget_usd=asked.budget_usd,
+        )
+        case = Case(number=number, wanted=wanted, instants=pair)
+        plan = plan_case(asked.arena.grid(case), case, "vgrads")[0].plan
+        if plan.kept_as_asked:
+            costs.append(plan.cost_usd)
+    return Cell(
+        log=asked.arena.log.name,
+        deadline_s=asked.deadline_s,
+        needed=asked.needed,
+        budget_usd=asked.budget_usd,
+        probability=asked.probability,
+        instants=len(asked.pairs),
+        promised=len(costs) / len(asked.pairs),
+        cost_usd=float(np.mean(costs)) if costs else None,
+    )
+
+
+def study(
+    log_path: Path,
+    shape: Workflow,
+    count: int,
+    budgets: Sequence[float],
+    probability: float,
+    seed: int,
+) -> list[Cell]:
+    """Every combination, on all cores, with a progress bar."""
+    log = replace(rescheduled(read_enough(log_path)), name=history_name(log_path))
+    pairs = tuple(draw_instants(log, count, seed, _HORIZON_S))
+    arena = Arena(
+        log=log,
+        procs=most_busy(log),
+        forecasts=forecasts_at(log, [at_s for pair in pairs for at_s in pair], Settings()),
+    )
+    path_s = max(1800.0, shape.critical_path_s())
+    asked = [
+        Question(
+            arena=arena,
+            shape=shape,
+            pairs=pairs,
+            deadline_s=factor * path_s,
+            needed=needed,
+            budget_usd=budget,
+            probability=probability,
+        )
+        for budget, factor, needed in product(budgets, DEADLINES, NEEDED)
+    ]
+    with ProcessPoolExecutor() as pool:
+        done = pool.map(_cell, asked)
+        return list(track(done, "planning", total=len(asked), console=Console(stderr=True)))
+
+
+def draw(cells: Sequence[Cell], path: Path) -> None:
+    """A heat map for each budget: how often promised, and at what mean cost."""
+    budgets = sorted({cell.budget_usd for cell in cells})
+    deadlines = sorted({cell.deadline_s for cell in cells})
+    with diagrams(path, len(budgets), (4.6 * len(budgets), 4.2)) as axes:
+        for axis, budget in zip(axes, budgets, strict=True):
+            mine = {(c.deadline_s, c.needed): c for c in cells if c.budget_usd == budget}
+            table = np.array([[mine[d, n].promised for d in deadlines] for n in NEEDED])
+            axis.imshow(table, origin="lower", vmin=0, vmax=1, cmap="viridis", aspect="auto")
+            for (row, n), (column, d) in product(enumerate(NEEDED), enumerate(deadlines)):
+                cost = mine[d, n].cost_usd
+                text = f"{table[row, column]:.0%}" + (f"\n${cost:.0f}" if cost else "")
+                dark = table[row, column] < 0.6
+                axis.text(
+                    column,
+                    row,
+                    text,
+                    ha="center",
+                    va="center",
+                    fontsize=8,
+                    color="w" if dark else "k",
+                )
+            axis.set_xticks(range(len(deadlines)), [format_duration(d) for d in deadlines])
+            axis.set_yticks(range(len(NEEDED)), [f"{n} of {COUNT}" for n in NEEDED])
+            axis.set(title=f"budget ${budget:g}", xlabel="deadline")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = study_parser("whatif", __doc__)
+    parser.add_argument("log", type=Path)
+    parser.add_argument("--workflow", type=Path, help="a recorded workflow; default: LEAD")
+    parser.add_argument("--count", type=int, default=20, help="instants")
+    parser.add_argument(
+        "--budget",
+        action="append",
+        type=float,
+        help="USD, as often as wanted; default: 0, 10 and 30",
+    )
+    parser.add_argument("--probability", type=float, default=0.9, help="how sure a promise must be")
+    chosen = parser.parse_args(arguments)
+    need_files([chosen.log, *([chosen.workflow] if chosen.workflow else [])])
+    shape = load_workflow(chosen.workflow) if chosen.workflow else lead()
+    cells = study(
+        chosen.log,
+        shape,
+        chosen.count,
+        chosen.budget or [0.0, 10.0, 30.0],
+        chosen.probability,
+        chosen.seed,
+    )
+    head = ("deadline", "needed", "budget (USD)", "could be promised", "mean cost (USD)")
+    rows = [
+        [
+            format_duration(c.deadline_s),
+            f"{c.needed} of {COUNT}",
+            f"{c.budget_usd:g}",
+            f"{c.promised:.0%}",
+            "–" if c.cost_usd is None else f"{c.cost_usd:.2f}",
+        ]
+        for c in cells
+    ]
+    if chosen.report:
+        text = f"Share of {chosen.count} instants at which a promise of {chosen.probability} could be given, and its mean cost."
+        parts = [paragraph(text), picture(lambda file: draw(cells, file)), html_table(head, rows)]
+        write_page(chosen.report, f"What could be promised on {history_name(chosen.log)}?", parts)
+    if chosen.json:
+        sys.stdout.write(json.dumps({"rows": [asdict(cell) for cell in cells]}) + "\n")
+    else:
+        sys.stdout.write(text_table(head, rows) + "\n")
+
+
+if __name__ == "__main__":
+    main()

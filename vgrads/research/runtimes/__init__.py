@@ -1,0 +1,1 @@
+"""Are learned run times right? Recorded tasks, replayed."""

@@ -1,0 +1,346 @@
+"""How long will a task run, and how surely? Learned run times against what came.
+
+Tables: Lotaru's protocol (Bader et al., SSDBM 2022, doi:10.1145/3538712.3538739) on the traces of its study: learn from
+shrunken inputs on one node, predict full inputs on every node, from the scores of a benchmark alone; the coverage of
+intervals on the same predictions; and own runs, one left out: every node's trace, and runs recorded as WfFormat.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from vgrads.kernel.errors import InputError
+from vgrads.research.report import as_json, study_parser, text_table
+from vgrads.runtimes.known import Known, learn
+from vgrads.runtimes.machines import Scores
+from vgrads.runtimes.model import Model, fit
+from vgrads.traces.task_record import TaskRecord
+
+WORKFLOWS = ("atacseq", "chipseq", "bacass")
+"""The last is the third: nothing was chosen on it."""
+LOCAL = "local"
+FAMILIES = ("montage", "bwa", "epigenomics")
+LEVELS = (0.5, 0.8, 0.9)
+TRAINED = ("all", "six", "first")
+"""Rows learned from: all shrunken inputs; of each task and label the six smallest; the first six as they stand in the
+file, which is what Lotaru's own program takes."""
+SIZES = ("taskinputsize", "taskinputsizeuncompressed")
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Accuracy:
+    """Of one workflow ("all": together): median absolute relative errors, and shares inside the intervals ``LEVELS``.
+
+    ``plain`` is a regression per task, scaled by the CPU score; of the others the sizes in ``size`` are used.
+    """
+
+    trained: str
+    size: str
+    workflow: str
+    predictions: int
+    plain: float
+    ours: float
+    covered: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """One family of runs: medians of absolute relative errors over all tasks of all runs, each left out in turn."""
+
+    family: str
+    runs: int
+    predictions: int
+    mean: float
+    ours: float
+    covered: tuple[float, ...]
+
+    @property
+    def ratio(self) -> float:
+        """Our error over that of the mean of earlier runs."""
+        return self.ours / self.mean
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Predictions beside what came: relative errors of a rival and of ours, and our deviates."""
+
+    rival: Array
+    ours: Array
+    deviates: Array
+
+
+def scores(folder: Path) -> dict[str, Scores]:
+    """What the benchmark said of every node."""
+    rows = pd.read_csv(_file(folder / "node-benchmarks.csv")).itertuples()
+    return {str(row.node): Scores(float(row.cpu_score), float(row.io_score)) for row in rows}  # type: ignore[arg-type]
+
+
+def traces(folder: Path, workflow: str) -> dict[str, pd.DataFrame]:
+    """The trace of every node on which a workflow ran."""
+    names = sorted(folder.glob(f"{workflow}-*.csv.gz"))
+    if not names:
+        raise InputError("no trace of this workflow is here", where=f"{folder}: {workflow}")
+    return {path.name.split("-", 1)[1].removesuffix(".csv.gz"): pd.read_csv(path) for path in names}
+
+
+def workflows(folder: Path) -> tuple[str, ...]:
+    """Those whose local traces are there, the named ones first."""
+    here = {path.name.split("-")[0] for path in folder.glob(f"*-{LOCAL}.csv.gz")}
+    return (*(name for name in WORKFLOWS if name in here), *sorted(here - set(WORKFLOWS)))
+
+
+def records(frame: pd.DataFrame, node: str, size: str) -> list[TaskRecord]:
+    """Rows of a trace as records; those of one label and workflow input are one run."""
+    return [
+        TaskRecord(
+            kind=row["task"],
+            seconds=row["realtime"] / 1000,
+            workflow=row["workflow"],
+            run=f"{node}/{row['label']}/{row['workflowinputsize']}",
+            machine=node,
+            procs=int(row["cpus"]),
+            cpu_seconds=_busy(row["%cpu"]) * row["realtime"] / 1000,
+            input_bytes=float(row[size]),
+            memory_bytes=float(row["peak_rss"]),
+        )
+        for row in frame.to_dict("records")
+    ]
+
+
+def _busy(percent: object) -> float:
+    """Processors that were kept busy; 0 where it is not told."""
+    try:
+        return float(str(percent)) / 100
+    except ValueError:
+        return 0.0
+
+
+def training(local: pd.DataFrame, trained: str) -> pd.DataFrame:
+    """Shrunken inputs on the local node, as ``TRAINED`` says."""
+    shrunken = local[local.label != "test"]
+    if trained == "six":
+        shrunken = shrunken.sort_values("workflowinputsize", kind="stable")
+    return shrunken if trained == "all" else shrunken.groupby(["task", "label"], sort=False).head(6)
+
+
+def accuracy(folder: Path, trained: str = "all", size: str = SIZES[0]) -> tuple[Accuracy, ...]:
+    """Lotaru's protocol: a row for each workflow, and one for all together."""
+    found = {name: _protocol(folder, name, trained, size) for name in workflows(folder)}
+    whole = Compared(
+        *(
+            np.concatenate([getattr(c, name) for c in found.values()])
+            for name in ("rival", "ours", "deviates")
+        )
+    )
+    return tuple(
+        Accuracy(
+            trained, size, name, len(c.ours), _median(c.rival), _median(c.ours), covered(c.deviates)
+        )
+        for name, c in (*found.items(), ("all", whole))
+    )
+
+
+def rows(folder: Path) -> tuple[Accuracy, ...]:
+    """All protocols: rows learned from, times sizes."""
+    return tuple(
+        row for trained in TRAINED for size in SIZES for row in accuracy(folder, trained, size)
+    )
+
+
+def _protocol(folder: Path, workflow: str, trained: str, size: str) -> Compared:
+    told, frames = scores(folder), traces(folder, workflow)
+    shrunken = training(frames[LOCAL], trained)
+    model = fit(learn(Known(), records(shrunken, LOCAL, size)), told)
+    lines = {task: plain_line(rows, size) for task, rows in shrunken.groupby("task")}
+    tests = [
+        (record, told[LOCAL].cpu / told[node].cpu)
+        for node, frame in frames.items()
+        for record in records(frame[frame.label == "test"], node, size)
+    ]
+    rival = [lines[record.kind](record.input_bytes or 0.0) * factor for record, factor in tests]
+    return compared(model, [record for record, _ in tests], rival)
+
+
+def plain_line(rows: pd.DataFrame, size: str) -> Callable[[float], float]:
+    """Least squares of seconds on the size, as anybody would do it."""
+    x, y = rows[size].to_numpy(float), rows.realtime.to_numpy(float) / 1000
+    middle = x.mean()
+    slope = float(((x - middle) @ y) / max(float((x - middle) @ (x - middle)), 1.0))
+    return lambda at: float(y.mean()) + slope * (at - middle)
+
+
+def compared(model: Model, came: Iterable[TaskRecord], rival: Iterable[float]) -> Compared:
+    """Relative errors of both, and how many standard deviations ours was off."""
+    found = []
+    for record, other in zip(came, rival, strict=True):
+        told = model.predict(record.kind, record.machine, record.input_bytes, record.procs)
+        seconds = max(record.seconds, 1e-3)
+        off = float(np.log(seconds / told.median_s)) / told.sd
+        found.append((abs(other - seconds) / seconds, abs(told.median_s - seconds) / seconds, off))
+    return Compared(*np.array(found).T)
+
+
+def covered(deviates: Array) -> tuple[float, ...]:
+    """Shares inside the central intervals ``LEVELS``."""
+    inside = 2 * np.abs(ndtr(deviates) - 0.5)
+    return tuple(float(np.mean(inside < level)) for level in LEVELS)
+
+
+def left_out(folder: Path) -> tuple[LeftOut, ...]:
+    """``folder`` has ``nextflow/`` and ``workflows/wfformat/``: every node as a run, every recorded run of a family."""
+    nextflow = folder / "nextflow"
+    told = scores(nextflow)
+    found = []
+    for name in workflows(nextflow):
+        frames = traces(nextflow, name)
+        found.append(
+            _leave(name, [records(frame, node, SIZES[0]) for node, frame in frames.items()], told)
+        )
+    for family in FAMILIES:
+        paths = sorted((folder / "workflows" / "wfformat").glob(f"{family}-*.json*"))
+        if len(paths) > 1:
+            found.append(_leave(family, [wfformat(path) for path in paths], {}))
+    return tuple(found)
+
+
+def _leave(family: str, runs: Sequence[list[TaskRecord]], told: dict[str, Scores]) -> LeftOut:
+    parts = []
+    for at, run in enumerate(runs):
+        earlier = [record for other, some in enumerate(runs) if other != at for record in some]
+        seen: dict[str, list[float]] = {}
+        for record in earlier:
+            seen.setdefault(record.kind, []).append(record.seconds)
+        came = [record for record in run if record.kind in seen]
+        model = fit(learn(Known(), earlier), told)
+        parts.append(compared(model, came, [float(np.mean(seen[record.kind])) for record in came]))
+    rival, ours = (
+        np.concatenate([getattr(part, name) for part in parts]) for name in ("rival", "ours")
+    )
+    deviates = np.concatenate([part.deviates for part in parts])
+    return LeftOut(family, len(runs), len(ours), _median(rival), _median(ours), covered(deviates))
+
+
+def wfformat(path: Path) -> list[TaskRecord]:
+    """Tasks of a run recorded as WfFormat 1.5; the program is the kind."""
+    whole = path.read_bytes()
+    document: dict[str, Any] = json.loads(
+        gzip.decompress(whole) if path.suffix == ".gz" else whole
+    )["workflow"]
+    told = document["specification"]
+    sizes = {file["id"]: float(file["sizeInBytes"]) for file in told["files"]}
+    reads = {
+        task["id"]: sum(sizes.get(name, 0.0) for name in task.get("inputFiles", ()))
+        for task in told["tasks"]
+    }
+    return [
+        TaskRecord(
+            kind=str(task.get("command", {}).get("program") or task["id"].rsplit("_", 1)[0]),
+            seconds=float(task["runtimeInSeconds"]),
+            workflow=path.name.split("-")[0],
+            run=path.name,
+            task=task["id"],
+            machine=next(iter(task.get("machines", ())), ""),
+            input_bytes=reads.get(task["id"]) or None,
+            memory_bytes=task.get("memoryInBytes"),
+        )
+        for task in document["execution"]["tasks"]
+    ]
+
+
+def text(found: Sequence[Accuracy], own: Sequence[LeftOut]) -> str:
+    """Both tables."""
+    head = (
+        "learned from",
+        "size",
+        "workflow",
+        "predictions",
+        "plain x CPU",
+        "ours",
+        *(f"in {p:.0%}" for p in LEVELS),
+    )
+    first = text_table(
+        head,
+        [
+            (
+                row.trained,
+                row.size.removeprefix("taskinputsize") or "as stored",
+                row.workflow,
+                str(row.predictions),
+                f"{row.plain:.3f}",
+                f"{row.ours:.3f}",
+                *(f"{share:.3f}" for share in row.covered),
+            )
+            for row in found
+        ],
+    )
+    head = (
+        "family",
+        "runs",
+        "predictions",
+        "mean",
+        "ours",
+        "ratio",
+        *(f"in {p:.0%}" for p in LEVELS),
+    )
+    second = text_table(
+        head,
+        [
+            (
+                row.family,
+                str(row.runs),
+                str(row.predictions),
+                f"{row.mean:.3f}",
+                f"{row.ours:.3f}",
+                f"{row.ratio:.2f}",
+                *(f"{share:.3f}" for share in row.covered),
+            )
+            for row in own
+        ],
+    )
+    return (
+        "Lotaru's protocol, median absolute relative error\n"
+        + first
+        + "\n\nOwn runs, one left out, median absolute relative error\n"
+        + second
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """``FOLDER`` holds nextflow/ and workflows/wfformat/."""
+    parser = study_parser("runtimes", __doc__)
+    parser.add_argument(
+        "folder", type=Path, metavar="FOLDER", help="nextflow/ and workflows/wfformat/ are in it"
+    )
+    options = parser.parse_args(arguments)
+    found, own = rows(options.folder / "nextflow"), left_out(options.folder)
+    if options.json:
+        print(
+            as_json({"protocol": [asdict(r) for r in found], "left_out": [asdict(r) for r in own]})
+        )
+    else:
+        print(text(found, own))
+
+
+def _median(values: Array) -> float:
+    return float(np.median(values))
+
+
+def _file(path: Path) -> Path:
+    if not path.is_file():
+        raise InputError("no such file", where=str(path))
+    return path
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Are bounds on waits and reservations kept? Recorded queues, replayed."""

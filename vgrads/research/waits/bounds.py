@@ -1,0 +1,148 @@
+"""How good are the bounds? Every method on every log, side by side, the same jobs.
+
+``bmbp`` and ``qbets`` look at past waits, ``state`` at the queue as well. As ``vgrads backtest``, with all
+methods at once and a picture that compares them.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.progress import track
+
+from vgrads.kernel.units import format_duration
+from vgrads.qbets.backtest import BacktestRow, backtest
+from vgrads.qbets.predictor import METHODS, Settings
+from vgrads.research.picture import diagrams
+from vgrads.research.report import (
+    html_table,
+    need_files,
+    picture,
+    study_parser,
+    text_table,
+    write_page,
+)
+from vgrads.traces.history import history_name, read_history
+
+HEAD = (
+    "log",
+    "method",
+    "scored",
+    "coverage",
+    "worst 500",
+    "pinball (s)",
+    "÷ qbets",
+    "median bound",
+    "quick bounded",
+    "jobs/s",
+)
+
+
+def _row(job: tuple[Path, str, float, int | None]) -> BacktestRow:
+    path, method, quantile, first = job
+    log = read_history(path)
+    if first is not None:
+        log = log.select(np.arange(min(first, len(log))))
+    return backtest(
+        log, history_name(path), settings=Settings(method=method, quantile=quantile)
+    ).row()
+
+
+def study(
+    logs: Sequence[Path], methods: Sequence[str], quantile: float, first: int | None
+) -> list[BacktestRow]:
+    """All logs and methods, on all cores, with a progress bar."""
+    jobs = [(path, method, quantile, first) for path, method in product(logs, methods)]
+    with ProcessPoolExecutor() as pool:
+        done = pool.map(_row, jobs)
+        return list(track(done, "replaying", total=len(jobs), console=Console(stderr=True)))
+
+
+def rows_of(rows: Sequence[BacktestRow]) -> list[list[str]]:
+    """A line for each log and method."""
+    base = {row.history: row.pinball_s for row in rows if row.method == "qbets"}
+    return [
+        [
+            row.history,
+            row.method,
+            f"{row.scored:,}",
+            _share(row.coverage),
+            _share(row.worst_window_coverage),
+            "–" if row.pinball_s is None else f"{row.pinball_s:,.0f}",
+            _ratio(row.pinball_s, base.get(row.history)),
+            "–" if row.median_bound_s is None else format_duration(row.median_bound_s),
+            _share(row.quick_bounded),
+            f"{row.jobs_per_s:,.0f}",
+        ]
+        for row in rows
+    ]
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
+
+
+def _ratio(one: float | None, other: float | None) -> str:
+    return f"{one / other:.2f}" if one is not None and other else "–"
+
+
+def draw(rows: Sequence[BacktestRow], quantile: float, path: Path) -> None:
+    """Coverage, pinball loss against qbets, and quick jobs bounded, a bar for each method."""
+    logs = list(dict.fromkeys(row.history for row in rows))
+    methods = list(dict.fromkeys(row.method for row in rows))
+    found = {(row.history, row.method): row for row in rows}
+    with diagrams(path, 3, (14, 1.5 + 0.45 * len(logs))) as axes:
+        for n, method in enumerate(methods):
+            spots = np.arange(len(logs)) + 0.8 * n / len(methods)
+            mine = [found[log, method] for log in logs]
+            base = [
+                found[log, "qbets"].pinball_s if (log, "qbets") in found else None for log in logs
+            ]
+            losses = [
+                (r.pinball_s or 0) / b if b else np.nan for r, b in zip(mine, base, strict=True)
+            ]
+            height = 0.8 / len(methods)
+            axes[0].plot([r.coverage for r in mine], spots, "o", label=method)
+            axes[1].barh(spots, losses, height)
+            axes[2].barh(spots, [r.quick_bounded or 0 for r in mine], height)
+        axes[0].axvline(quantile, color="#999", linestyle=":")
+        for axis, title in zip(
+            axes, ("coverage", "pinball loss ÷ qbets", "quick jobs bounded within 1 h"), strict=True
+        ):
+            axis.set(title=title)
+            axis.set_yticks(np.arange(len(logs)) + 0.3, [log[:16] for log in logs])
+            axis.invert_yaxis()
+        axes[0].legend(frameon=False)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = study_parser("bounds", __doc__)
+    parser.add_argument("logs", nargs="+", type=Path)
+    parser.add_argument(
+        "--probability", type=float, default=0.95, help="the quantile that is bounded"
+    )
+    parser.add_argument("--method", action="append", choices=tuple(METHODS), help="default: all")
+    parser.add_argument("--first", type=int, help="only so many jobs of each log")
+    chosen = parser.parse_args(arguments)
+    need_files(chosen.logs)
+    rows = study(chosen.logs, chosen.method or tuple(METHODS), chosen.probability, chosen.first)
+    if chosen.report:
+        shown = picture(lambda file: draw(rows, chosen.probability, file))
+        write_page(
+            chosen.report, "How good are the bounds?", [shown, html_table(HEAD, rows_of(rows))]
+        )
+    if chosen.json:
+        sys.stdout.write(json.dumps({"rows": [row.as_json() for row in rows]}) + "\n")
+    else:
+        sys.stdout.write(text_table(HEAD, rows_of(rows)) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,185 @@
+"""One kind: every law weighed by how well it explains the records, none of them chosen.
+
+Given a law and a noise, all else (level, machines, departures) is jointly normal, so that the likelihood is exact for
+any number of records (Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, equation 2.30; predictions
+by 2.25 and 2.26). What is unknown of a kind is thereby in the answer, with six records or with one. Censored records
+stand in as the normal that has the moments of the truncated one (expectation propagation).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import log_ndtr
+
+from vgrads.runtimes.laws import (
+    DEPARTURE,
+    GROWTH,
+    NOISE,
+    RANGE,
+    REPEAT,
+    Array,
+    Laws,
+    curves,
+    ratios,
+)
+from vgrads.runtimes.machines import OWN_SD, OWN_WEIGHT_SD
+from vgrads.runtimes.samples import PROCS_POWER, PROCS_SD, Sample
+
+_LEAST_WEIGHT, _MOST = 3e-3, 32
+_VAGUE = 1e4
+_SETTLES = 12
+MOST_SHORTER = 5.0
+
+
+@dataclass(frozen=True)
+class Level:
+    """Of kinds: mean and standard deviation of the level at the middle size on the machine of reference."""
+
+    mean: float
+    sd: float
+    kinds: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Weighed:
+    """``belief`` (laws, noises) sums to 1; ``inverse`` (noises, n, n) of the covariance; ``rest`` (laws, n) what a law
+    leaves of the observations."""
+
+    sample: Sample
+    belief: Array
+    inverse: Array
+    rest: Array
+
+    @property
+    def best(self) -> tuple[int, int]:
+        """The law and the noise that are believed most."""
+        law, noise = np.unravel_index(int(self.belief.argmax()), self.belief.shape)
+        return int(law), int(noise)
+
+
+def common(sample: Sample, level: Level) -> Array:
+    """Covariance (n, n) of what a kind's records share whatever the law: level, machine, powers of scores."""
+    codes = np.unique(np.array(sample.machines), return_inverse=True)[1]
+    same = codes[:, None] == codes[None, :]
+    weighted = sample.scores * OWN_WEIGHT_SD
+    shared = level.sd**2 + OWN_SD**2 * same + weighted @ weighted.T
+    if sample.several:
+        shared = shared + PROCS_SD**2 * np.outer(sample.procs, sample.procs)
+    return np.asarray(shared)
+
+
+def noise_var(shorter: Array) -> Array:
+    """Variance (noises, n) of tasks that are e^``shorter`` times shorter than the longest seen."""
+    power = 2 * GROWTH[:, None] * np.clip(shorter, 0.0, MOST_SHORTER)
+    return np.asarray(NOISE[:, None] ** 2 * np.exp(power))
+
+
+def _normal(sample: Sample, shift: Array, level: Level) -> tuple[Array, Array]:
+    """Covariance (noises, n, n), and what each law leaves of the observations (laws, n)."""
+    row = np.arange(len(sample.y))
+    apart = np.exp(-np.abs(sample.x[:, None] - sample.x[None, :]) / RANGE)
+    whole = common(sample, level) + DEPARTURE[:, None, None] ** 2 * apart
+    if any(run[1] for run in sample.runs):
+        codes = np.unique([f"{flow}\0{run}" for flow, run in sample.runs], return_inverse=True)[1]
+        whole += REPEAT[:, None, None] ** 2 * (codes[:, None] == codes[None, :])
+    else:
+        whole[:, row, row] += REPEAT[:, None] ** 2
+    whole[:, row, row] += noise_var(sample.longest - sample.y[None, :]) + sample.blur
+    rest = sample.y - shift - level.mean - curves(ratios(sample.x, sample.least))
+    return whole, rest - PROCS_POWER * sample.procs if sample.several else rest
+
+
+def _score(whole: Array, inverse: Array, rest: Array) -> Array:
+    """Log likelihood (laws, noises) but for a constant."""
+    square = np.einsum("qn,enq->qe", rest, inverse @ rest.T)
+    corners = np.diagonal(np.linalg.cholesky(whole), axis1=1, axis2=2)
+    return np.asarray(-square / 2 - np.log(corners).sum(1))
+
+
+def _open_score(raw: Sample, whole: Array, rest: Array) -> Array:
+    """The same where some are censored: the likelihood of the others, and given these, the probability that each
+    censored one is beyond its bound (Tobit; what censored ones tell of each other is left out)."""
+    shut, beyond = np.flatnonzero(~raw.open), np.flatnonzero(raw.open)
+    spread, offs = whole[:, beyond, beyond].copy(), -rest[:, None, beyond]
+    score = np.zeros((len(rest), len(whole)))
+    if len(shut):
+        seen = whole[:, shut[:, None], shut]
+        inverse = _inverse(seen)
+        link = whole[:, beyond[:, None], shut]
+        gain = link @ inverse
+        spread -= (gain * link).sum(2)
+        offs = offs + np.einsum("ecu,qu->qec", gain, rest[:, shut])
+        score = _score(seen, inverse, rest[:, shut])
+    z = offs / np.sqrt(np.maximum(spread, 1e-12))
+    return np.asarray(score + log_ndtr(z).sum(2))
+
+
+def _beliefs(score: Array, laws: Laws) -> Array:
+    score = score + np.log(laws.shapes)[:, None] + np.log(laws.noises)
+    belief = np.exp(score - score.max())
+    return np.asarray(belief / belief.sum())
+
+
+def weigh(raw: Sample, shift: Array, level: Level, laws: Laws) -> Weighed:
+    """Beliefs after the records; ``shift`` (n,) is what machines and runs are thought to add to each."""
+    whole, rest = _normal(raw, shift, level)
+    if raw.open.any():
+        belief = _beliefs(_open_score(raw, whole, rest), laws)
+        return _settled(raw, whole, rest, belief)
+    inverse = _inverse(whole)
+    return Weighed(raw, _beliefs(_score(whole, inverse, rest), laws), inverse, rest)
+
+
+def _settled(raw: Sample, whole: Array, rest: Array, belief: Array) -> Weighed:
+    """Censored observations become pseudo-observations: what they would have been, given that they exceed ``raw.y``.
+    They say nothing at first, and are replaced half-way a fixed number of times, under what is believed most."""
+    law, noise = np.unravel_index(int(belief.argmax()), belief.shape)
+    which = np.flatnonzero(raw.open)
+    sites = np.zeros((2, len(which)))  # precision, and precision times mean
+    sites[0], sites[1] = 1 / _VAGUE, raw.y[which] / _VAGUE
+    for _ in range(_SETTLES):
+        move, blur = np.zeros_like(raw.y), np.zeros_like(raw.y)
+        move[which], blur[which] = sites[1] / sites[0] - raw.y[which], 1 / sites[0]
+        inverse = _inverse(whole[noise] + np.diag(blur))
+        spread = 1.0 / np.diag(inverse)
+        middle = (
+            raw.y + move - spread * (inverse @ (rest[law] + move))
+        )  # left out: Rasmussen and Williams, 5.12
+        for at, row in enumerate(which):
+            variance = max(float(spread[row] - blur[row]), float(NOISE[noise]) ** 2)
+            mean, own = _site(float(middle[row]), variance, float(raw.y[row]))
+            sites[:, at] = (sites[:, at] + np.array([1 / own, mean / own])) / 2
+    move[which], blur[which] = sites[1] / sites[0] - raw.y[which], 1 / sites[0]
+    every = np.arange(len(raw.y))
+    whole[:, every, every] += blur
+    return Weighed(raw.seen(raw.y + move, raw.blur + blur), belief, _inverse(whole), rest + move)
+
+
+def _site(mean: float, variance: float, bound: float) -> tuple[float, float]:
+    """Mean and variance of a normal factor that turns the cavity into the truncated normal's first two moments."""
+    sd = np.sqrt(variance)
+    z = (bound - mean) / sd
+    hazard = float(np.exp(-z * z / 2 - 0.5 * np.log(2 * np.pi) - log_ndtr(-z)))
+    inside, shrink = mean + sd * hazard, 1 - hazard * (hazard - z)
+    if shrink > 1 - 1e-9:
+        return inside, _VAGUE
+    left = max(variance * shrink, 1e-9)
+    own = 1 / (1 / left - 1 / variance)
+    return own * (inside / left - mean / variance), min(own, _VAGUE)
+
+
+def kept(weighed: Weighed) -> tuple[np.ndarray, np.ndarray, Array]:
+    """Laws, noises and weights that matter for predictions: at most ``_MOST``, the most believed."""
+    belief = weighed.belief
+    order = np.argsort(-belief, axis=None, kind="stable")[:_MOST]
+    weights = belief.ravel()[order]
+    order = order[weights >= min(_LEAST_WEIGHT, float(weights[0]))]
+    weights = belief.ravel()[order]
+    laws, noises = np.unravel_index(order, belief.shape)
+    return laws, noises, np.asarray(weights / weights.sum())
+
+
+def _inverse(whole: Array) -> Array:
+    return np.asarray(np.linalg.inv(whole), float)

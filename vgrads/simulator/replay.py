@@ -1,0 +1,205 @@
+"""Whole logs at once: the same choices as :mod:`vgrads.simulator.backfill`, compiled.
+
+For studies over years of history and for looking ahead from the state of a queue, where nothing is
+injected meanwhile. :class:`vgrads.simulator.cluster.BatchCluster` is the one to talk to step by step; tests
+hold the two against each other start by start.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vgrads.kernel.compiled import compiled
+from vgrads.kernel.errors import InputError
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+_POLICIES = ("fcfs", "easy")
+
+
+def _none() -> Any:
+    return np.empty(0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """Jobs in the order of their submission, and what runs already (``placed``).
+
+    Columns of equal length: seconds and processors. ``placed_ends_s`` are real ends, ``placed_limits_s``
+    those that the requested times make the scheduler believe.
+    """
+
+    submit_s: Floats
+    procs: Ints
+    request_s: Floats
+    run_s: Floats
+    placed_ends_s: Floats = field(default_factory=_none)
+    placed_limits_s: Floats = field(default_factory=_none)
+    placed_procs: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+
+
+def replay_starts(load: Workload, procs: int, policy: str = "easy") -> Floats:
+    """When each job starts on a cluster of ``procs`` processors; wider jobs get all of it."""
+    if policy not in _POLICIES:
+        raise InputError(f"no compiled policy '{policy}'", fix=f"one of {', '.join(_POLICIES)}")
+    width = np.minimum(load.procs, procs).astype(np.int64)
+    told = np.maximum(load.request_s, load.run_s)
+    order = np.argsort(load.placed_limits_s, kind="stable")
+    placed = (load.placed_ends_s[order], load.placed_limits_s[order], load.placed_procs[order])
+    jobs = (load.submit_s, width, load.request_s, load.run_s, told)
+    return np.asarray(replay_compiled(jobs, placed, procs, policy == "easy", (-1, np.inf)))
+
+
+@compiled
+def replay_compiled(jobs: Any, placed: Any, procs: int, backfill: bool, until: Any) -> Any:
+    """The loop itself, for compiled callers: columns as tuples, widths within the cluster.
+
+    ``until`` is a job (−1: none) and an instant: the replay ends when that job has started or time is beyond.
+    """
+    stop, last_s = until
+    submit, width, _, run, told = jobs
+    count, held = len(submit), len(placed[0])
+    starts = np.full(count, np.inf)
+    after = np.full(count, -1, dtype=np.int64)  # the queue, a chain of jobs
+    head, tail = -1, -1
+    heap_s = np.empty(count + held)  # real ends, a binary heap
+    heap_j = np.empty(count + held, dtype=np.int64)
+    ends_s = np.empty(count + held)  # believed ends, ascending
+    ends_p = np.empty(count + held, dtype=np.int64)
+    free, beating, running, coming = procs, 0, 0, 0
+    for n in range(held):
+        free -= placed[2][n]
+        beating = _push(heap_s, heap_j, beating, placed[0][n], count + n)
+        running = _insert(ends_s, ends_p, running, placed[1][n], placed[2][n])
+    while coming < count or (head >= 0 and beating > 0):
+        if stop >= 0 and starts[stop] < np.inf:
+            break
+        now = np.inf
+        if beating:
+            now = heap_s[0]
+        if coming < count and submit[coming] < now:
+            now = submit[coming]
+        if now > last_s:
+            break
+        while beating and heap_s[0] <= now:
+            job = heap_j[0]
+            beating = _pop(heap_s, heap_j, beating)
+            if job >= count:
+                end_s, size = placed[1][job - count], placed[2][job - count]
+            else:
+                end_s, size = starts[job] + told[job], width[job]
+            running = _remove(ends_s, ends_p, running, end_s, size)
+            free += size
+        while coming < count and submit[coming] <= now:
+            if head < 0:
+                head = coming
+            else:
+                after[tail] = coming
+            tail = coming
+            coming += 1
+        while head >= 0 and width[head] <= free:
+            starts[head] = now
+            free -= width[head]
+            beating = _push(heap_s, heap_j, beating, now + run[head], head)
+            running = _insert(ends_s, ends_p, running, now + told[head], width[head])
+            head = after[head]
+        if head < 0 or free <= 0 or not backfill:
+            continue
+        free, tail, beating, running = _backfill(
+            (head, tail, after, starts),
+            jobs,
+            (heap_s, heap_j, beating),
+            (ends_s, ends_p, running),
+            (free, now),
+        )
+    return starts
+
+
+@compiled
+def _backfill(queue: Any, jobs: Any, heap: Any, ends: Any, at: Any) -> Any:
+    """Start what does not delay the head; the new free processors, tail and sizes."""
+    head, tail, after, starts = queue
+    _, width, request, run, told = jobs
+    (heap_s, heap_j, beating), (ends_s, ends_p, running), (free, now) = heap, ends, at
+    shadow, spare = _reservation(ends_s, ends_p, running, free, width[head])
+    before, job = head, after[head]
+    while job >= 0 and free > 0:
+        harmless = now + request[job] <= shadow
+        if width[job] <= free and (harmless or width[job] <= spare):
+            starts[job] = now
+            free -= width[job]
+            if not harmless:
+                spare -= width[job]
+            beating = _push(heap_s, heap_j, beating, now + run[job], job)
+            running = _insert(ends_s, ends_p, running, now + told[job], width[job])
+            after[before] = after[job]
+            if job == tail:
+                tail = before
+        else:
+            before = job
+        job = after[job]
+    return free, tail, beating, running
+
+
+@compiled
+def _reservation(ends_s: Any, ends_p: Any, running: int, free: int, wanted: int) -> Any:
+    """As :func:`vgrads.simulator.backfill.reservation`."""
+    reached = np.inf
+    for n in range(running):
+        if ends_s[n] > reached:
+            break
+        free += ends_p[n]
+        if free >= wanted:
+            reached = ends_s[n]
+    return reached, (free - wanted if free >= wanted else 0)
+
+
+@compiled
+def _insert(ends_s: Any, ends_p: Any, size: int, end_s: float, procs: int) -> int:
+    spot = np.searchsorted(ends_s[:size], end_s, side="right")
+    for n in range(size, spot, -1):
+        ends_s[n], ends_p[n] = ends_s[n - 1], ends_p[n - 1]
+    ends_s[spot], ends_p[spot] = end_s, procs
+    return size + 1
+
+
+@compiled
+def _remove(ends_s: Any, ends_p: Any, size: int, end_s: float, procs: int) -> int:
+    spot = np.searchsorted(ends_s[:size], end_s, side="left")
+    while ends_p[spot] != procs:  # among equal ends, one of the same width: they are alike
+        spot += 1
+    for n in range(spot, size - 1):
+        ends_s[n], ends_p[n] = ends_s[n + 1], ends_p[n + 1]
+    return size - 1
+
+
+@compiled
+def _push(heap_s: Any, heap_j: Any, size: int, at_s: float, job: int) -> int:
+    spot = size
+    while spot > 0 and heap_s[(spot - 1) // 2] > at_s:
+        parent = (spot - 1) // 2
+        heap_s[spot], heap_j[spot] = heap_s[parent], heap_j[parent]
+        spot = parent
+    heap_s[spot], heap_j[spot] = at_s, job
+    return size + 1
+
+
+@compiled
+def _pop(heap_s: Any, heap_j: Any, size: int) -> int:
+    """Take the earliest out; its place goes to the last, sunk to where it belongs."""
+    size -= 1
+    at_s, job, spot = heap_s[size], heap_j[size], 0
+    while 2 * spot + 1 < size:
+        child = 2 * spot + 1
+        if child + 1 < size and heap_s[child + 1] < heap_s[child]:
+            child += 1
+        if heap_s[child] >= at_s:
+            break
+        heap_s[spot], heap_j[spot] = heap_s[child], heap_j[child]
+        spot = child
+    heap_s[spot], heap_j[spot] = at_s, job
+    return size

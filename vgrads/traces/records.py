@@ -1,0 +1,144 @@
+"""A queue history as columns: one row a job, seconds on the log's own clock."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime, tzinfo
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vgrads.kernel.errors import InputError
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+
+ALL_QUEUES = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class SiteQueue:
+    """The queue of a log that has the name of a site's queue, as it is written; the whole log where it has none such."""
+
+    name: str
+
+
+LogQueue = str | int | SiteQueue | None
+"""A queue of a log, by name or number; all of them for ``None`` and ``"*"``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobLog:
+    """Columns of equal length, sorted by submission.
+
+    ``wait_s`` is the time in the queue: until the start where ``started``, else until the job was
+    withdrawn, a right-censored wait. Unknown numbers are −1; waits are never negative. ``bag``: the number of the
+    bag of tasks that a job is of, where the log tells. ``zone``: by which clock the people of that machine lived.
+    """
+
+    name: str
+    submit_s: Floats
+    wait_s: Floats
+    run_s: Floats
+    procs: Ints
+    request_s: Floats
+    user: Ints
+    queue: Ints
+    started: Bools
+    unix_start_s: float = 0.0
+    max_procs: int = 0
+    queue_names: Mapping[int, str] = field(default_factory=dict)
+    user_names: Mapping[int, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    bag: Ints | None = None
+    zone: tzinfo = UTC
+
+    def __len__(self) -> int:
+        return len(self.submit_s)
+
+    @property
+    def start_s(self) -> Floats:
+        """When each job left the queue (started or withdrawn)."""
+        return self.submit_s + self.wait_s
+
+    @property
+    def end_s(self) -> float:
+        """The last instant that the log tells of; 0 for an empty log."""
+        return float(self.start_s.max()) if len(self) else 0.0
+
+    def select(self, mask: Bools | Ints) -> JobLog:
+        """The same log with only these rows, in this order."""
+        columns = {name: getattr(self, name)[mask] for name in COLUMNS}
+        columns["bag"] = None if self.bag is None else self.bag[mask]
+        rest = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in columns}
+        return JobLog(**columns, **rest)
+
+    def queue_code(self, queue: str | int) -> int:
+        """The number under which this log keeps ``queue``; InputError lists those it has."""
+        return self._code("queue", queue, self.queue, self.queue_names)
+
+    def user_code(self, user: str | int) -> int:
+        """The number under which this log keeps a user; InputError lists some that it has."""
+        return self._code("user", user, self.user, self.user_names)
+
+    def _code(self, what: str, wanted: str | int, column: Ints, known: Mapping[int, str]) -> int:
+        names = {known.get(code, str(code)): code for code in map(int, np.unique(column))}
+        codes = {str(code): code for code in names.values()}
+        found = names.get(str(wanted), codes.get(str(wanted)))
+        if found is None:
+            raise InputError(
+                f"no {what} '{wanted}'",
+                where=self.name,
+                fix=f"it has: {', '.join(sorted(names)[:40])}",
+            )
+        return found
+
+    def only_queue(self, queue: LogQueue) -> JobLog:
+        """Jobs of one queue; InputError for a name or number that is not there."""
+        if isinstance(queue, SiteQueue):
+            codes = self._codes_of(queue.name)
+            return self.select(np.isin(self.queue, codes)) if codes else self
+        if queue in (None, ALL_QUEUES):
+            return self
+        return self.select(self.queue == self.queue_code(queue))
+
+    def has_queue(self, name: str) -> bool:
+        """True where jobs of a queue of this name are there."""
+        return bool(self._codes_of(name))
+
+    def _codes_of(self, name: str) -> list[int]:
+        """The numbers of a queue's jobs; of a job that was submitted to several queues the log has all their names."""
+        codes = map(int, np.unique(self.queue))
+        return [code for code in codes if name in self.queue_names.get(code, str(code)).split(",")]
+
+    def instant(self, at: float | datetime | None) -> float:
+        """An instant on this log's clock; the end of the log for ``None``."""
+        if at is None:
+            return self.end_s
+        return at.timestamp() - self.unix_start_s if isinstance(at, datetime) else at
+
+    def local_s(self, at_s: Floats) -> Floats:
+        """Instants of this log's clock as seconds since 1970 on the clocks of its zone, summer time included."""
+        import pandas as pd  # noqa: PLC0415 late: answers from what was learned before need none of it
+
+        instants = pd.to_datetime(self.unix_start_s + at_s, unit="s", utc=True)
+        local = instants.tz_convert(self.zone).tz_localize(None).to_numpy("datetime64[us]")
+        return np.asarray(local.astype(np.int64) / 1e6)
+
+    def check(self) -> None:
+        """Equal lengths, sorted by submission, no negative wait, no NaN."""
+        lengths = {name: len(getattr(self, name)) for name in COLUMNS}
+        if self.bag is not None:
+            lengths["bag"] = len(self.bag)
+        if len(set(lengths.values())) > 1:
+            raise AssertionError(f"columns differ in length: {lengths}")
+        if np.any(np.diff(self.submit_s) < 0) or np.any(self.wait_s < 0):
+            raise AssertionError(f"{self.name}: unsorted submissions or negative waits")
+        if any(np.isnan(getattr(self, name)).any() for name in ("submit_s", "wait_s", "run_s")):
+            raise AssertionError(f"{self.name}: NaN in a column")
+
+
+COLUMNS = ("submit_s", "wait_s", "run_s", "procs", "request_s", "user", "queue", "started")

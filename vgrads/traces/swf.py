@@ -1,0 +1,225 @@
+"""Standard Workload Format 2.2 (Feitelson, Parallel Workloads Archive): 18 columns a job.
+
+Departures: extra columns are ignored and missing trailing ones read as −1, because logs found in
+the wild have both. Header comments (``; Key: value``) give clock, zone, size and queue names; ``; BagField: 14``,
+which we write ourselves, says that the application of a job (column 14) is the bag of tasks that it belongs to.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterable
+from datetime import UTC, timedelta, timezone, tzinfo
+from zoneinfo import ZoneInfo
+
+import numpy as np
+
+from vgrads.kernel.errors import InputError
+from vgrads.traces.build import BROKEN_SHARE, broken_warning, refuse_broken
+from vgrads.traces.records import Bools, Floats, Ints, JobLog
+
+FIELDS = 18
+_DAY_S = 86400.0
+_NEEDED = 11  # up to the status; a shorter line says too little to be a job
+_HEADER = re.compile(r";\s*([A-Za-z]\w*)\s*:\s*(.*)")
+_QUEUE = re.compile(r"\s*(\d+)\s*(?:-\s*)?(\S*)")
+_CANCELLED = 5  # status of a job withdrawn before its end
+BAG_FIELD = 14
+"""The column that holds a job's bag where the log tells of bags, counted from 1; the same in GWF."""
+
+
+def read_swf(text: str, name: str, broken_share: float = BROKEN_SHARE) -> JobLog:
+    """Parse a whole log; lines that are no jobs are skipped up to ``broken_share``, then refused."""
+    header, body_start = _read_header(text)
+    table, broken = _parse(text[body_start:], name, first_line=text.count("\n", 0, body_start) + 1)
+    refuse_broken(broken, len(table), name, "SWF jobs", broken_share)
+    return _to_log(table, header, name, broken_warning(broken))
+
+
+def _read_header(text: str) -> tuple[dict[str, list[str]], int]:
+    header: dict[str, list[str]] = {}
+    position = 0
+    for line in io.StringIO(text):
+        if line.strip() and not line.lstrip().startswith(";"):
+            break
+        position += len(line)
+        found = _HEADER.match(line.strip())
+        if found:
+            header.setdefault(found[1], []).append(found[2].strip())
+    return header, position
+
+
+def _parse(body: str, name: str, first_line: int) -> tuple[Floats, list[int]]:
+    """Rows × 18 numbers and the numbers of the lines that could not be read."""
+    if not body.strip():
+        raise InputError("the history has no jobs", where=name)
+    _refuse_cut_off(body, name, first_line)
+    try:
+        table = np.loadtxt(io.StringIO(body), comments=";", usecols=range(FIELDS), ndmin=2)
+    except ValueError:  # a line is shorter, or no job
+        return _parse_lines(body.splitlines(), first_line)
+    if np.isnan(table[:, :_NEEDED]).any() or not np.isfinite(table[:, :5]).all():
+        return _parse_lines(body.splitlines(), first_line)
+    return np.nan_to_num(table, nan=-1.0), []
+
+
+def _refuse_cut_off(body: str, name: str, first_line: int) -> None:
+    """The last line of a whole file ends with a newline or has as many fields as the first."""
+    if body.endswith("\n"):
+        return
+    last = body[body.rfind("\n") + 1 :]
+    if len(last.split()) < len(body[: body.find("\n")].split()):
+        raise InputError(
+            f"the file is cut off in line {first_line + body.count(chr(10))}",
+            where=name,
+            fix="fetch it again",
+        )
+
+
+def _parse_lines(lines: Iterable[str], first_line: int) -> tuple[Floats, list[int]]:
+    """The slow way, a line at a time, for logs with short lines or something wrong in them."""
+    rows: list[list[float]] = []
+    broken: list[int] = []
+    for number, line in enumerate(lines, first_line):
+        if not line.strip() or line.lstrip().startswith(";"):
+            continue
+        row = _parse_line(line)
+        broken.append(number) if row is None else rows.append(row)
+    return np.array(rows, dtype=np.float64).reshape(-1, FIELDS), broken
+
+
+def _parse_line(line: str) -> list[float] | None:
+    try:
+        row = [float(field) for field in line.partition(";")[0].split()[:FIELDS]]
+    except ValueError:
+        return None
+    if len(row) < _NEEDED or not np.isfinite(row).all():
+        return None
+    return row + [-1.0] * (FIELDS - len(row))
+
+
+def _to_log(
+    table: Floats, header: dict[str, list[str]], name: str, warnings: tuple[str, ...]
+) -> JobLog:
+    table = table[table[:, 2] >= 0]  # a wait of −1 is unknown: neither a wait nor a censored one
+    if not len(table):
+        raise InputError("no job of the history has a known wait", where=name)
+    table = table[np.argsort(table[:, 1], kind="stable")]
+    procs = np.where(table[:, 7] > 0, table[:, 7], table[:, 4]).astype(np.int64)
+    queue, names = _queues(table, header)
+    zone, unsure = _zone(header)
+    tells_bags = header.get("BagField", [""])[0] == str(BAG_FIELD)
+    return JobLog(
+        name=name,
+        submit_s=table[:, 1].copy(),
+        wait_s=table[:, 2].copy(),
+        run_s=table[:, 3].copy(),
+        procs=procs,
+        request_s=table[:, 8].copy(),
+        user=table[:, 11].astype(np.int64),
+        queue=queue,
+        started=_started(table),
+        unix_start_s=_header_number(header, "UnixStartTime"),
+        max_procs=int(_header_number(header, "MaxProcs") or _header_number(header, "MaxNodes")),
+        queue_names=names,
+        warnings=warnings + unsure,
+        zone=zone,
+        bag=table[:, BAG_FIELD - 1].astype(np.int64) if tells_bags else None,
+    )
+
+
+def _zone(header: dict[str, list[str]]) -> tuple[tzinfo, tuple[str, ...]]:
+    """``TimeZoneString``, a name as Europe/Paris; else ``TimeZone``, seconds east of Greenwich; else UTC."""
+    name = header.get("TimeZoneString", [""])[0]
+    try:
+        if name:
+            return ZoneInfo(name), ()
+    except (KeyError, ValueError, OSError):  # ZoneInfoNotFoundError is a KeyError
+        pass
+    east_s = _header_number(header, "TimeZone")
+    if header.get("TimeZone") and abs(east_s) < _DAY_S:
+        return timezone(timedelta(seconds=east_s)), ()
+    unsure = f"there is no time zone '{name}': hours of the day are those of UTC"
+    return UTC, (unsure,) if name else ()
+
+
+def _started(table: Floats) -> Bools:
+    """Run time −1, or cancelled without processors or run time: the job never left the queue alive."""
+    run, procs, status = table[:, 3], table[:, 4], table[:, 10]
+    never: Bools = (run < 0) | ((status == _CANCELLED) & ((run <= 0) | (procs == 0)))
+    return ~never
+
+
+def _queues(table: Floats, header: dict[str, list[str]]) -> tuple[np.ndarray, dict[int, str]]:
+    """The queue column (15), or the partition (16) where the log has one queue and many partitions."""
+    queues, partitions = table[:, 14].astype(np.int64), table[:, 15].astype(np.int64)
+    if len(np.unique(queues)) <= 1 < len(np.unique(partitions)):
+        return partitions, _names(header.get("Partition", []))
+    return queues, _names(header.get("Queue", []))
+
+
+def _names(lines: list[str]) -> dict[int, str]:
+    found = [_QUEUE.match(line) for line in lines]
+    return {int(m[1]): m[2].strip('"') for m in found if m and m[2]}
+
+
+def _header_number(header: dict[str, list[str]], key: str) -> float:
+    digits = re.match(r"-?\d+(\.\d+)?", header.get(key, [""])[0])
+    return float(digits[0]) if digits else 0.0
+
+
+def write_swf(log: JobLog, note: str = "") -> str:
+    """The log as SWF text; :func:`read_swf` gives the same columns back."""
+    head = [
+        "; Version: 2.2",
+        f"; Computer: {log.name}",
+        f"; MaxJobs: {len(log)}",
+        f"; UnixStartTime: {log.unix_start_s:.0f}",
+        f"; MaxProcs: {log.max_procs}",
+    ]
+    zone = zone_header(log.zone)
+    head += [f"; {zone}"] if zone else []
+    head += [f"; BagField: {BAG_FIELD}"] if log.bag is not None else []
+    head += [f"; Queue: {code} {title}" for code, title in sorted(log.queue_names.items())]
+    head += [f"; Note: {line}" for line in note.splitlines()]
+    rows = zip(
+        log.submit_s,
+        log.wait_s,
+        log.run_s,
+        log.procs,
+        log.request_s,
+        log.user,
+        log.queue,
+        log.started,
+        bag_column(log),
+        strict=True,
+    )
+    lines = [_swf_line(number, *row) for number, row in enumerate(rows, 1)]
+    return "\n".join(head + lines) + "\n"
+
+
+def _swf_line(number: int, *row: float) -> str:
+    submit, wait, run, procs, request, user, queue, started, bag = row
+    status = 1 if started else _CANCELLED
+    return (
+        f"{number} {_num(submit)} {_num(wait)} {_num(run)} {int(procs) if started else 0} -1 -1 "
+        f"{int(procs)} {_num(request)} -1 {status} {int(user)} -1 {int(bag)} {int(queue)} -1 -1 -1"
+    )
+
+
+def bag_column(log: JobLog) -> Ints:
+    """The bag of each job; −1 where the log does not tell."""
+    return np.full(len(log), -1, dtype=np.int64) if log.bag is None else log.bag
+
+
+def zone_header(zone: tzinfo) -> str:
+    """The header for a zone; nothing for UTC."""
+    if isinstance(zone, ZoneInfo):
+        return f"TimeZoneString: {zone.key}"
+    east = zone.utcoffset(None)
+    return f"TimeZone: {east.total_seconds():.0f}" if east else ""
+
+
+def _num(value: float) -> str:
+    return f"{value:.0f}" if float(value).is_integer() else f"{float(value)!r}"

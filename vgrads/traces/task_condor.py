@@ -1,0 +1,136 @@
+"""HTCondor's job event log (also DAGMan's ``.nodes.log``) as task records.
+
+A job runs from *executing* (001) to *terminated* (005), or, where that is logged, to the start of bringing its
+output back. An eviction (004) or removal (009) while it ran stopped it: it would have taken longer. Of a signal the
+same holds where it is one that is sent from outside; other exits but 0 are failures. Its kind is the name of its DAG
+node without the number; without a node a job has no name here. Events, their numbers:
+https://htcondor.readthedocs.io/en/latest/codes-other-values/job-event-log-codes.html
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from vgrads.kernel.kinds import without_number
+from vgrads.traces.task_lines import (
+    BACKWARDS,
+    KILLED,
+    NO_TIME,
+    Broken,
+    Item,
+    number_of,
+    open_lines,
+    procs_of,
+)
+from vgrads.traces.task_record import TaskRecord
+
+EVENT = re.compile(r"(\d{3}) \((\d+\.\d+)\.\d+\) (\d{4}-\d\d-\d\d|\d\d/\d\d)[ T](\d\d:\d\d:\d\d)")
+_NODE = re.compile(r"DAG Node: (\S+)")
+_HOSTS = tuple(
+    map(re.compile, (r"SlotName: \S*@(\S+)", r"[?&]alias=([^&>\s]+)", r"host: <([^:>\s]+)"))
+)
+_EXIT = re.compile(r"return value (-?\d+)\)|\(signal (\d+)\)")
+_TABLE = re.compile(r"(Cpus|Memory \(MB\)) +: +([\d.]+)?[ \t]+[\d.]+[ \t]+([\d.]+)")
+_YEAR_S = 366 * 86400.0
+
+
+@dataclass(slots=True)
+class _Job:
+    """What the log has said so far; times in seconds, None: not now."""
+
+    node: str = ""
+    machine: str = ""
+    begun_s: float | None = None
+    output_s: float | None = None
+
+
+def read_condor(path: Path) -> Iterator[Item]:
+    """The attempts of all jobs of a log; items as in :mod:`vgrads.traces.task_lines`."""
+    jobs: dict[str, _Job] = {}
+    for line, text in _events(path):
+        head = EVENT.match(text)
+        when = _seconds(head[3], head[4]) if head else None
+        if head is None or when is None:
+            yield Broken(line, "time", "is no time of day")
+            continue
+        job = jobs.setdefault(head[2], _Job())
+        item = _heard(job, head, when, text)
+        if item is not None:
+            yield item
+            job.begun_s = job.output_s = None
+
+
+def _events(path: Path) -> Iterator[tuple[int, str]]:
+    """Each event with the lines below it, up to the three dots that end it or to the next."""
+    text, began = "", 0
+    for number, line in enumerate(open_lines(path), 1):
+        starts = EVENT.match(line) is not None
+        if text and (starts or line.startswith("...")):
+            yield began, text
+            text = ""
+        if starts:
+            text, began = line, number
+        elif text:
+            text += line
+    if text:
+        yield began, text
+
+
+def _seconds(day: str, clock: str) -> float | None:
+    """Since 1970; old logs tell no year, and then only differences mean something."""
+    day = f"2000-{day.replace('/', '-')}" if "/" in day else day
+    try:
+        return datetime.fromisoformat(f"{day}T{clock}").replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        return None
+
+
+def _heard(job: _Job, head: re.Match[str], when: float, text: str) -> Item | None:
+    """What an event says of an attempt that is over with it; None of one that is not."""
+    node = _NODE.search(text)
+    if head[1] == "000" and node:
+        job.node = node[1]
+    elif head[1] == "001":
+        job.begun_s, job.output_s = when, None
+        job.machine = next((found[1] for host in _HOSTS if (found := host.search(text))), "")
+    elif head[1] == "040" and "transferring output" in text and "tarted" in text:
+        job.output_s = when
+    elif head[1] in ("007", "012", "024") and job.begun_s is not None:
+        return "interrupted"
+    elif head[1] in ("004", "005", "009") and (job.begun_s is not None or head[1] == "005"):
+        return _ended(job, head, when, text)
+    return None
+
+
+def _ended(job: _Job, head: re.Match[str], when: float, text: str) -> Item:
+    told = _EXIT.search(text) if head[1] == "005" else None
+    status = 0 if told is None else int(told[1]) if told[1] is not None else 128 + int(told[2])
+    stopped = head[1] != "005" or status in KILLED
+    if status and not stopped:
+        return "failed"
+    if job.begun_s is None or (head[1] == "005" and told is None):
+        return NO_TIME
+    took = (when if job.output_s is None else job.output_s) - job.begun_s
+    if took < -_YEAR_S / 2 and "/" in head[3]:
+        took += _YEAR_S  # from one year into the next
+    if took < 0:
+        return BACKWARDS
+    kind = without_number(job.node)
+    if not kind:
+        return "no name"
+    table = {name: (used, given) for name, used, given in _TABLE.findall(text)}
+    peak = number_of(table.get("Memory (MB)", ("", ""))[0]) or 0.0
+    return TaskRecord(
+        kind=kind,
+        seconds=took,
+        finished=not stopped,
+        task=job.node,
+        machine=job.machine,
+        procs=procs_of(table.get("Cpus", ("", ""))[1]),
+        memory_bytes=peak * 2**20 or None,
+        ended_at_s=None if "/" in head[3] else job.begun_s + took,
+    )

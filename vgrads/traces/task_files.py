@@ -1,0 +1,283 @@
+"""Recorded run times, wherever they lie: find out what a file or folder is, and read it as task records.
+
+What a file is, its content says, not its name; gzip and xz are unpacked. Nothing of a file is lost silently: what is
+no observation is counted by why.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from itertools import islice
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from vgrads.kernel.errors import InputError
+from vgrads.kernel.files import read_text
+from vgrads.traces.build import BROKEN_SHARE
+from vgrads.traces.task_condor import EVENT, read_condor
+from vgrads.traces.task_lines import Broken, Item, open_lines
+from vgrads.traces.task_nextflow import read_measures, read_nextflow
+from vgrads.traces.task_pegasus import read_dax_tasks, read_kickstart_xml, read_kickstart_yaml
+from vgrads.traces.task_record import TaskRecord
+from vgrads.traces.task_sacct import read_sacct_tasks
+from vgrads.traces.task_snakemake import Named, name_benchmarks, read_benchmark, read_metadata
+from vgrads.traces.task_wfformat import read_wfformat_tasks
+
+FORMATS: Mapping[str, str] = MappingProxyType(
+    {
+        "nextflow": "Nextflow's trace (-with-trace)",
+        "measures": "comma separated with task and realtime (Lotaru)",
+        "benchmark": "Snakemake's benchmark files",
+        "metadata": "Snakemake's .snakemake/metadata",
+        "wfformat": "WfFormat (WfCommons)",
+        "kickstart-xml": "Pegasus kickstart (XML)",
+        "kickstart-yaml": "Pegasus kickstart (YAML)",
+        "dax": "Pegasus DAX with run times",
+        "sacct": "Slurm's sacct -P",
+        "condor": "HTCondor's job event log",
+    }
+)
+UNDERSTOOD = "understood: " + "; ".join(FORMATS.values())
+_HEAD = 400  # lines, of which the first that says something decides
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Read:
+    """What was read: ``format`` (a key of FORMATS; several, joined by ``+``, of a folder), ``skipped``: why → how many."""
+
+    records: tuple[TaskRecord, ...]
+    format: str
+    skipped: Mapping[str, int]
+
+
+def read_task_records(
+    path: Path | str, machine: str = "", workflow: str = "", kinds: Mapping[str, str] | None = None
+) -> Read:
+    """Task records of a file, or of all files of a folder that hold some.
+
+    ``machine`` and ``workflow``, where given, are those of all records, whatever the files say. ``kinds`` mends kinds:
+    a pattern (``*``, ``?``) of a kind or a task as read → the kind; the first that fits counts. A benchmark's task is
+    its file's place below the folder of benchmarks, without endings. Of a folder, files that are none of the formats are counted as such; a rule with
+    benchmarks is not read from metadata again. InputError names file, line and field: not understood, nothing in it,
+    or more broken lines than one and 1 %.
+    """
+    path = Path(path)
+    formats, found = _read_folder(path) if _is_folder(path) else _read_file(path)
+    skipped: Counter[str] = Counter()
+    records = []
+    for item in found:
+        if isinstance(item, TaskRecord):
+            records.append(_mended(item, machine, workflow, kinds or {}))
+        else:
+            skipped[item if isinstance(item, str) else "broken line"] += 1
+    if not records and not skipped:
+        raise InputError("holds no records: a header at most", where=str(path), fix=UNDERSTOOD)
+    return Read(
+        records=tuple(records), format="+".join(formats), skipped=MappingProxyType(dict(skipped))
+    )
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        if path.exists() and not path.is_dir() and not path.is_file():
+            raise InputError(
+                "is no file that can be read twice", where=str(path), fix="write it to a file"
+            )
+        return path.is_dir()
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from error
+
+
+def _mended(
+    record: TaskRecord, machine: str, workflow: str, kinds: Mapping[str, str]
+) -> TaskRecord:
+    kind = next(
+        (
+            new
+            for old, new in kinds.items()
+            if fnmatchcase(record.kind, old) or fnmatchcase(record.task, old)
+        ),
+        record.kind,
+    )
+    return replace(
+        record, kind=kind, machine=machine or record.machine, workflow=workflow or record.workflow
+    )
+
+
+def _read_file(path: Path) -> tuple[list[str], list[Item]]:
+    name = format_of(path)
+    if name == "metadata":
+        found = list(read_metadata([(path, _json_of(path))], None))
+    else:
+        found = list(_reader(name, path, None))
+    return [name], _refuse_broken(found, path)
+
+
+def _refuse_broken(found: list[Item], path: Path) -> list[Item]:
+    """The same; InputError names the first broken line where there is more than one and more than 1 %, or nothing else."""
+    broken = [item for item in found if isinstance(item, Broken)]
+    if broken and (len(broken) == len(found) or len(broken) > max(1.0, BROKEN_SHARE * len(found))):
+        first = broken[0]
+        place = [str(path), f"line {first.line}" if first.line else "", first.field]
+        raise InputError(
+            f"{first.why} ({len(broken)} of {len(found)} are broken)",
+            where=": ".join(part for part in place if part),
+            fix=UNDERSTOOD,
+        )
+    return found
+
+
+def _reader(name: str, path: Path, named: Named | None) -> Iterator[Item]:
+    readers: dict[str, Callable[[], Iterator[Item]]] = {
+        "nextflow": lambda: read_nextflow(path, path.name.split(".")[0], _delimiter(path)),
+        "measures": lambda: read_measures(path),
+        "benchmark": lambda: read_benchmark(path, named or name_benchmarks([path])[path]),
+        "wfformat": lambda: read_wfformat_tasks(_json_of(path), str(path)),
+        "kickstart-xml": lambda: read_kickstart_xml(path),
+        "kickstart-yaml": lambda: read_kickstart_yaml(path),
+        "dax": lambda: read_dax_tasks(read_text(path), str(path)),
+        "condor": lambda: read_condor(path),
+        "sacct": lambda: read_sacct_tasks(path, _delimiter(path)),
+    }
+    return readers[name]()
+
+
+def _delimiter(path: Path) -> str:
+    """What stands between the names of the header."""
+    header = next((line for line in open_lines(path) if line.strip() and line[0] != "#"), "")
+    return next((mark for mark in "|\t" if mark in header), ",")
+
+
+def _json_of(path: Path) -> Mapping[str, Any]:
+    try:
+        document = json.loads(read_text(path))
+    except json.JSONDecodeError as error:
+        raise InputError(
+            f"is no JSON: {error.msg}", where=f"{path}: line {error.lineno}", fix=UNDERSTOOD
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"is no JSON: {error}", where=str(path), fix=UNDERSTOOD) from error
+    if not isinstance(document, dict):
+        raise InputError("is no JSON object", where=str(path), fix=UNDERSTOOD)
+    return document
+
+
+def format_of(path: Path) -> str:
+    """The key of FORMATS for a file; InputError where it is none of them."""
+    lines = [line for line in islice(open_lines(path), _HEAD) if line.strip()]
+    if not lines:
+        raise InputError("the file is empty", where=str(path), fix=UNDERSTOOD)
+    found = _of_markup(lines, path) or _of_table(lines)
+    if found is None:
+        raise InputError("is no record of run times that is known", where=str(path), fix=UNDERSTOOD)
+    return found
+
+
+def _of_markup(lines: list[str], path: Path) -> str | None:
+    head = "".join(lines)
+    if lines[0].lstrip().startswith("{"):
+        return _of_json(lines, path)
+    if "<invocation" in head:
+        return "kickstart-xml"
+    if "<adag" in head:
+        return "dax"
+    if EVENT.match(lines[0]):
+        return "condor"
+    return "kickstart-yaml" if re.search(r"(?m)^- invocation:", head) else None
+
+
+def _of_json(lines: list[str], path: Path) -> str | None:
+    if '"h:m:s"' in lines[0] and '"s"' in lines[0]:
+        return "benchmark"
+    document = _json_of(path)
+    if "workflow" in document:
+        return "wfformat"
+    return "metadata" if "rule" in document and "starttime" in document else None
+
+
+def _of_table(lines: list[str]) -> str | None:
+    header = next((line for line in lines if line[0] != "#"), "").strip().lower()
+    tabs, commas, pipes = (
+        {name.strip().strip('"') for name in header.split(mark)} for mark in "\t,|"
+    )
+    if any("realtime" in names and names & {"name", "process"} for names in (tabs, commas)):
+        return "nextflow"
+    if {"s", "h:m:s"} <= tabs:
+        return "benchmark"
+    if {"task", "realtime"} <= commas:
+        return "measures"
+    for names in (pipes, commas):
+        timed = names & {"elapsed", "elapsedraw", "run_time"} or {"start", "end"} <= names
+        if (
+            names & {"jobid", "job_id", "jobidraw"}
+            and names & {"jobname", "name", "job_name"}
+            and timed
+        ):
+            return "sacct"
+    return None
+
+
+def _read_folder(folder: Path) -> tuple[list[str], list[Item]]:
+    """All that the files below a folder hold, in the order of their names."""
+    formats: dict[Path, str] = {}
+    found: list[Item] = []
+    for path in _files(folder):
+        try:
+            formats[path] = format_of(path)
+        except InputError:
+            found.append("file not understood")
+    if not formats:
+        raise InputError(
+            "no file in it is a record of run times", where=str(folder), fix=UNDERSTOOD
+        )
+    metadata = [(path, _json_of(path)) for path, name in formats.items() if name == "metadata"]
+    rules = {str(entry.get("rule")) for _, entry in metadata}
+    named = name_benchmarks([path for path, name in formats.items() if name == "benchmark"], rules)
+    for path, name in formats.items():
+        if name != "metadata":
+            found += _of_one(name, path, named.get(path))
+    measured = {item.kind for item in found if isinstance(item, TaskRecord)} & rules
+    found += _refuse_broken(
+        list(_without(read_metadata(metadata, _project(metadata)), measured)), folder
+    )
+    return sorted(set(formats.values())), found
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """Files below a folder by name, links to folders not followed; of Snakemake's own, only its metadata."""
+    for place, below, names in os.walk(folder):
+        if Path(place).name == ".snakemake":
+            below[:] = [name for name in below if name == "metadata"]
+            continue
+        below[:] = sorted(name for name in below if name not in (".git", "conda"))
+        paths = (Path(place) / name for name in sorted(names))
+        yield from (path for path in paths if path.is_file())
+
+
+def _of_one(name: str, path: Path, named: Named | None) -> Iterable[Item]:
+    try:
+        return _refuse_broken(list(_reader(name, path, named)), path)
+    except InputError:
+        return ["file not understood"]
+
+
+def _project(metadata: Iterable[tuple[Path, object]]) -> Path | None:
+    """The folder in which the workflow ran: the one that holds ``.snakemake``."""
+    for path, _ in metadata:
+        for parent in path.absolute().parents:
+            if parent.name == ".snakemake":
+                return parent.parent
+    return None
+
+
+def _without(items: Iterable[Item], measured: set[str]) -> Iterator[Item]:
+    for item in items:
+        known = isinstance(item, TaskRecord) and item.kind in measured
+        yield "has a benchmark" if known else item

@@ -1,0 +1,240 @@
+"""What all readers of task records stand on: lines of a file as a stream, cells to numbers, names to kinds.
+
+A reader is a generator over a file. It yields a :class:`TaskRecord` for an attempt, a text for one that is
+no observation (why it is none), and a :class:`Broken` for what cannot be read.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import lzma
+import math
+import re
+import shlex
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from vgrads.kernel.errors import InputError
+from vgrads.kernel.units import parse_duration
+from vgrads.traces.task_record import TaskRecord
+
+NO_TIME, BACKWARDS = "no time", "clock ran backwards"
+KILLED = frozenset({129, 130, 137, 138, 140, 143, 152})  # 128 + HUP INT KILL USR1 USR2 TERM XCPU
+KILL = 137  # what the memory killer of a kernel or a container leaves
+LONGEST_LINE = 1 << 27  # characters; JSON may be one line, and a binary file may have none
+
+_MISSING = {"", "-", "na", "n/a", "nan", "none", "null", "unknown", "invalid"}
+_BYTES = re.compile(r"([0-9.]+(?:e[+-]?\d+)?)\s*([kmgtp]?)(i?)b?[nc]?$", re.IGNORECASE)
+_POWER = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
+_SHELLS = {
+    "bash",
+    "sh",
+    "dash",
+    "zsh",
+    "env",
+    "exec",
+    "nice",
+    "time",
+    "srun",
+    "mpirun",
+    "mpiexec",
+    "python",
+    "python2",
+    "python3",
+    "perl",
+    "Rscript",
+    "java",
+    "singularity",
+    "apptainer",
+}
+_SETTINGS = {
+    "set",
+    "cd",
+    "mkdir",
+    "export",
+    "module",
+    "source",
+    ".",
+    "rm",
+    "echo",
+    "unset",
+    "ulimit",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A place of a file that is not what its format asks for: ``line`` from 1 (0: unknown), ``field``, and why."""
+
+    line: int
+    field: str
+    why: str
+
+
+Item = TaskRecord | Broken | str
+Row = Mapping[str, str]
+
+
+def open_lines(path: Path) -> Iterator[str]:
+    """The lines of a plain, gzip or xz file, one at a time; InputError where it is no UTF-8 text."""
+    number = 0
+    try:
+        with _open(path) as stream:
+            while line := stream.readline(LONGEST_LINE):
+                number += 1
+                if "\0" in line or len(line) >= LONGEST_LINE:
+                    raise InputError("is no text file", where=f"{path}: line {number}")
+                yield line
+    except UnicodeDecodeError as error:
+        raise InputError("is not UTF-8 text", where=f"{path}: after line {number}") from error
+    except FileNotFoundError as error:
+        raise InputError("no such file", where=str(path)) from error
+    except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError) as error:
+        raise InputError("the compressed file is cut off or damaged", where=str(path)) from error
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from error
+
+
+def _open(path: Path) -> IO[str]:
+    with path.open("rb") as raw:
+        magic = raw.read(6)
+    if magic[:2] == b"\x1f\x8b":
+        return gzip.open(path, "rt", encoding="utf-8-sig", newline=None)
+    if magic == b"\xfd7zXZ\x00":
+        return lzma.open(path, "rt", encoding="utf-8-sig", newline=None)
+    return path.open(encoding="utf-8-sig")
+
+
+def rows(path: Path, delimiter: str, quotes: bool = True) -> Iterator[tuple[int, Row | Broken]]:
+    """Rows of a table by the names of its header (lower case), with the line at which each stands.
+
+    A row with fewer or more cells than the header is :class:`Broken`; blank lines, comments before the header and
+    a header that is repeated (files put together) are passed over. ``quotes`` False: they have no meaning.
+    """
+    source = csv.reader(
+        open_lines(path),
+        delimiter=delimiter,
+        quoting=csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE,
+    )
+    header: list[str] | None = None
+    while True:
+        before = source.line_num
+        try:
+            cells = next(source)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            cells, why = None, str(error)
+        names = [cell.strip().lower() for cell in cells or ()]
+        if cells is not None and (not any(names) or names == header):
+            continue
+        if cells is not None and header is None:
+            header = None if names[0].startswith("#") else names
+        elif cells is not None and header is not None and len(cells) == len(header):
+            yield source.line_num, dict(zip(header, map(str.strip, cells), strict=True))
+        else:
+            if cells is not None:
+                why = f"has {len(cells)} fields and the header {len(header or ())}"
+            # a quote that is never closed swallows lines: each of them is broken
+            yield from ((n, Broken(n, "", why)) for n in range(before + 1, source.line_num + 1))
+
+
+def cell(row: Row, *names: str) -> str:
+    """The first of the named cells that says something; empty where none does."""
+    for name in names:
+        value = row.get(name, "")
+        if value.lower() not in _MISSING:
+            return value
+    return ""
+
+
+def seconds(text: str, plain_s: float = 1.0) -> float | str:
+    """Seconds of ``1h 2m 3s``, ``00:02:03``, ``1-02:00:00``, or of a number in units of ``plain_s``; else why not.
+
+    >>> seconds("1m 3s"), seconds("127", 0.001), seconds("-5"), seconds("-"), seconds("soon")
+    (63.0, 0.127, 'clock ran backwards', 'no time', 'unreadable')
+    """
+    text = text.strip()
+    if text.lower() in _MISSING:
+        return NO_TIME
+    number = number_of(text)
+    if number is not None:
+        return BACKWARDS if number < 0 else number * plain_s
+    if text.startswith("-"):
+        return BACKWARDS
+    try:
+        return parse_duration(text)
+    except (InputError, ValueError, OverflowError):
+        return "unreadable"
+
+
+def number_of(value: object) -> float | None:
+    """A finite number, of a number or of its text; None for everything else."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def bytes_of(text: str, plain: float = 1.0) -> float | None:
+    """Bytes of ``1.2 GB``, ``300K`` (powers of 1024, as Nextflow and Slurm count) or a number of ``plain`` bytes.
+
+    >>> bytes_of("1.5 KB"), bytes_of("2", 1048576), bytes_of("0"), bytes_of("-")
+    (1536.0, 2097152.0, None, None)
+    """
+    found = _BYTES.match(text.strip())
+    number = number_of(found[1]) if found else None
+    if found is None or not number:
+        return None
+    size = number * (
+        1024.0 ** _POWER[found[2].lower()] if found[2] or "b" in text.lower() else plain
+    )
+    return size if math.isfinite(size) else None
+
+
+def procs_of(value: object) -> int:
+    """Processors, at least one; one where it is not told."""
+    number = number_of(value)
+    return max(1, round(number)) if number is not None and number < 1e6 else 1
+
+
+def instant_of(value: object) -> float | None:
+    """Seconds since 1970 of an ISO time (without a zone: UTC), of seconds or of milliseconds since 1970."""
+    number = number_of(value)
+    if number is not None:
+        return number / 1000 if number > 1e11 else number if number > 1e6 else None
+    try:
+        when = datetime.fromisoformat(str(value).strip())
+        return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
+def tool_of(command: object) -> str:
+    """The program that a command really runs, without its folder; empty where that cannot be told.
+
+    >>> tool_of("set -eu; cd x && OMP=1 /usr/bin/python3 -u scripts/fit.py a"), tool_of("(bwa mem r.fa) 2> log")
+    ('fit.py', 'bwa')
+    """
+    for part in re.split(r"&&|\|\||[;|\n]", str(command or "")[:4000].replace("\\\n", " ")):
+        try:
+            words = shlex.split(part.strip().lstrip("({ "), comments=True)
+        except ValueError:
+            words = part.strip().lstrip("({ ").split()
+        words = [w for w in words if not re.match(r"\w+=", w)]
+        if not words or words[0] in _SETTINGS:
+            continue
+        while len(words) > 1 and (
+            PurePosixPath(words[0]).name in _SHELLS or words[0].startswith("-")
+        ):
+            words = words[1:]
+        return PurePosixPath(words[0]).name
+    return ""

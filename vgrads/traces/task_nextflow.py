@@ -1,0 +1,131 @@
+"""Nextflow's ``-with-trace``, and tables of the same measures as comma separated values (Lotaru's columns).
+
+``realtime`` is execution; ``duration`` includes waiting and staging and is never used. A cached task is no run. A
+task that was stopped from outside (by its exit status: killed for memory or time) would have taken longer and is
+kept as such; other failures are none. What a task reads (``rchar``) is not the size of its input: a file that is read
+twice counts twice, and what will be read is not known when a prediction is asked for. So sizes are taken only from
+columns that are meant so (``taskinputsize``, ``input_bytes``).
+Columns: https://www.nextflow.io/docs/latest/reports.html#trace-file
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from vgrads.traces.task_lines import (
+    BACKWARDS,
+    KILL,
+    KILLED,
+    NO_TIME,
+    Broken,
+    Item,
+    Row,
+    bytes_of,
+    cell,
+    instant_of,
+    number_of,
+    procs_of,
+    rows,
+    seconds,
+)
+from vgrads.traces.task_record import TaskRecord
+
+_SIZES = ("taskinputsize", "input_bytes", "input_size")
+_TAG = re.compile(r"\s*\((.*)\)$", re.DOTALL)
+_RAN = {"", "COMPLETED"}
+_STOPPED = {"FAILED", "ABORTED"}
+_FULL = 0.8  # of the memory asked for: a killed task that held less was hardly killed for memory
+
+
+def read_nextflow(path: Path, run: str, delimiter: str = "\t") -> Iterator[Item]:
+    """A trace (tab separated unless ``trace.sep`` says otherwise); items as in :mod:`vgrads.traces.task_lines`."""
+    for line, row in rows(path, delimiter, quotes=delimiter != "\t"):
+        yield row if isinstance(row, Broken) else _traced(row, line, run)
+
+
+def read_measures(path: Path) -> Iterator[Item]:
+    """Comma separated: ``task`` and ``realtime`` (milliseconds), and whatever else is told.
+
+    One run is one ``label`` with one ``workflowinputsize`` on one machine.
+    """
+    for line, row in rows(path, ","):
+        if isinstance(row, Broken):
+            yield row
+            continue
+        told = ("machine", "label", "workflowinputsize")
+        yield _traced(row, line, "/".join(row[name] for name in told if row.get(name)))
+
+
+def _traced(row: Row, line: int, run: str) -> Item:
+    status = cell(row, "status").upper()
+    exit_status = number_of(cell(row, "exit"))
+    if status == "CACHED":
+        return "cached"
+    if status not in _RAN | _STOPPED:
+        return "not ended"
+    finished = not exit_status if not status else status not in _STOPPED
+    if not finished and exit_status not in KILLED:
+        return "aborted" if status == "ABORTED" else "failed"
+    path, tag = named(row)
+    workflow, _, kind = path.rpartition(":")
+    took = realtime(row)
+    if not kind:
+        return Broken(line, "name", "is empty")
+    if isinstance(took, str):
+        if took == "unreadable":
+            return Broken(line, "realtime", f"'{cell(row, 'realtime')[:40]}' is no time")
+        return took
+    if not finished and took == 0:
+        return NO_TIME
+    peak, asked = bytes_of(cell(row, "peak_rss", "rss")), bytes_of(cell(row, "memory"))
+    return TaskRecord(
+        kind=kind,
+        seconds=took,
+        finished=finished,
+        workflow=cell(row, "workflow") or workflow,
+        run=run,
+        task=tag or cell(row, "hash", "native_id", "task_id"),
+        machine=cell(row, "machine", "hostname"),
+        procs=procs_of(cell(row, "cpus")),
+        input_bytes=_size(row),
+        cpu_seconds=_cpu_seconds(row, took),
+        memory_bytes=peak,
+        memory_full=exit_status == KILL
+        and not finished
+        and peak is not None
+        and peak >= _FULL * (asked or 0.0),
+        ended_at_s=instant_of(cell(row, "complete")),
+    )
+
+
+def named(row: Row) -> tuple[str, str]:
+    """The process with what it is part of, and the tag that tells its tasks apart."""
+    name = cell(row, "name", "task")
+    tag = _TAG.search(name)
+    bare = name[: tag.start()] if tag else name
+    return cell(row, "process") or bare, cell(row, "tag") or (tag[1] if tag else "")
+
+
+def _cpu_seconds(row: Row, took: float) -> float | None:
+    """Of all processors; ``%cpu`` is 100 for one that was busy all the time."""
+    share = number_of(cell(row, "%cpu").removesuffix("%"))
+    return None if share is None or share < 0 else share / 100 * took
+
+
+def realtime(row: Row) -> float | str:
+    """Seconds of execution; a number alone is milliseconds, as ``trace.raw`` and Lotaru write it."""
+    took = seconds(row.get("realtime", ""), 0.001)
+    if took != NO_TIME:
+        return took
+    start, end = instant_of(cell(row, "start")), instant_of(cell(row, "complete"))
+    if start is None or end is None:
+        return NO_TIME
+    return end - start if end >= start else BACKWARDS
+
+
+def _size(row: Row) -> float | None:
+    """Bytes of input where a column says so; nothing read is a size as well."""
+    told = cell(row, *_SIZES)
+    return 0.0 if number_of(told) == 0 else bytes_of(told)

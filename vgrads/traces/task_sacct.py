@@ -1,0 +1,135 @@
+"""Slurm's ``sacct -P`` as task records: a job's name is its kind, ``Elapsed`` what it took.
+
+TIMEOUT, OUT_OF_MEMORY, PREEMPTED, NODE_FAIL, REQUEUED, DEADLINE and CANCELLED after its start: stopped, so it would
+have taken longer. FAILED is no observation. Steps (``123.batch``) give their job the largest MaxRSS, and are no jobs.
+The names that Snakemake and Nextflow give their jobs become the rule or the process again. Comma separated dumps
+with the columns of :mod:`vgrads.traces.sacct` are understood too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from vgrads.traces.task_lines import (
+    BACKWARDS,
+    NO_TIME,
+    Broken,
+    Item,
+    Row,
+    bytes_of,
+    cell,
+    instant_of,
+    number_of,
+    procs_of,
+    rows,
+    seconds,
+)
+from vgrads.traces.task_record import TaskRecord
+
+_STOPPED = {
+    "TIMEOUT",
+    "OUT_OF_MEMORY",
+    "PREEMPTED",
+    "CANCELLED",
+    "NODE_FAIL",
+    "REQUEUED",
+    "DEADLINE",
+}
+_FAILED = {"FAILED", "BOOT_FAIL", "LAUNCH_FAILED", "RECONFIG_FAIL"}
+_ID, _NAME = ("jobid", "job_id", "jobidraw"), ("jobname", "name", "job_name")
+_SNAKEJOB = re.compile(r"(?:snakejob|smk)[.-](.+?)\.\d+(?:\.sh)?$")
+_NEXTFLOW = re.compile(r"nf-(.+?)(?:_\(.*\)?|_\d+)?$")
+
+
+def read_sacct_tasks(path: Path, delimiter: str) -> Iterator[Item]:
+    """Jobs of a dump in any order of columns; items as in :mod:`vgrads.traces.task_lines`."""
+    waiting: Item | None = None
+    job = ""
+    for line, row in rows(path, delimiter, quotes=delimiter == ","):
+        if isinstance(row, Broken):
+            yield row
+            continue
+        name, _, step = cell(row, *_ID).partition(".")
+        if step:
+            if name == job and isinstance(waiting, TaskRecord):
+                waiting = _with_memory(waiting, row)
+            continue
+        if waiting is not None:
+            yield waiting
+        waiting, job = _job(row, line, name), name
+    if waiting is not None:
+        yield waiting
+
+
+def _with_memory(record: TaskRecord, row: Row) -> TaskRecord:
+    """A job whose step held that much: the largest counts."""
+    peak = bytes_of(cell(row, "maxrss"))
+    return replace(record, memory_bytes=max(record.memory_bytes or 0.0, peak)) if peak else record
+
+
+def _job(row: Row, line: int, name: str) -> Item:
+    state = (cell(row, "state").upper().split() or [""])[0].rstrip("+")
+    if not state:
+        state = "COMPLETED" if cell(row, "exitcode") in ("", "0:0", "0") else "FAILED"
+    if state in _FAILED:
+        return "failed"
+    if state != "COMPLETED" and not any(_same(state, known) for known in _STOPPED):
+        return "not ended"
+    took = _elapsed(row)
+    if took == "unreadable":
+        return Broken(line, "Elapsed", "is no time")
+    if isinstance(took, str):
+        return took
+    if state != "COMPLETED" and took == 0:
+        return "never started"
+    if not cell(row, *_NAME):
+        return "no name"
+    return TaskRecord(
+        kind=job_kind(cell(row, *_NAME)),
+        seconds=took,
+        finished=state == "COMPLETED",
+        task=name,
+        machine=_machine(row),
+        procs=procs_of(cell(row, "alloccpus", "ncpus", "reqcpus", "processors_req")),
+        memory_bytes=bytes_of(cell(row, "maxrss")),
+        memory_full=_same(state, "OUT_OF_MEMORY"),
+        ended_at_s=instant_of(cell(row, "end", "end_time")),
+    )
+
+
+def _same(state: str, known: str) -> bool:
+    """Whether a state is this one; ``sacct`` without ``-P`` cuts it off at ten letters."""
+    return known == state or (len(state) >= 7 and known.startswith(state))
+
+
+def job_kind(name: str) -> str:
+    """The rule or process behind a job's name; the name itself where no workflow system gave it.
+
+    >>> job_kind("snakejob.align.12.sh"), job_kind("nf-FASTQC_(s1)"), job_kind("simulate")
+    ('align', 'FASTQC', 'simulate')
+    """
+    found = _SNAKEJOB.match(name) or _NEXTFLOW.match(name)
+    return found[1] if found else name
+
+
+def _elapsed(row: Row) -> float | str:
+    start, end = (
+        instant_of(cell(row, "start", "start_time")),
+        instant_of(cell(row, "end", "end_time")),
+    )
+    if start is not None and end is not None and end < start:
+        return BACKWARDS
+    took = seconds(cell(row, "elapsed", "elapsedraw", "run_time"))
+    if took == NO_TIME and start is not None and end is not None:
+        return end - start
+    return took
+
+
+def _machine(row: Row) -> str:
+    """The node, where there was but one."""
+    nodes = cell(row, "nodelist", "node_list")
+    several = (number_of(cell(row, "nnodes", "nodes_req", "allocnodes")) or 1) > 1
+    return "" if several or re.search(r"[\[,\s]", nodes) else nodes

@@ -1,0 +1,244 @@
+"""Snakemake's ``benchmark:`` files and its ``.snakemake/metadata`` as task records.
+
+**Benchmarks.** One row a repeat; ``s`` is measured inside the job, without waiting and environment set-up. A
+benchmark file does not name its rule unless it is an extended one (``rule_name``). Otherwise the rule is, in this
+order: a part of the path that is a rule of ``.snakemake/metadata`` in the same folder; the first folder below
+``benchmarks`` (``benchmarks/RULE/SAMPLE.tsv``); of a name with dots the part that varies least over the folder, the
+last where they tie (``benchmarks/SAMPLE.RULE.tsv``); the name (``benchmarks/RULE.tsv``). Where that guess is wrong, a
+mapping of kinds mends it (:func:`vgrads.traces.task_files.read_task_records`).
+
+**Metadata.** One JSON file for each output, its name in base64: outputs of one job are one run. The time is from
+when Snakemake started or *submitted* the job to its last output, so on a cluster it includes waiting.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vgrads.traces.task_lines import (
+    BACKWARDS,
+    NO_TIME,
+    Broken,
+    Item,
+    Row,
+    bytes_of,
+    cell,
+    number_of,
+    open_lines,
+    procs_of,
+    rows,
+    seconds,
+    tool_of,
+)
+from vgrads.traces.task_record import TaskRecord
+
+_MIB = 1024.0 * 1024.0
+_ENDINGS = re.compile(r"(\.(gz|xz|tsv|txt|csv|jsonl|bmk|benchmarks?|bench))+$", re.IGNORECASE)
+_ROOTS = re.compile(r"(?i)bench(mark)?s?$|bmk$|benchmarking$")
+_EARLIEST, _SLACK_S = 1e8, 1.0  # a start before 1973 is no start; file systems round times
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What a benchmark file's place says of it."""
+
+    kind: str
+    task: str
+    run: str
+
+
+def read_benchmark(path: Path, named: Named) -> Iterator[Item]:
+    """Rows of a benchmark file, a table or lines of JSON; ``named`` counts where the row does not name its rule."""
+    first = next(open_lines(path), "")
+    for line, row in (
+        _json_rows(path) if first.lstrip().startswith("{") else rows(path, "\t", quotes=False)
+    ):
+        yield row if isinstance(row, Broken) else _measured(row, line, named)
+
+
+def _json_rows(path: Path) -> Iterator[tuple[int, Row | Broken]]:
+    for number, line in enumerate(open_lines(path), 1):
+        if not line.strip():
+            continue
+        try:
+            entry = json.loads(line)
+        except (ValueError, RecursionError):
+            entry = None
+        if isinstance(entry, dict):
+            yield (
+                number,
+                {str(key): "" if value is None else str(value) for key, value in entry.items()},
+            )
+        else:
+            yield number, Broken(number, "", "is no JSON object")
+
+
+def _measured(row: Row, line: int, named: Named) -> Item:
+    took = seconds(cell(row, "s"))
+    if took == NO_TIME:
+        took = seconds(cell(row, "h:m:s"))
+    if took == "unreadable":
+        return Broken(line, "s", f"'{row.get('s', '')[:40]}' is no time")
+    if isinstance(took, str):
+        return took
+    return TaskRecord(
+        kind=cell(row, "rule_name") or named.kind,
+        seconds=took,
+        run=named.run,
+        task=named.task,
+        procs=procs_of(cell(row, "threads")),
+        input_bytes=_mib_sum(cell(row, "input_size_mb")),
+        memory_bytes=bytes_of(cell(row, "max_rss"), _MIB),
+    )
+
+
+def _mib_sum(text: str) -> float | None:
+    """Bytes of ``{'a.fa': 0.5, 'b.fa': 1.5}``, which counts in MiB, or of a number."""
+    try:
+        told = ast.literal_eval(text) if text else None
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return None
+    values = list(told.values()) if isinstance(told, dict) else [told]
+    known = [number for value in values if (number := number_of(value)) is not None and number >= 0]
+    return sum(known) * _MIB if known and len(known) == len(values) else None
+
+
+def name_benchmarks(paths: Sequence[Path], rules: Iterable[str] = ()) -> dict[Path, Named]:
+    """What the places of the benchmark files of one folder say; ``rules``: those that are known to be rules."""
+    known = frozenset(rules)
+    below = {path: _below_root(path, paths) for path in paths}
+    flat = [
+        parts[0].split(".") for parts, _ in below.values() if len(parts) == 1 and "." in parts[0]
+    ]
+    first, last = ({words[at] for words in flat} for at in (0, -1))
+    at = 0 if len(first) < len(last) else -1
+    return {
+        path: Named(_rule(parts, known, at), "/".join(parts), run)
+        for path, (parts, run) in below.items()
+    }
+
+
+def _below_root(path: Path, paths: Sequence[Path]) -> tuple[list[str], str]:
+    """Parts of the path below the folder of benchmarks, the last without endings; and the project's folder."""
+    parts = [*path.absolute().parts[:-1], _ENDINGS.sub("", path.name) or path.name]
+    roots = [n for n, part in enumerate(parts[:-1]) if _ROOTS.match(part)]
+    shared = len(path.absolute().parent.parts)
+    for other in paths:
+        others = other.absolute().parent.parts
+        shared = min(
+            shared,
+            next(
+                (n for n, (a, b) in enumerate(zip(parts, others, strict=False)) if a != b),
+                len(others),
+            ),
+        )
+    at = roots[0] + 1 if roots else shared
+    return parts[at:], "/".join(parts[max(1, at - 2) : at])
+
+
+def _rule(parts: Sequence[str], known: frozenset[str], at: int) -> str:
+    words = [*parts, *parts[-1].split(".")]
+    found = next((word for word in words if word in known), None)
+    if found:
+        return found
+    return parts[0] if len(parts) > 1 else parts[0].split(".")[at]
+
+
+@dataclass(slots=True)
+class _Job:
+    """What the outputs of one job say together."""
+
+    rule: str
+    start_s: float
+    end_s: float
+    inputs: tuple[str, ...]
+    tool: str
+
+
+def read_metadata(
+    documents: Iterable[tuple[Path, Mapping[str, Any]]], root: Path | None
+) -> Iterator[Item]:
+    """Runs of jobs, of the metadata of their outputs; with the project's folder, sizes of inputs that are unchanged.
+
+    A size counts where the file lies below ``root`` and has not been written since the job began.
+    """
+    jobs: dict[tuple[object, ...], _Job] = {}
+    for path, entry in documents:
+        found = _metadata(entry)
+        if not isinstance(found, _Job):
+            yield (
+                found
+                if isinstance(found, str)
+                else Broken(0, f"{path.name}: {found.field}", found.why)
+            )
+            continue
+        key = _job_key(found, entry)
+        job = jobs.setdefault(key, found)
+        job.start_s, job.end_s = min(job.start_s, found.start_s), max(job.end_s, found.end_s)
+    for number, job in enumerate(jobs.values(), 1):
+        yield _as_record(job, number, root)
+
+
+def _job_key(job: _Job, entry: Mapping[str, Any]) -> tuple[object, ...]:
+    """What the outputs of one job have in common: the hash of the job, or where there is none, all we know of it."""
+    if entry.get("job_hash") is not None:
+        return job.rule, str(entry["job_hash"])
+    told = (str(entry.get(name)) for name in ("shellcmd", "params", "log"))
+    return job.rule, job.inputs, round(job.start_s, 1), *told
+
+
+def _metadata(entry: Mapping[str, Any]) -> _Job | Broken | str:
+    if entry.get("incomplete"):
+        return "incomplete"
+    rule, start, end = (
+        entry.get("rule"),
+        number_of(entry.get("starttime")),
+        number_of(entry.get("endtime")),
+    )
+    if not isinstance(rule, str) or not rule:
+        return Broken(0, "rule", "is missing")
+    if start is None or end is None or start < _EARLIEST:
+        return NO_TIME
+    if end < start:
+        return BACKWARDS
+    inputs = entry.get("input")
+    names = tuple(map(str, inputs)) if isinstance(inputs, list) else ()
+    return _Job(rule, start, end, names, tool_of(entry.get("shellcmd")))
+
+
+def _as_record(job: _Job, number: int, root: Path | None) -> TaskRecord:
+    return TaskRecord(
+        kind=job.rule,
+        seconds=job.end_s - job.start_s,
+        run=root.absolute().name if root else "",
+        task=f"{job.rule} {number}",
+        input_bytes=_input_bytes(job, root) if root else None,
+        tool=job.tool,
+        ended_at_s=job.end_s,
+    )
+
+
+def _input_bytes(job: _Job, root: Path) -> float | None:
+    """Bytes of all inputs as they were; None where one is gone, newer than the job, or outside the project."""
+    total = 0.0
+    base = root.resolve()
+    for name in job.inputs:
+        try:
+            place = (root / name).resolve()
+            about = place.stat()
+        except (OSError, ValueError, RuntimeError):
+            return None
+        if (
+            not place.is_relative_to(base)
+            or not place.is_file()
+            or about.st_mtime > job.start_s + _SLACK_S
+        ):
+            return None
+        total += about.st_size
+    return total if job.inputs else None

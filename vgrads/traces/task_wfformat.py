@@ -1,0 +1,150 @@
+"""WfFormat 1.3 to 1.6 (WfCommons) as task records: what the tasks of a recorded workflow took.
+
+A task's kind is its category; where it has none, its program, if its name begins with that; else its name without
+numbers and without what a process is part of. The size of its input is known where all its input files have one.
+Stage-in, stage-out and cleaning tasks of the recording system (type ``transfer``, ``auxiliary``) are none.
+https://github.com/wfcommons/WfFormat
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from vgrads.kernel.errors import InputError
+from vgrads.kernel.kinds import recorded_kind
+from vgrads.traces.task_lines import (
+    BACKWARDS,
+    NO_TIME,
+    Broken,
+    Item,
+    instant_of,
+    number_of,
+    procs_of,
+    tool_of,
+)
+from vgrads.traces.task_record import TaskRecord
+
+Json = Mapping[str, Any]
+_STAMPED = re.compile(r"-\d{8}T\d{6}Z?(-\d+)?$|-0$")
+
+
+@dataclass(frozen=True, slots=True)
+class _Recorded:
+    """What all tasks of the document share."""
+
+    workflow: str
+    run: str
+    sizes: Mapping[str, float | None]
+    machine: str  # the only one there was, else empty
+
+
+def read_wfformat_tasks(document: Json, where: str) -> Iterator[Item]:
+    """The tasks of a parsed document; InputError where it is not WfFormat."""
+    body = document.get("workflow")
+    if not isinstance(body, Mapping):
+        raise InputError("no field 'workflow'", where=where)
+    name = str(document.get("name") or "workflow")
+    stamp = body.get("executedAt") or document.get("createdAt") or ""
+    run = "/".join(str(part) for part in (name, document.get("runName"), stamp) if part)
+    specification, execution = (_mapping(body.get(key)) for key in ("specification", "execution"))
+    if specification:
+        executed = {str(task.get("id")): task for task in _listed(execution.get("tasks"))}
+        stated = _listed(specification.get("tasks"))
+        pairs = [(task, executed.get(str(task.get("id")), {})) for task in stated]
+    else:
+        pairs = [(task, task) for task in _listed(body.get("tasks") or body.get("jobs"))]
+    machines = [str(m.get("nodeName")) for m in _listed((execution or body).get("machines"))]
+    only = machines[0] if len(machines) == 1 else ""
+    shared = _Recorded(_STAMPED.sub("", name), run, _sizes(specification), only)
+    if not pairs:
+        raise InputError("holds no tasks", where=where)
+    for number, (stated_task, run_task) in enumerate(pairs, 1):
+        yield _task(stated_task, run_task, shared, number)
+
+
+def _mapping(value: object) -> Json:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _listed(value: object) -> list[Json]:
+    return (
+        [entry for entry in value if isinstance(entry, Mapping)] if isinstance(value, list) else []
+    )
+
+
+def _sizes(specification: Json) -> dict[str, float | None]:
+    return {
+        str(f.get("id")): _bytes(f.get("sizeInBytes")) for f in _listed(specification.get("files"))
+    }
+
+
+def _bytes(value: object) -> float | None:
+    number = number_of(value)
+    return number if number is not None and number >= 0 else None
+
+
+def _task(stated: Json, ran: Json, shared: _Recorded, number: int) -> Item:
+    if stated.get("type", "compute") in ("transfer", "auxiliary"):
+        return "staging"
+    told = ran.get("runtimeInSeconds", ran.get("runtime"))
+    if told is None:
+        return NO_TIME
+    took = number_of(told)
+    if took is None:
+        return Broken(0, f"task {number}: runtimeInSeconds", f"'{told!s:.40}' is no number")
+    if took < 0:
+        return BACKWARDS
+    kind = _kind(stated, ran)
+    if not kind:
+        return Broken(0, f"task {number}: name", "is empty")
+    begun = instant_of(ran.get("executedAt", ""))
+    return TaskRecord(
+        kind=kind,
+        seconds=took,
+        workflow=shared.workflow,
+        run=shared.run,
+        task=str(stated.get("id") or stated.get("name") or ""),
+        machine=_machine(ran) or shared.machine,
+        procs=procs_of(ran.get("coreCount", ran.get("cores"))),
+        input_bytes=_input(stated, shared.sizes),
+        memory_bytes=_bytes(ran.get("memoryInBytes")) or None,
+        tool=tool_of(_program(ran)),
+        ended_at_s=None if begun is None else begun + took,
+    )
+
+
+def _program(ran: Json) -> str:
+    command = ran.get("command")
+    if isinstance(command, Mapping):
+        return str(command.get("program") or "")
+    return command if isinstance(command, str) else ""
+
+
+def _kind(stated: Json, ran: Json) -> str:
+    category = stated.get("category") or ran.get("category")
+    if category:
+        return str(category)
+    name, program = str(stated.get("name") or stated.get("id") or ""), _program(ran)
+    return recorded_kind(name, program)
+
+
+def _machine(ran: Json) -> str:
+    """The machine, where there was but one."""
+    several = ran.get("machines")
+    listed = several if isinstance(several, list) else [ran.get("machine")]
+    return str(listed[0]) if len(listed) == 1 and isinstance(listed[0], str) else ""
+
+
+def _input(stated: Json, sizes: Mapping[str, float | None]) -> float | None:
+    """Bytes of all input files; None where there are none, or where one has no size."""
+    names = stated.get("inputFiles")
+    if isinstance(names, list):
+        found = [sizes.get(str(name)) for name in names]
+    else:
+        files = [f for f in _listed(stated.get("files")) if f.get("link") == "input"]
+        found = [_bytes(f.get("sizeInBytes", f.get("size"))) for f in files]
+    known = [size for size in found if size is not None]
+    return sum(known) if known and len(known) == len(found) else None

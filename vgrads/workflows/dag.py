@@ -1,0 +1,239 @@
+"""A workflow: tasks, what each needs of the others, how much data travels between them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from vgrads.kernel.errors import InputError
+from vgrads.kernel.units import LONGEST_S
+from vgrads.workflows.manner import PLAIN, Manner
+from vgrads.workflows.needs import Needs
+from vgrads.workflows.remote import RemoteFile
+from vgrads.workflows.shape import Shape
+from vgrads.workflows.spread import RuntimeSpread
+
+UNSTATED = float("nan")
+"""The run time of a task of which nobody has said how long it takes: it is predicted before planning."""
+
+_LONGEST_COMMAND = 120_000  # of one argument, which Linux takes up to 128 KiB
+_LONGEST_NAME = 255
+_MOST_PROCS = 100_000_000
+_RESERVED = (
+    ".task",
+    ".workdir",
+    ".staging",
+    ".staged",
+    ".out",
+    ".copy",
+    ".stop",
+    ".over",
+    "stdout.txt",
+    "stderr.txt",
+)
+_SAFE_NAME = re.compile(r"[^A-Za-z0-9_.#+-]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One command on ``procs`` cores for ``runtime_s`` seconds (the median) on a machine of speed 1.
+
+    ``kind``: what is alike in tasks that are learned from together, as a program or a rule; ``spread``: how
+    far its run time may be from the median, None: as its set says; ``manner``: how it runs; ``resources``: units of
+    what machines have beside processors, by name. ``threads``: processors that the command is told of where it takes
+    up more of them, for its share of such units; 0: all. ``fetches``: inputs that lie elsewhere; ``sends``: outputs
+    that go elsewhere.
+    """
+
+    id: str
+    runtime_s: float
+    procs: int = 1
+    parents: tuple[str, ...] = ()
+    command: str = ""
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    memory_mib: float = 0.0
+    kind: str = ""
+    spread: RuntimeSpread | None = None
+    manner: Manner = PLAIN
+    resources: tuple[tuple[str, int], ...] = ()
+    threads: int = 0
+    fetches: tuple[RemoteFile, ...] = ()
+    sends: tuple[RemoteFile, ...] = ()
+
+    @property
+    def needs(self) -> Needs:
+        """What a slot must have for it."""
+        box = self.manner.boxed
+        return Needs(
+            self.procs, self.memory_mib, "" if box is None else box.engine or "any", self.resources
+        )
+
+    @property
+    def stated(self) -> bool:
+        """True where somebody has said, or predicted, how long it takes."""
+        return self.runtime_s == self.runtime_s
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workflow:
+    """A directed acyclic graph of tasks; build it with :func:`make_workflow`, which checks it.
+
+    ``notes``: what whoever plans with it must know, as that more tasks will become known.
+    """
+
+    name: str
+    tasks: Mapping[str, Task]
+    file_mib: Mapping[str, float] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @cached_property
+    def shape(self) -> Shape:
+        """What follows from the tasks alone."""
+        return Shape(self.tasks, self.file_mib)
+
+    @property
+    def children(self) -> Mapping[str, tuple[str, ...]]:
+        """Task id → ids of the tasks that need it."""
+        return self.shape.children
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """Task ids so that every parent stands before its children."""
+        return self.shape.order
+
+    def transfer_mib(self, parent: str, child: str) -> float:
+        """Data that ``child`` reads of ``parent``."""
+        return self.shape.edge_mib[parent, child]
+
+    @cached_property
+    def width(self) -> int:
+        """Cores of the widest task."""
+        return max(task.procs for task in self.tasks.values())
+
+    def critical_path_s(self, bandwidth_mib_s: float = float("inf")) -> float:
+        """Longest chain of run times at speed 1, with transfers at this bandwidth between all tasks."""
+        ends: dict[str, float] = {}
+        for task_id in self.order:
+            task = self.tasks[task_id]
+            arrivals = [
+                ends[p] + self.transfer_mib(p, task_id) / bandwidth_mib_s for p in task.parents
+            ]
+            ends[task_id] = max(arrivals, default=0.0) + task.runtime_s
+        return max(ends.values())
+
+    def renamed(self, name: str) -> Workflow:
+        """The same workflow under another name."""
+        found = replace(self, name=name)
+        found.__dict__["shape"] = self.shape  # where the cached property keeps it
+        return found
+
+
+def make_workflow(
+    name: str,
+    tasks: Iterable[Task],
+    file_mib: Mapping[str, float] | None = None,
+    where: str = "",
+    notes: tuple[str, ...] = (),
+) -> Workflow:
+    """A checked workflow; InputError names the task and the field that are wrong."""
+    by_id: dict[str, Task] = {}
+    for task in tasks:
+        if task.id in by_id:
+            raise InputError(f"two tasks have the id '{task.id}'", where=where)
+        by_id[task.id] = task
+    if not by_id:
+        raise InputError(f"workflow '{name}' has no tasks", where=where)
+    for task in by_id.values():
+        _check_task(task, by_id, where)
+    workflow = Workflow(
+        name=_SAFE_NAME.sub("_", name), tasks=by_id, file_mib=dict(file_mib or {}), notes=notes
+    )
+    if len(workflow.order) < len(by_id):
+        raise InputError(f"the tasks form a cycle: {_cycle(by_id)}", where=where)
+    return workflow
+
+
+def _check_task(task: Task, by_id: Mapping[str, Task], where: str) -> None:
+    place = f"{where}: task '{task.id}'" if where else f"task '{task.id}'"
+    if task.stated and not 0 <= task.runtime_s <= LONGEST_S:
+        raise InputError(
+            f"runtime_s is {task.runtime_s}", where=place, fix=f"give seconds, 0 to {LONGEST_S:g}"
+        )
+    if not 1 <= task.procs <= _MOST_PROCS:
+        raise InputError(
+            f"procs is {task.procs}", where=place, fix=f"give a number from 1 to {_MOST_PROCS:,}"
+        )
+    if len(set(task.parents)) < len(task.parents):
+        raise InputError("names a parent twice", where=place)
+    for parent in task.parents:
+        if parent not in by_id:
+            raise InputError(f"unknown parent '{parent}'", where=place)
+    _check_orders(task, place)
+
+
+def _check_orders(task: Task, place: str) -> None:
+    """What a task is to run and to move must be possible to say to a system, and stay in its folder."""
+    for what, text, check in (
+        ("id", task.id, check_text),
+        ("command", task.command, check_command),
+    ):
+        try:
+            check(text)
+        except InputError as error:
+            raise error.within(f"{place}: {what}") from None
+    inputs = (*task.inputs, *(file.name for file in task.fetches))
+    outputs = (*task.outputs, *(file.name for file in task.sends))
+    for what, names in (("inputs", inputs), ("outputs", outputs)):
+        for name in names:
+            _check_name(name, f"{place}: {what}")
+    for what, names, elsewhere in (
+        ("inputs", inputs, task.fetches),
+        ("outputs", outputs, task.sends),
+    ):
+        for file in elsewhere:
+            if names.count(file.name) > 1:
+                raise InputError(f"names '{file.name}' twice", where=f"{place}: {what}")
+
+
+def _check_name(name: str, place: str) -> None:
+    try:
+        check_text(name)
+    except InputError as error:
+        raise error.within(place) from None
+    parts = name.split("/")
+    if not name or name.startswith("/") or ".." in parts or name.strip("/.") == "":
+        raise InputError(
+            f"'{name}' leads out of the task's folder",
+            where=place,
+            fix="a name below it, as out/a.txt",
+        )
+    if max(len(part.encode()) for part in parts) > _LONGEST_NAME or parts[0] in _RESERVED:
+        raise InputError(f"'{name[:80]}' cannot be the name of a file there", where=place)
+
+
+def check_command(text: str) -> None:
+    """InputError where a command cannot be handed to a shell."""
+    check_text(text)
+    if len(text.encode()) > _LONGEST_COMMAND:
+        raise InputError(f"is longer than {_LONGEST_COMMAND} bytes", fix="put it into a file")
+
+
+def check_text(text: str) -> None:
+    """InputError where a text cannot be handed to a system: it has a NUL, or is no Unicode."""
+    if "\0" in text:
+        raise InputError("has a NUL character")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InputError("is no valid text") from error
+
+
+def _cycle(by_id: Mapping[str, Task]) -> str:
+    import networkx as nx  # noqa: PLC0415 late: most sets have no cycle
+
+    graph = nx.DiGraph((parent, task.id) for task in by_id.values() for parent in task.parents)
+    edges = nx.find_cycle(graph)
+    return " → ".join([edge[0] for edge in edges] + [edges[-1][1]])

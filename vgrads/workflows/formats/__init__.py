@@ -1,0 +1,1 @@
+"""Workflow files of other systems, one format a module."""

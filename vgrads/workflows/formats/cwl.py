@@ -1,0 +1,319 @@
+"""A CWL workflow and its input object as tasks: ``cwltool --pack`` reads it, steps and scatters are unfolded here.
+
+How wide a scatter is follows from the input object, or from another scatter; where it follows from what a tool
+writes, it is known only as the workflow runs, and it is refused. https://www.commonwl.org/v1.2/Workflow.html
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from vgrads.kernel.documents import load_mapping
+from vgrads.kernel.errors import InputError
+from vgrads.workflows.dag import Task, Workflow, make_workflow
+from vgrads.workflows.runtimes import Runtimes, timed
+
+Json = Mapping[str, Any]
+_NUMBERS = re.compile(r"(\.\d+)+_*$")  # of parts of a scatter
+_MOST_TASKS = 1_000_000
+_PATIENCE_S = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    """What flows along a link: by which tasks it is made; ``items`` where it is a list whose length is known."""
+
+    parents: tuple[str, ...] = ()
+    items: tuple[_Value, ...] | None = None
+
+    @staticmethod
+    def given(value: Any) -> _Value:
+        """A value of the input object."""
+        return _Value((), tuple(map(_Value.given, value)) if isinstance(value, list) else None)
+
+    @staticmethod
+    def listed(items: Iterable[_Value]) -> _Value:
+        kept = tuple(items)
+        return _Value(_all_parents(kept), kept)
+
+
+def _all_parents(values: Iterable[_Value]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(parent for value in values for parent in value.parents))
+
+
+Values = Mapping[str, _Value]
+
+
+def read_cwl(path: Path, runtimes: Runtimes, inputs: Path | None = None) -> Workflow:
+    """The tasks of a CWL workflow, or of one tool; ``inputs``: its input object (YAML or JSON).
+
+    Run times are those of ``runtimes`` by step or tool, else what ``ToolTimeLimit`` lets one expect.
+    """
+    packed = _pack(path)
+    graph = packed.get("$graph", [packed])
+    reader = _Reader({entry["id"]: entry for entry in graph if "id" in entry}, runtimes, str(path))
+    process = _main(graph, str(path))
+    given = load_mapping(inputs) if inputs is not None else {}
+    values = {
+        _last(i): _Value.given(given.get(_last(i), i.get("default"))) for i in process["inputs"]
+    }
+    if process["class"] == "Workflow":
+        reader.workflow(process, values, "", _NOTHING_ASKED)
+    else:
+        reader.process(process, values, path.stem, _NOTHING_ASKED)
+    notes = tuple(sorted(reader.notes))
+    return make_workflow(path.stem, reader.tasks.values(), where=str(path), notes=notes)
+
+
+def _pack(path: Path) -> dict[str, Any]:
+    """The workflow with all that it refers to, normalised, as cwltool does it in a process of its own."""
+    program = shutil.which("cwltool")
+    begin = (
+        [sys.executable, "-P", "-m", "cwltool"]
+        if find_spec("cwltool")
+        else [program]
+        if program
+        else None
+    )
+    if begin is None:
+        raise InputError(
+            "cwltool is not here, which reads CWL", where=str(path), fix="pip install 'vgrads[cwl]'"
+        )
+    command = [
+        *begin,
+        "--pack",
+        "--quiet",
+        "--disable-color",
+        "--skip-schemas",
+        str(path.absolute()),
+    ]
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_PATIENCE_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise InputError(f"cwltool cannot be asked: {error}", where=str(path)) from error
+    try:
+        packed: dict[str, Any] = json.loads(done.stdout)
+    except ValueError:
+        said = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+        first, *more = said[:12] or [f"exit code {done.returncode} and no word"]
+        raise InputError(f"cwltool says: {first}", tuple(more), where=str(path)) from None
+    return packed
+
+
+def _main(graph: Sequence[Json], where: str) -> Json:
+    mains = [entry for entry in graph if entry.get("id") in ("#main", None)] or list(graph)
+    found = [entry for entry in mains if entry.get("class") == "Workflow"] or mains
+    if len(found) != 1:
+        raise InputError("has several workflows, and none is called main", where=where)
+    return found[0]
+
+
+def _last(entry: Json | str) -> str:
+    """The last part of an id: ``#main/align/reads`` is ``reads``."""
+    name = entry if isinstance(entry, str) else str(entry["id"])
+    return name.rpartition("/")[2].lstrip("#")
+
+
+class _Asked(NamedTuple):
+    """Hints and requirements by class: the nearest to the tool counts, and a requirement more than any hint."""
+
+    hints: Json
+    required: Json
+
+    def by(self, process: Json) -> _Asked:
+        """The same with what a workflow, a step or a tool asks for itself."""
+        return _Asked(
+            {**self.hints, **{one["class"]: one for one in process.get("hints", ())}},
+            {**self.required, **{one["class"]: one for one in process.get("requirements", ())}},
+        )
+
+    def of(self, name: str) -> Json:
+        found: Json = {**self.hints, **self.required}.get(name, {})
+        return found
+
+
+_NOTHING_ASKED = _Asked({}, {})
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Unfolds processes into tasks; ``notes``: what whoever plans with them must know."""
+
+    graph: Mapping[str, Json]
+    runtimes: Runtimes
+    where: str
+    tasks: dict[str, Task] = field(default_factory=dict)
+    notes: set[str] = field(default_factory=set)
+
+    def workflow(self, process: Json, values: Values, prefix: str, asked: _Asked) -> Values:
+        """All steps of a workflow, in an order that its links allow; what its outputs are."""
+        known = {
+            i["id"]: values.get(_last(i), _Value.given(i.get("default"))) for i in process["inputs"]
+        }
+        waiting = list(process["steps"])
+        asked = asked.by(process)
+        while waiting:
+            ready = [
+                step for step in waiting if all(s in known for i in step["in"] for s in _sources(i))
+            ]
+            if not ready:
+                named = ", ".join(sorted(map(_last, waiting)))
+                raise InputError(f"no step of these can be first: {named}", where=self.where)
+            for step in ready:
+                found = self._step(step, known, prefix, asked)
+                known |= {f"{step['id']}/{name}": value for name, value in found.items()}
+                waiting.remove(step)
+        return {
+            _last(out): _linked(_sources(out, "outputSource"), out, known)
+            for out in process["outputs"]
+        }
+
+    def process(self, process: Json, values: Values, name: str, asked: _Asked) -> Values:
+        """One process with its inputs: a task of a tool, none of an expression, many of a workflow."""
+        if process["class"] == "Workflow":
+            return self.workflow(process, values, f"{name}.", asked)
+        parents = _all_parents(values.values())
+        if process["class"] != "ExpressionTool":
+            parents = (self._task(process, parents, name, asked.by(process)),)
+        return {_last(out): _Value(parents) for out in process["outputs"]}
+
+    def _step(self, step: Json, known: Values, prefix: str, asked: _Asked) -> Values:
+        run = step["run"]
+        process = self.graph[run] if isinstance(run, str) else run
+        name = prefix + _last(step)
+        if "when" in step:
+            self.notes.add(
+                f"counts step {name} as if it ran, which is decided (when) as the workflow runs"
+            )
+        values = {_last(i): _linked(_sources(i), i, known) for i in step["in"]}
+        asked = asked.by(step)
+        over = step.get("scatter")
+        if over is None:
+            return self.process(process, values, name, asked)
+        names = [_last(one) for one in ([over] if isinstance(over, str) else over)]
+        lists = [self._items(values[one], one, name) for one in names]
+        pairs = self._combined(lists, step.get("scatterMethod", "dotproduct"), name)
+        made = [
+            self.process(
+                process, {**values, **dict(zip(names, pair, strict=True))}, f"{name}.{n}", asked
+            )
+            for n, pair in enumerate(pairs)
+        ]
+        nested = step.get("scatterMethod") == "nested_crossproduct"
+        width = [len(items) for items in lists] if nested else [len(pairs)]
+        return {
+            _last(out): _shaped([one[_last(out)] for one in made], width) for out in step["out"]
+        }
+
+    def _items(self, value: _Value, name: str, step: str) -> tuple[_Value, ...]:
+        if value.items is not None:
+            return value.items
+        place = f"{self.where}: step '{step}'"
+        if value.parents:
+            raise InputError(
+                f"scatters over '{name}', whose length is known only when {value.parents[0]} has run",
+                where=place,
+                fix="plan the part before it and the part behind it, each with its own inputs",
+            )
+        raise InputError(
+            f"scatters over '{name}', which is given no list",
+            where=place,
+            fix="name the input object: --inputs job.yml, or 'inputs: job.yml' in a set",
+        )
+
+    def _combined(
+        self, lists: Sequence[tuple[_Value, ...]], method: str, step: str
+    ) -> list[tuple[_Value, ...]]:
+        if method == "dotproduct" and len({len(items) for items in lists}) > 1:
+            widths = ", ".join(str(len(items)) for items in lists)
+            raise InputError(
+                f"scatters over lists of different lengths: {widths}",
+                where=f"{self.where}: step '{step}'",
+            )
+        count = len(lists[0]) if method == "dotproduct" else math.prod(map(len, lists))
+        if count + len(self.tasks) > _MOST_TASKS:
+            raise InputError(f"more than {_MOST_TASKS} tasks", where=f"{self.where}: step '{step}'")
+        return list(zip(*lists, strict=True) if method == "dotproduct" else product(*lists))
+
+    def _task(self, tool: Json, parents: tuple[str, ...], name: str, asked: _Asked) -> str:
+        while name in self.tasks:  # a step may be called like a part of a scatter
+            name += "_"
+        step = _NUMBERS.sub("", name).rpartition(".")[2]
+        kind = _last(str(tool.get("id", ""))).removesuffix(".cwl")
+        kind = step if kind in ("", "run", "main") else kind
+        resources = asked.of("ResourceRequirement")
+        limit = _number(asked.of("ToolTimeLimit").get("timelimit"))
+        cores = _least(resources, "cores")
+        self.tasks[name] = Task(
+            id=name,
+            kind=kind,
+            parents=parents,
+            procs=max(1, math.ceil(cores)),
+            memory_mib=_least(resources, "ram"),
+            **timed(self.runtimes, (name, step, kind), None, limit),
+        )
+        if any(isinstance(value, str) and "$" in value for value in resources.values()):
+            self.notes.add(f"does not know what {kind} asks for: it is an expression")
+        return name
+
+
+def _sources(link: Json, key: str = "source") -> list[str]:
+    found = link.get(key) or []
+    return [found] if isinstance(found, str) else list(found)
+
+
+def _linked(sources: Sequence[str], link: Json, known: Values) -> _Value:
+    """What comes along a link: of one source, of several merged, or a default."""
+    if not sources:
+        return _Value.given(link.get("default"))
+    values = [known[source] for source in sources]
+    if len(values) == 1 and "linkMerge" not in link:
+        return values[0]
+    if link.get("linkMerge") != "merge_flattened":
+        return _Value.listed(values)
+    if any(value.items is None and value.parents for value in values):  # a file, or a list of them
+        return _Value(_all_parents(values))
+    return _Value.listed(
+        item for value in values for item in (value.items if value.items is not None else (value,))
+    )
+
+
+def _shaped(values: Sequence[_Value], width: Sequence[int]) -> _Value:
+    """Outputs of a scatter as a list, of lists where it was crossed and nested."""
+    if len(width) == 1:
+        return _Value.listed(values)
+    inner = math.prod(width[1:])
+    return _Value.listed(
+        _shaped(values[n * inner : (n + 1) * inner], width[1:]) for n in range(width[0])
+    )
+
+
+def _least(resources: Json, what: str) -> float:
+    """The least that is asked for, of which nothing is said: the most; 0 where neither is a number."""
+    return _number(resources.get(f"{what}Min")) or _number(resources.get(f"{what}Max")) or 0.0
+
+
+def _number(value: Any) -> float | None:
+    """A number above 0; None for none, and for an expression."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if 0 < value < float("inf") else None

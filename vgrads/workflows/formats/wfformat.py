@@ -1,0 +1,187 @@
+"""WfFormat 1.3 to 1.5 (WfCommons): workflows recorded from real runs, as JSON.
+
+Read by our own code, because the library fetches its schema from the network. 1.5 keeps structure
+and execution apart; before, each task carried both, and tasks referred to each other by name.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from vgrads.kernel.errors import InputError
+from vgrads.kernel.kinds import recorded_kind
+from vgrads.workflows.dag import UNSTATED, Task, Workflow, make_workflow
+
+MIB = 1024 * 1024
+Json = Mapping[str, Any]
+_SHELL = ["/bin/sh", "-c"]
+
+
+def read_wfformat(document: Json, where: str) -> Workflow:
+    """The workflow of a parsed WfFormat document."""
+    body = document.get("workflow")
+    if not isinstance(body, Mapping):
+        raise InputError("no field 'workflow'", where=where)
+    name = str(document.get("name") or "workflow")
+    try:
+        if "specification" in body:
+            return _read_split(body, name, where)
+        return _read_joined(body, name, where)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(
+            f"is not valid WfFormat: {type(error).__name__} {error}", where=where
+        ) from error
+
+
+def _read_split(body: Json, name: str, where: str) -> Workflow:
+    """WfFormat 1.5: ``specification`` and ``execution``."""
+    executed = {str(t["id"]): t for t in body.get("execution", {}).get("tasks", [])}
+    tasks = [
+        _task(
+            t,
+            executed.get(str(t["id"]), {}),
+            tuple(map(_as_name, t.get("inputFiles", ()))),
+            tuple(map(_as_name, t.get("outputFiles", ()))),
+            where,
+        )
+        for t in body["specification"]["tasks"]
+    ]
+    sizes = {
+        _as_name(f["id"]): _mib(f.get("sizeInBytes"), f"file {f['id']}", where)
+        for f in body["specification"].get("files", [])
+    }
+    return make_workflow(name, tasks, sizes, where)
+
+
+def _read_joined(body: Json, name: str, where: str) -> Workflow:
+    """WfFormat 1.3 and 1.4: one list of tasks, files written into each."""
+    tasks, sizes = [], {}
+    listed = body.get("tasks") or body.get("jobs") or []
+    ids = {str(t["name"]): str(t.get("id", t["name"])) for t in listed}
+    for entry in listed:
+        files = entry.get("files", [])
+        for file in files:
+            key = "sizeInBytes" if "sizeInBytes" in file else "size"
+            sizes[_file_name(file)] = _mib(file.get(key), f"file {_file_name(file)}", where)
+        ends = [
+            tuple(_file_name(f) for f in files if f.get("link") == link)
+            for link in ("input", "output")
+        ]
+        with_id = {**entry, "id": ids[str(entry["name"])]}
+        with_id["parents"] = [ids.get(str(p), str(p)) for p in entry.get("parents", [])]
+        tasks.append(_task(with_id, entry, ends[0], ends[1], where))
+    return make_workflow(name, tasks, sizes, where)
+
+
+def _file_name(file: Json) -> str:
+    return _as_name(file.get("id", file.get("name")))
+
+
+def _as_name(recorded: Any) -> str:
+    """A file as recorded; where that is a place on the machine of then, the same below a task's folder."""
+    return str(recorded).lstrip("/")
+
+
+def _task(
+    spec: Json, run: Json, inputs: tuple[str, ...], outputs: tuple[str, ...], where: str
+) -> Task:
+    task_id = str(spec["id"])
+    runtime = run.get("runtimeInSeconds", run.get("runtime"))
+    command = _command(run.get("command"))
+    program = command.split()[0] if command.strip() else ""
+    category = spec.get("category", run.get("category"))
+    return Task(
+        id=task_id,
+        kind=recorded_kind(str(spec.get("name") or task_id), program)
+        if category is None
+        else str(category),
+        runtime_s=UNSTATED if runtime is None else float(runtime),
+        procs=max(1, round(float(run.get("coreCount", run.get("cores")) or 1))),
+        parents=tuple(dict.fromkeys(str(p) for p in spec.get("parents", ()))),
+        command=command,
+        inputs=inputs,
+        outputs=outputs,
+        memory_mib=_mib(run.get("memoryInBytes"), f"task {task_id}", where),
+    )
+
+
+def _command(command: Any) -> str:
+    if isinstance(command, str):
+        return command
+    if not isinstance(command, Mapping):
+        return ""
+    words = [str(command.get("program", "")), *map(str, command.get("arguments", ()))]
+    return words[2] if words[:2] == _SHELL and len(words) == 3 else shlex.join(words)
+
+
+def _command_json(command: str) -> dict[str, Any]:
+    """Program and arguments; of what only a shell understands the shell, as which it would run anyway."""
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        words = []
+    if shlex.join(words) != command or words[:2] == _SHELL:
+        words = [*_SHELL, command]
+    return {"program": words[0], "arguments": words[1:]}
+
+
+def _mib(size_bytes: Any, what: str, where: str) -> float:
+    size = float(size_bytes or 0)
+    if size < 0:
+        raise InputError(f"{what} has the size {size_bytes}", where=where)
+    return size / MIB
+
+
+def write_wfformat(workflow: Workflow) -> dict[str, Any]:
+    """The workflow as a WfFormat 1.5 document; :func:`read_wfformat` reads the same back, but for doubts of run times."""
+    stated = all(task.stated for task in workflow.tasks.values())
+    return {
+        "name": workflow.name,
+        "schemaVersion": "1.5",
+        "workflow": {
+            "specification": {
+                "tasks": [_spec_json(workflow, t) for t in workflow.tasks.values()],
+                "files": [
+                    {"id": f, "sizeInBytes": round(m * MIB)} for f, m in workflow.file_mib.items()
+                ],
+            },
+            "execution": {
+                **({"makespanInSeconds": workflow.critical_path_s()} if stated else {}),
+                "tasks": [_run_json(t) for t in workflow.tasks.values()],
+            },
+        },
+    }
+
+
+def _spec_json(workflow: Workflow, task: Task) -> dict[str, Any]:
+    return {
+        "name": task.id,
+        "id": task.id,
+        "category": task.kind,
+        "parents": list(task.parents),
+        "children": list(workflow.children[task.id]),
+        "inputFiles": list(task.inputs),
+        "outputFiles": list(task.outputs),
+    }
+
+
+def _run_json(task: Task) -> dict[str, Any]:
+    row: dict[str, Any] = {"id": task.id, "coreCount": task.procs}
+    if task.stated:
+        row["runtimeInSeconds"] = task.runtime_s
+    if task.command.strip():
+        row["command"] = _command_json(task.command)
+    if task.memory_mib:
+        row["memoryInBytes"] = round(task.memory_mib * MIB)
+    return row
+
+
+def parse_json(text: str, where: str) -> Any:
+    """JSON, with the line of what is wrong."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InputError(f"is no JSON: {error.msg} in line {error.lineno}", where=where) from error

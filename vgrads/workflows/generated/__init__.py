@@ -1,0 +1,1 @@
+"""Workflows whose tasks a rule generates: All-Pairs and Wavefront, in blocks of cells."""

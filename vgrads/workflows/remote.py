@@ -1,0 +1,147 @@
+"""Files that lie elsewhere: inputs that are fetched by URL, outputs that are sent to one."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated
+from urllib.parse import quote, unquote, urlsplit
+
+from pydantic import Field, field_validator, model_validator
+
+from vgrads.kernel.documents import Document
+from vgrads.kernel.errors import InputError
+
+if TYPE_CHECKING:
+    from vgrads.workflows.dag import Task, Workflow
+
+SCHEMES = ("http", "https", "s3", "file")
+_HELD = re.compile(r"\{(\w*)\}")
+_PLACEHOLDERS = frozenset({"workflow", "task"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteFile:
+    """A file by its name below a task's folder, and where it comes from or goes to. ``digest``: ``sha256:…`` or ``md5:…``.
+
+    ``{workflow}`` and ``{task}`` in the URL stand for their names.
+    """
+
+    name: str
+    url: str
+    digest: str = ""
+
+    def of(self, workflow: str, task: str) -> RemoteFile:
+        """The same for one task of one workflow."""
+        return self.named(workflow=workflow).named(task=task)
+
+    def named(self, **names: str) -> RemoteFile:
+        """The same with some of these names put in; keys of s3 are taken as they stand."""
+        url = self.url
+        for what, name in names.items():
+            url = url.replace(
+                f"{{{what}}}", name if url.startswith("s3:") else quote(name, safe="")
+            )
+        return self if url == self.url else replace(self, url=url)
+
+
+def check_url(url: str) -> str:
+    """ValueError where a URL is none that can be fetched from and sent to."""
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise ValueError(f"'{url[:80]}' is no URL: {error}") from error
+    if parts.scheme not in SCHEMES:
+        raise ValueError(f"'{url[:80]}' is no URL of {', '.join(SCHEMES)}")
+    if parts.username is not None or parts.password is not None:
+        raise ValueError("has a user or password in it, which everybody would see who sees the set")
+    if parts.scheme == "file" and (
+        parts.netloc not in ("", "localhost") or not parts.path.startswith("/")
+    ):
+        raise ValueError(f"'{url[:80]}' names another machine (file:///path)")
+    if parts.scheme != "file" and not parts.netloc:
+        raise ValueError(f"'{url[:80]}' names no machine")
+    if any(ord(sign) <= 32 for sign in url):
+        raise ValueError(f"'{url[:80]}' has blanks in it (%20)")
+    unknown = set(_HELD.findall(url)) - _PLACEHOLDERS
+    if unknown:
+        raise ValueError(f"'{{{min(unknown)}}}' stands for nothing ({{workflow}}, {{task}})")
+    return url
+
+
+Url = Annotated[str, Field(min_length=1, max_length=2000)]
+
+
+class FetchDocument(Document):
+    """An input by URL: its digest, and the name that it gets, else the last part of the URL."""
+
+    url: Url
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-fA-F]{64}$")] | None = None
+    md5: Annotated[str, Field(pattern=r"^[0-9a-fA-F]{32}$")] | None = None
+    as_: Annotated[str, Field(alias="as")] = ""
+
+    _url = field_validator("url")(check_url)
+
+    @model_validator(mode="after")
+    def _named(self) -> FetchDocument:
+        if self.sha256 and self.md5:
+            raise ValueError("give 'sha256' or 'md5', not both")
+        if not self.file.name:
+            raise ValueError("the URL ends with no name; give one with 'as'")
+        return self
+
+    @property
+    def file(self) -> RemoteFile:
+        """The value behind it."""
+        name = self.as_ or posixpath.basename(unquote(urlsplit(self.url).path))
+        stated = f"sha256:{self.sha256}" if self.sha256 else f"md5:{self.md5}" if self.md5 else ""
+        return RemoteFile(name=name, url=self.url, digest=stated.lower())
+
+
+class SendDocument(Document):
+    """An output that goes to a URL, and nowhere else."""
+
+    name: Annotated[str, Field(min_length=1)]
+    url: Url
+
+    _url = field_validator("url")(check_url)
+
+    @property
+    def file(self) -> RemoteFile:
+        """The value behind it."""
+        return RemoteFile(name=self.name, url=self.url)
+
+
+def linked(tasks: Iterable[Task]) -> list[Task]:
+    """Tasks whose inputs of names that others send elsewhere are fetched from there."""
+    tasks = list(tasks)
+    sent = {file.name: (file, task.id) for task in tasks for file in task.sends}
+    if not sent:
+        return tasks
+    found = []
+    for task in tasks:
+        mine = [sent[name] for name in task.inputs if name in sent]
+        fetched = tuple(file.named(task=maker) for file, maker in mine)
+        inputs = tuple(name for name in task.inputs if name not in sent)
+        found.append(
+            replace(task, inputs=inputs, fetches=(*task.fetches, *fetched)) if mine else task
+        )
+    return found
+
+
+def refuse_shared_targets(workflows: Iterable[Workflow], where: str) -> None:
+    """InputError where two tasks would send to one URL."""
+    seen: dict[str, str] = {}
+    for workflow in workflows:
+        for task in workflow.tasks.values():
+            for file in task.sends:
+                url, whose = file.of(workflow.name, task.id).url, f"{workflow.name}/{task.id}"
+                if url in seen:
+                    raise InputError(
+                        f"{seen[url]} and {whose} both send to {url}",
+                        where=f"{where}: workflows",
+                        fix="{workflow} and {task} in a URL stand for their names",
+                    )
+                seen[url] = whose

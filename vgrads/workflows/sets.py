@@ -1,0 +1,360 @@
+"""Workflow sets: several workflows, a deadline, and how many of them must be done by then."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, field_validator, model_validator
+
+from vgrads.kernel.documents import (
+    Count,
+    Document,
+    NotNegative,
+    Seconds,
+    Variable,
+    as_value_error,
+    load_mapping,
+    validate,
+)
+from vgrads.kernel.errors import InputError
+from vgrads.kernel.files import read_text
+from vgrads.kernel.units import LONGEST_S, parse_duration, parse_fraction
+from vgrads.workflows.by_files import after_makers, refuse_two_makers
+from vgrads.workflows.dag import UNSTATED, Task, Workflow, make_workflow
+from vgrads.workflows.formats.load import UNDERSTOOD, format_of, is_workflow, load_workflow
+from vgrads.workflows.manner import PLAIN, Manner
+from vgrads.workflows.manner_document import FIELDS, MannerDocument
+from vgrads.workflows.remote import FetchDocument, SendDocument, linked, refuse_shared_targets
+from vgrads.workflows.runtimes import Runtimes
+from vgrads.workflows.spread import RuntimeSpread
+
+MAX_WORKFLOWS = 100_000
+_SETS = (".yaml", ".yml", ".json", ".toml", ".gz", ".xz")
+
+
+_Resource = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$", max_length=100)]
+_Units = Annotated[int, Field(ge=0, le=1_000_000)]
+_Deviation = Annotated[float, Field(ge=0, le=5)]
+
+
+class SpreadDocument(Document):
+    """How far a run time may be from its median: standard deviations of its logarithm, by what shares the error."""
+
+    own: _Deviation = 0.0
+    kind: _Deviation = 0.0
+    workflow: _Deviation = 0.0
+    site: _Deviation = 0.0
+
+
+class TaskDocument(MannerDocument):
+    """One task, written inline."""
+
+    id: Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f/]+$")]
+    runtime_s: Seconds | None = None
+    kind: Annotated[str, Field(max_length=200)] = ""
+    spread: SpreadDocument | None = None
+    procs: Count = 1
+    parents: tuple[str, ...] = ()
+    command: str = ""
+    inputs: tuple[str | FetchDocument, ...] = ()
+    outputs: tuple[str | SendDocument, ...] = ()
+    memory_mib: NotNegative = 0.0
+    resources: Mapping[_Resource, _Units] = {}
+
+
+class WorkflowDocument(MannerDocument):
+    """A workflow of the set: a ``file``, or ``tasks`` written inline; ``count`` equal ones.
+
+    ``inputs``: a file or folder that belongs to ``file``, see :func:`vgrads.workflows.formats.load.load_workflow`; ``notes``: what a plan
+    of it is to say, beside what its file says.
+    """
+
+    name: Annotated[str, Field(max_length=200)] = ""
+    count: Annotated[int, Field(ge=1, le=MAX_WORKFLOWS)] = 1
+    file: str | None = None
+    inputs: str | None = None
+    tasks: tuple[TaskDocument, ...] = ()
+    runtimes: Mapping[str, Seconds] = {}
+    file_mib: Mapping[str, NotNegative] = {}
+    notes: tuple[Annotated[str, Field(max_length=1000)], ...] = ()
+
+    @model_validator(mode="after")
+    def _one_source(self) -> WorkflowDocument:
+        if (self.file is None) == (not self.tasks):
+            raise ValueError("give either 'file' or 'tasks'")
+        if self.tasks and not self.name:
+            raise ValueError("an inline workflow needs a 'name'")
+        if self.tasks and self.inputs is not None:
+            raise ValueError("'inputs' belongs to a 'file'")
+        return self
+
+
+class SetDocument(MannerDocument):
+    """A workflow set as people and portals write it (``docs/sets.md`` has an example)."""
+
+    name: Annotated[str, Field(min_length=1, max_length=200)]
+    deadline: str | float | datetime
+    fraction: str | float | None = None
+    at_least: Count | None = None
+    probability: float = 0.9
+    runtime_spread: Annotated[float, Field(ge=0, le=2)] = 0.0
+    budget_usd: NotNegative | None = None
+    workflows: Annotated[tuple[WorkflowDocument, ...], Field(min_length=1)]
+    released: bool = False
+    pass_env: Annotated[tuple[Variable, ...], Field(max_length=100)] = ()
+    sites: str | None = None
+
+    @field_validator("fraction")
+    @classmethod
+    def _fraction(cls, value: str | float | None) -> float | None:
+        return None if value is None else as_value_error(lambda: parse_fraction(value, ""))
+
+    @field_validator("probability")
+    @classmethod
+    def _probability(cls, value: float) -> float:
+        if not 0 < value < 1:
+            raise ValueError(f"{value} is outside (0, 1)")
+        return value
+
+    @model_validator(mode="after")
+    def _one_requirement(self) -> SetDocument:
+        if self.fraction is not None and self.at_least is not None:
+            raise ValueError("give 'fraction' or 'at_least', not both")
+        return self
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkflowSet:
+    """What was asked for: at least ``needed`` of ``workflows`` done ``deadline_s`` from submission.
+
+    ``runtime_spread`` is the standard deviation of the logarithm of run times of tasks that have no spread of
+    their own: what is written with a task is their median. ``env`` is what all tasks find in their environment beside the
+    usual, ``pass_env`` names variables of the caller that they are passed; what else a set says of how tasks run stands with each of them. ``released``: tasks begin only when whoever
+    handed the set over releases them, with their commands; one copy of each.
+    """
+
+    name: str
+    workflows: tuple[Workflow, ...]
+    deadline_s: float
+    needed: int
+    probability: float = 0.9
+    runtime_spread: float = 0.0
+    budget_usd: float | None = None
+    directory: str = "."
+    env: Mapping[str, str] = field(default_factory=dict)
+    released: bool = False
+    pass_env: tuple[str, ...] = ()
+
+    @property
+    def most_usd(self) -> float:
+        """The budget; ``inf`` where there is none."""
+        return float("inf") if self.budget_usd is None else self.budget_usd
+
+    @property
+    def width(self) -> int:
+        """Cores of the widest task."""
+        return max(workflow.width for workflow in self.workflows)
+
+    def spread(self, task: Task) -> RuntimeSpread:
+        """How far a task's run time may be from its median."""
+        return self._everywhere if task.spread is None else task.spread
+
+    @cached_property
+    def _everywhere(self) -> RuntimeSpread:
+        return RuntimeSpread(own=self.runtime_spread)
+
+    @cached_property
+    def uncertain(self) -> bool:
+        """True where some task may take longer than its median."""
+        shapes = {id(w.tasks): w.tasks for w in self.workflows}.values()
+        return any(self.spread(task).total > 0 for tasks in shapes for task in tasks.values())
+
+    def workflow(self, name: str) -> Workflow:
+        """One workflow by name; KeyError if there is none."""
+        return next(w for w in self.workflows if w.name == name)
+
+
+FileLoader = Callable[[str, Runtimes, str | None], Workflow]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """What may be said beside a set's file: another deadline, and what a bare workflow's file lacks to be a set."""
+
+    deadline: str | None = None
+    inputs: Path | None = None
+
+
+NOTHING_BESIDE = Beside()
+
+
+def load_set(
+    path: Path, now: datetime | None = None, beside: Beside = NOTHING_BESIDE
+) -> tuple[WorkflowSet, str | None]:
+    """The set in a YAML or JSON file and the sites file that it names, resolved against its folder.
+
+    A workflow's file in place of it is a set of one, which needs a deadline.
+    """
+    document = _document_of(path, beside)
+    folder = path.resolve().parent
+    chosen = build_set(
+        document,
+        lambda file, runtimes, inputs: load_workflow(
+            folder / file, runtimes, folder / inputs if inputs else None
+        ),
+        str(path),
+        now=now,
+        directory=str(folder),
+    )
+    return chosen, str(folder / document.sites) if document.sites else None
+
+
+def _document_of(path: Path, beside: Beside) -> SetDocument:
+    found = format_of(path, read_text(path))
+    if found == "" and path.suffix.lower() not in _SETS:
+        raise InputError(
+            "is neither a set nor a workflow of a known format", where=str(path), fix=UNDERSTOOD
+        )
+    if not is_workflow(found):
+        if beside.inputs is not None:
+            raise InputError("belongs to a workflow's file, and this is a set", where="--inputs")
+        given = load_mapping(path)
+        if beside.deadline is not None:
+            given["deadline"] = beside.deadline
+        return validate(SetDocument, given, str(path))
+    if beside.deadline is None:
+        raise InputError(
+            "is a workflow and has no deadline",
+            where=str(path),
+            fix="--deadline 4h, or name it in a set",
+        )
+    inputs = None if beside.inputs is None else str(beside.inputs.absolute())
+    one = {"file": path.name, "inputs": inputs}
+    return SetDocument.model_validate(
+        {"name": path.stem[:200], "deadline": beside.deadline, "workflows": [one]}
+    )
+
+
+def build_set(
+    document: SetDocument,
+    load_file: FileLoader,
+    where: str,
+    now: datetime | None = None,
+    directory: str = ".",
+) -> WorkflowSet:
+    """The value behind a document; ``load_file`` opens the workflow files that it names."""
+    deadline_s = _deadline(
+        document.deadline, now, where
+    )  # before files are read, which may take long
+    workflows = _expand(document, load_file, where)
+    needed = _needed(document, len(workflows), where)
+    return WorkflowSet(
+        name=document.name,
+        workflows=workflows,
+        deadline_s=deadline_s,
+        needed=needed,
+        probability=document.probability,
+        runtime_spread=document.runtime_spread,
+        budget_usd=document.budget_usd,
+        directory=directory,
+        env=dict(document.env),
+        released=document.released,
+        pass_env=document.pass_env,
+    )
+
+
+def _expand(document: SetDocument, load_file: FileLoader, where: str) -> tuple[Workflow, ...]:
+    found: list[Workflow] = []
+    general = replace(document.manner, env=())  # that of the set is its own
+    taken: Counter[str] = Counter()
+    if sum(entry.count for entry in document.workflows) > MAX_WORKFLOWS:
+        raise InputError(f"more than {MAX_WORKFLOWS} workflows", where=f"{where}: workflows")
+    for position, entry in enumerate(document.workflows):
+        workflow = _one(entry, load_file, f"{where}: workflows.{position}")
+        workflow = _in_manner(workflow, entry.manner.over(general))
+        for _ in range(entry.count):
+            taken[workflow.name] += 1
+            found.append(workflow.renamed(f"{workflow.name}-{taken[workflow.name]}"))
+    refuse_shared_targets(found, where)
+    return tuple(found)
+
+
+def _one(entry: WorkflowDocument, load_file: FileLoader, where: str) -> Workflow:
+    if entry.file is not None:
+        try:
+            workflow = load_file(entry.file, entry.runtimes, entry.inputs)
+        except InputError as error:
+            raise error.within(where) from error
+        workflow = replace(workflow, notes=workflow.notes + entry.notes)
+        return workflow.renamed(entry.name) if entry.name else workflow
+    tasks = linked(after_makers(task_of(task) for task in entry.tasks))
+    workflow = make_workflow(entry.name, tasks, entry.file_mib, where, entry.notes)
+    refuse_two_makers(workflow, where)
+    return workflow
+
+
+def _in_manner(workflow: Workflow, general: Manner) -> Workflow:
+    """The workflow with its tasks as they are said to run, more generally."""
+    if general == PLAIN:
+        return workflow
+    tasks = {
+        i: replace(task, manner=task.manner.over(general)) for i, task in workflow.tasks.items()
+    }
+    return replace(workflow, tasks=tasks)
+
+
+def task_of(written: TaskDocument) -> Task:
+    """The task behind a document."""
+    fields = written.model_dump(exclude={"spread", "resources", "inputs", "outputs", *FIELDS})
+    if written.runtime_s is None:
+        fields["runtime_s"] = UNSTATED
+    spread = None if written.spread is None else RuntimeSpread(**written.spread.model_dump())
+    resources = tuple(sorted((name, units) for name, units in written.resources.items() if units))
+    for what, elsewhere in (("inputs", "fetches"), ("outputs", "sends")):
+        named = getattr(written, what)
+        fields[what] = tuple(one for one in named if isinstance(one, str))
+        fields[elsewhere] = tuple(one.file for one in named if not isinstance(one, str))
+    return Task(**fields, spread=spread, manner=written.manner, resources=resources)
+
+
+def _needed(document: SetDocument, count: int, where: str) -> int:
+    if document.at_least is not None:
+        if document.at_least > count:
+            raise InputError(f"at_least is {document.at_least} of {count} workflows", where=where)
+        return document.at_least
+    fraction = float(document.fraction or 1.0)
+    return max(1, math.ceil(fraction * count - 1e-9))
+
+
+def _deadline(deadline: str | float | datetime, now: datetime | None, where: str) -> float:
+    place = f"{where}: deadline"
+    instant = _as_instant(deadline)
+    if instant is None:
+        seconds = parse_duration(deadline, place)  # type: ignore[arg-type]  # a datetime is an instant
+    elif instant.tzinfo is None:
+        raise InputError(
+            f"'{deadline}' has no time zone", where=place, fix="end it with Z or +01:00"
+        )
+    else:
+        seconds = (instant - (now or datetime.now(UTC))).total_seconds()
+    if seconds <= 0:
+        raise InputError(f"'{deadline}' is in the past", where=place)
+    if seconds > LONGEST_S:
+        raise InputError(f"'{deadline}' is more than thirty years away", where=place)
+    return seconds
+
+
+def _as_instant(deadline: Any) -> datetime | None:
+    if isinstance(deadline, datetime):
+        return deadline
+    try:
+        return datetime.fromisoformat(deadline) if len(str(deadline)) >= 10 else None
+    except (ValueError, TypeError):
+        return None
