@@ -1,8 +1,9 @@
-"""AccaSim, an independent simulator of batch systems, on a log: ``accasim_peer.py LOG.swf PROCS POLICY``.
+"""AccaSim, an independent simulator of batch systems, on a log: ``accasim_peer.py LOG.swf PROCS
+POLICY``.
 
 Prints seconds of simulation and the start of every job as JSON. Policies: ``fifo`` and ``easy`` are
-AccaSim's own; ``textbook`` is EASY as Lifka describes it, written as a dispatcher of AccaSim, for its
-own keeps the head's first reservation even where jobs end early. Needs ``pip install accasim``.
+AccaSim's own; ``textbook`` is EASY as Lifka describes it, written as a dispatcher of AccaSim, for
+its own keeps the head's first reservation even where jobs end early. Needs ``pip install accasim``.
 """
 
 from __future__ import annotations

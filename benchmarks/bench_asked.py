@@ -1,10 +1,12 @@
-"""Are answers right as they are asked? ``python benchmarks/bench_asked.py LOGS… [--jobs 20000] [--sample 2000] [--known] [--cold 8]``
+"""Are answers right as they are asked? ``python benchmarks/bench_asked.py LOGS… [--jobs 20000]
+[--sample 2000] [--known] [--cold 8]``
 
-Every log is replayed; before a random sample of its submissions the forecast is frozen and asked, as a person
-would ask it, about a job of that shape: the bound at .95 and .5, and P(start within T) for five T. QBETS answers the same
-questions. Printed for each log: coverage, pinball loss and Brier score as ratios to QBETS, the calibration error of the
-probabilities (mean distance of tenths from what happened). With ``--cold`` the forecast is the one that a command learns
-for a single answer, from the newest 10,000 submissions, asked about the jobs that follow.
+Every log is replayed; before a random sample of its submissions the forecast is frozen and asked,
+as a person would ask it, about a job of that shape: the bound at .95 and .5, and P(start within T)
+for five T. QBETS answers the same questions. Printed for each log: coverage, pinball loss and Brier
+score as ratios to QBETS, the calibration error of the probabilities (mean distance of tenths from
+what happened). With ``--cold`` the forecast is the one that a command learns for a single answer,
+from the newest 10,000 submissions, asked about the jobs that follow.
 """
 
 from __future__ import annotations
@@ -60,8 +62,10 @@ def measure(path: Path, how: Namespace) -> str:
     errors = [_calibration_error(a[:, 2:].ravel(), happened.ravel()) for a in (ours, qbets)]
     loss = [pinball(wait_s, a[:, 1], 0.95) for a in (ours, qbets)]
     return (
-        f"{history_name(path)[:14]:<14} {len(wait_s):5} | .95: {(wait_s <= ours[:, 1]).mean():.3f} ({(wait_s <= qbets[:, 1]).mean():.3f}) | "
-        f".50: {(wait_s <= ours[:, 0]).mean():.3f} | pinball {loss[0] / loss[1]:.3f} | Brier {brier[0]:.3f} {brier[0] / brier[1]:.3f} | "
+        f"{history_name(path)[:14]:<14} {len(wait_s):5} | .95: "
+        f"{(wait_s <= ours[:, 1]).mean():.3f} ({(wait_s <= qbets[:, 1]).mean():.3f}) | "
+        f".50: {(wait_s <= ours[:, 0]).mean():.3f} | pinball {loss[0] / loss[1]:.3f} | "
+        f"Brier {brier[0]:.3f} {brier[0] / brier[1]:.3f} | "
         f"calibration {errors[0]:.3f} ({errors[1]:.3f})"
     )
 

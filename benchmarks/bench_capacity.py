@@ -1,11 +1,13 @@
-"""How many workers a manager can feed, as it publishes it, against what it is seen to feed, over a slow link.
+"""How many workers a manager can feed, as it publishes it, against what it is seen to feed, over a
+slow link.
 
     python benchmarks/bench_capacity.py [--only NAME ...] [--seconds 16] [--json]
 
-A real manager, real agents with several processors each, tasks that sleep and read (or write) a file of their own.
-All connections share one link: a proxy with a token bucket each way. For each link the number of workers is swept. The
-knee is where throughput stops growing: flat throughput × the seconds of one task that has the link to itself. It is
-held against the capacity that the manager put into the ledger at each number of workers.
+A real manager, real agents with several processors each, tasks that sleep and read (or write) a
+file of their own. All connections share one link: a proxy with a token bucket each way. For each
+link the number of workers is swept. The knee is where throughput stops growing: flat throughput ×
+the seconds of one task that has the link to itself. It is held against the capacity that the
+manager put into the ledger at each number of workers.
 """
 
 from __future__ import annotations
@@ -47,7 +49,8 @@ _WITHIN = 0.15
 
 @dataclass(frozen=True, kw_only=True)
 class Link:
-    """A link and its load: MB/s each way, KB that a task reads and writes, and the workers that are tried."""
+    """A link and its load: MB/s each way, KB that a task reads and writes, and the workers that are
+    tried."""
 
     mb_s: float
     in_kb: int
@@ -155,8 +158,8 @@ class Watching(Advertiser):
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """One number of workers on a link: tasks/s once all were there, mean seconds of a task at its worker with its
-    transfers, and the capacity that stood in the ledger."""
+    """One number of workers on a link: tasks/s once all were there, mean seconds of a task at its
+    worker with its transfers, and the capacity that stood in the ledger."""
 
     workers: int
     tasks_s: float
@@ -266,7 +269,8 @@ def main() -> None:
     found = []
     if not chosen.json:
         print(
-            "| link, MB/s | workers | tasks/s | knee | capacity published (90 %) | off | hindered by | |\n|---|--:|--:|--:|--:|--:|---|---|"
+            "| link, MB/s | workers | tasks/s | knee | capacity published (90 %) | off | "
+            "hindered by | |\n|---|--:|--:|--:|--:|--:|---|---|"
         )
     for name in chosen.only:
         told = swept(name, chosen.seconds)
@@ -275,8 +279,10 @@ def main() -> None:
             capacity = row["capacity"]
             good = abs(row["off"]) <= _WITHIN and capacity["bottleneck"] == told["hinders"]
             print(
-                f"| {name}, {told['mb_s']:g} | {row['workers']} | {row['tasks_s']:.2f} | {told['knee']:.1f} | "
-                f"{capacity['value']:.1f} ({capacity['low']:.1f}–{capacity['high']:.1f}) | {row['off']:+.0%} | "
+                f"| {name}, {told['mb_s']:g} | {row['workers']} | {row['tasks_s']:.2f} | "
+                f"{told['knee']:.1f} | "
+                f"{capacity['value']:.1f} ({capacity['low']:.1f}–{capacity['high']:.1f}) | "
+                f"{row['off']:+.0%} | "
                 f"{capacity['bottleneck']} | {'' if good else 'missed'} |",
                 flush=True,
             )

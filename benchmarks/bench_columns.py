@@ -1,4 +1,5 @@
-"""What two million tasks cost: columns changed in place against an immutable map of statuses (decision 0020).
+"""What two million tasks cost: columns changed in place against an immutable map of statuses
+(decision 0020).
 
 python benchmarks/bench_columns.py [TASKS]      # default 200,000
 """

@@ -1,13 +1,16 @@
 """What a promise costs: LEAD on the shipped sites, told, judged, paid and held.
 
-    python benchmarks/bench_cost.py [--plays 2000] [--days 20.3 22.6 25.5 end past] [--policies vgrads paper]
+    python benchmarks/bench_cost.py [--plays 2000] [--days 20.3 22.6 25.5 end past] [--policies
+    vgrads paper]
 
-Two questions: 4 of 8 within 5,600 s with probability .9, and 4 of 4 within 9,000 s with .95; at instants of the shipped
-histories, in days, of which some find busy queues; ``past``: at the end, foretold by past waits alone (what the first
-measurements of these rows were made with: .856 for $14.99 and 235 h, .973 for $8.04 and 214 h). ``judged``, ``paid`` and ``held`` (processor-hours) are means of as many
-executions by the core (``tests/planner/plan_judge.py``), which gives slots back as soon as nothing is left for them; ``planned``
-are what the plan itself reckons with. Of the hours held, ``useful`` ran for the workflows needed, ``further`` for others,
-``lost`` for twins and failures.
+Two questions: 4 of 8 within 5,600 s with probability .9, and 4 of 4 within 9,000 s with .95; at
+instants of the shipped histories, in days, of which some find busy queues; ``past``: at the end,
+foretold by past waits alone (what the first measurements of these rows were made with: .856 for
+$14.99 and 235 h, .973 for $8.04 and 214 h). ``judged``, ``paid`` and ``held`` (processor-hours) are
+means of as many executions by the core (``tests/planner/plan_judge.py``), which gives slots back as
+soon as nothing is left for them; ``planned`` are what the plan itself reckons with. Of the hours
+held, ``useful`` ran for the workflows needed, ``further`` for others, ``lost`` for twins and
+failures.
 """
 
 from __future__ import annotations
@@ -71,9 +74,12 @@ def row(snapshot: Snapshot, day: str, policy: str, plays: int) -> str:
     plan.check(snapshot)
     found = judge(snapshot, plan, plays)
     return (
-        f"| {plan.set_name} | {day} | {policy} | {plan.asked_probability} | {plan.promise.probability:.3f} | "
-        f"{found.probability:.3f} ± {found.standard_error:.3f} | {plan.cost_usd:.2f} | {found.usd:.2f} | {planned_hours(plan):.0f} | "
-        f"{found.hours:.0f} | {found.useful_hours:.0f} | {found.further_hours:.0f} | {found.lost_hours:.0f} | {seconds:.2f} |"
+        f"| {plan.set_name} | {day} | {policy} | {plan.asked_probability} | "
+        f"{plan.promise.probability:.3f} | "
+        f"{found.probability:.3f} ± {found.standard_error:.3f} | {plan.cost_usd:.2f} | "
+        f"{found.usd:.2f} | {planned_hours(plan):.0f} | "
+        f"{found.hours:.0f} | {found.useful_hours:.0f} | {found.further_hours:.0f} | "
+        f"{found.lost_hours:.0f} | {seconds:.2f} |"
     )
 
 
@@ -88,7 +94,8 @@ def main() -> None:
     )
     options = parser.parse_args()
     print(
-        "| set | day | policy | asked | told | judged | planned $ | paid $ | planned h | held h | useful | further | lost | planning s |"
+        "| set | day | policy | asked | told | judged | planned $ | paid $ | planned h | "
+        "held h | useful | further | lost | planning s |"
     )
     print("| --- | --: | --- | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: |")
     for day in options.days:

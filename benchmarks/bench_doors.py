@@ -2,9 +2,10 @@
 
     python benchmarks/bench_doors.py [--seconds 15]
 
-Eight clients of each kind at once, all without a token: bodies of 25 MB, YAML whose aliases stand for billions of
-values, wrong tokens, methods that nobody knows. Beside it, in the same run: the same service with nobody there.
-All of it (service, clients, the one who measures) shares this machine.
+Eight clients of each kind at once, all without a token: bodies of 25 MB, YAML whose aliases stand
+for billions of values, wrong tokens, methods that nobody knows. Beside it, in the same run: the
+same service with nobody there. All of it (service, clients, the one who measures) shares this
+machine.
 """
 
 from __future__ import annotations

@@ -1,20 +1,23 @@
-"""Ensembles of the Cloud Workflow Simulator: of twenty equal workflows as many as a deadline and a budget allow.
+"""Ensembles of the Cloud Workflow Simulator: of twenty equal workflows as many as a deadline and a
+budget allow.
 
     python benchmarks/bench_ensembles.py [--every] [--single] [--cells CyberShake]
-    python benchmarks/bench_ensembles.py --other Inspiral_30.xml Sipht_30.xml [--deadlines 2 6] [--budgets .5 1]
+    python benchmarks/bench_ensembles.py --other Inspiral_30.xml Sipht_30.xml [--deadlines 2 6]
+    [--budgets .5 1]
 
-One site of virtual machines of one core at $1 for each started hour, ready 120 s after they are asked for, as many as are
-wanted. Slots are asked for as ``vgrads plan`` does, some machines wide where a workflow needs that to be in time;
-``--single``: each machine is a slot of its own. The planner is asked for 20 of 20; what it places whole, within deadline
-and budget, counts. With ``--every`` it is
-asked for fewer too, from 20 down to the first number that it promises. Each plan is checked, then carried out once by the
-core (``tests/planner/plan_judge.py``): the number done and the money are those of the execution. ``CWS`` is the best of DPDS,
-WADPDS and SPSS in the simulator of 2016, which knows neither transfers nor failures here; ``room`` is what the hours paid
-for would hold without any gap.
+One site of virtual machines of one core at $1 for each started hour, ready 120 s after they are
+asked for, as many as are wanted. Slots are asked for as ``vgrads plan`` does, some machines wide
+where a workflow needs that to be in time; ``--single``: each machine is a slot of its own. The
+planner is asked for 20 of 20; what it places whole, within deadline and budget, counts. With
+``--every`` it is asked for fewer too, from 20 down to the first number that it promises. Each plan
+is checked, then carried out once by the core (``tests/planner/plan_judge.py``): the number done and
+the money are those of the execution. ``CWS`` is the best of DPDS, WADPDS and SPSS in the simulator
+of 2016, which knows neither transfers nor failures here; ``room`` is what the hours paid for would
+hold without any gap.
 
-Its workflows stand in ``../shared/traces/workflows/cws``: ``TASK`` and ``EDGE`` lines, read here. ``--other``: files of
-``../shared/traces/workflows/dax``, with deadlines as multiples of the critical path (behind the boot) and budgets as
-multiples of the whole work.
+Its workflows stand in ``../shared/traces/workflows/cws``: ``TASK`` and ``EDGE`` lines, read here.
+``--other``: files of ``../shared/traces/workflows/dax``, with deadlines as multiples of the
+critical path (behind the boot) and budgets as multiples of the whole work.
 """
 
 from __future__ import annotations
@@ -69,7 +72,8 @@ CELLS = (
 
 
 def read_cws(path: Path) -> Workflow:
-    """A workflow as the simulator writes it: ``TASK id namespace::name:version seconds``, ``EDGE parent child``."""
+    """A workflow as the simulator writes it: ``TASK id namespace::name:version seconds``, ``EDGE
+    parent child``."""
     parents: dict[str, list[str]] = defaultdict(list)
     lengths: dict[str, float] = {}
     for line in read_text(path).splitlines():
@@ -107,7 +111,8 @@ def other_cells(options: argparse.Namespace) -> Iterator[Cell]:
 
 
 def snapshot_of(shape: Workflow, cell: Cell, needed: int, single: bool) -> Snapshot:
-    """Virtual machines of one core, in slots as ``vgrads plan`` asks for them; ``single``: each a slot of its own."""
+    """Virtual machines of one core, in slots as ``vgrads plan`` asks for them; ``single``: each a
+    slot of its own."""
     wanted = WorkflowSet(
         name=shape.name,
         workflows=tuple(shape.renamed(f"w{n:02}") for n in range(COUNT)),
@@ -127,7 +132,8 @@ def snapshot_of(shape: Workflow, cell: Cell, needed: int, single: bool) -> Snaps
 
 
 def carried_out(snapshot: Snapshot, plan: Plan) -> tuple[int, float]:
-    """Workflows done by the deadline and dollars paid, by the core; nothing here is left to chance."""
+    """Workflows done by the deadline and dollars paid, by the core; nothing here is left to
+    chance."""
     plan.check(snapshot)
     if not plan.placements:
         return 0, 0.0
@@ -150,8 +156,10 @@ def ask(cell: Cell, options: argparse.Namespace) -> str:
     every = best_of_fewer(snapshot, done, options) if options.every else "–"
     room = min(COUNT, int(cell.usd * 3600.0 / work_s(shape)))
     return (
-        f"| {cell.file.partition('.')[0]} | {cell.usd:.0f} | {cell.deadline_s:,.0f} | {done} | {every} | {cell.peer or '–'} | "
-        f"{cell.aim or '–'} | {room} | {plan.promise.probability:.3f} | {usd:.2f} | {sum(use.slot.nodes for use in plan.uses)} | {seconds:.2f} |"
+        f"| {cell.file.partition('.')[0]} | {cell.usd:.0f} | {cell.deadline_s:,.0f} | "
+        f"{done} | {every} | {cell.peer or '–'} | "
+        f"{cell.aim or '–'} | {room} | {plan.promise.probability:.3f} | {usd:.2f} | "
+        f"{sum(use.slot.nodes for use in plan.uses)} | {seconds:.2f} |"
     )
 
 
@@ -181,7 +189,8 @@ def main() -> None:
     parser.add_argument("--budgets", nargs="*", type=float, default=(0.5, 1.2), help="× all work")
     options = parser.parse_args()
     print(
-        "| ensemble | budget $ | deadline s | done | asked for fewer | CWS | aim | room | promise | paid $ | VMs | planning s |"
+        "| ensemble | budget $ | deadline s | done | asked for fewer | CWS | aim | room | "
+        "promise | paid $ | VMs | planning s |"
     )
     print("| --- | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: |")
     for cell in tuple(other_cells(options)) if options.other else CELLS:

@@ -1,12 +1,14 @@
-"""Execution: process tasks a second through the whole manager, against Dask, Parsl and Ray used directly.
+"""Execution: process tasks a second through the whole manager, against Dask, Parsl and Ray used
+directly.
 
     python benchmarks/bench_execution.py [--tasks 2000] [--virtual 100000]
 
-Each task is ``/bin/true`` through a shell. *The whole manager* plans, journals every event to SQLite
-(durably), keeps order, links inputs, commits outputs; every task has a folder and four files, the peers
-touch none. So both are measured twice: on the disk of the temporary folder, and in memory (/dev/shm). Dask runs as a peer from this environment; Parsl
-(high-throughput executor) and Ray from the interpreters that PARSL_PYTHON and RAY_PYTHON name, skipped
-with a word where there are none. The last lines are a large set in virtual time, and memory.
+Each task is ``/bin/true`` through a shell. *The whole manager* plans, journals every event to
+SQLite (durably), keeps order, links inputs, commits outputs; every task has a folder and four
+files, the peers touch none. So both are measured twice: on the disk of the temporary folder, and in
+memory (/dev/shm). Dask runs as a peer from this environment; Parsl (high-throughput executor) and
+Ray from the interpreters that PARSL_PYTHON and RAY_PYTHON name, skipped with a word where there are
+none. The last lines are a large set in virtual time, and memory.
 """
 
 from __future__ import annotations
@@ -211,7 +213,8 @@ def virtual(count: int) -> None:
     after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     print(
         f"virtual time       {len(state.done):7d} tasks in {seconds:.1f} s, "
-        f"{(after - before) * 1024 / len(state.done):.0f} bytes a task for plan, book, state and journal"
+        f"{(after - before) * 1024 / len(state.done):.0f} bytes a task for plan, book, "
+        "state and journal"
     )
 
 

@@ -1,7 +1,9 @@
-"""The overlay constructor: 1,000 bags × 50 grids, against the same programme by HiGHS (scipy) and by CBC (PuLP).
+"""The overlay constructor: 1,000 bags × 50 grids, against the same programme by HiGHS (scipy) and
+by CBC (PuLP).
 
-Fitness, demands, weights, room and sizes of hosts are drawn anew each time; some draws are short of room, some sparse.
-The peers get the sum of both aims in one linear objective; what they serve and what it costs must be the same.
+Fitness, demands, weights, room and sizes of hosts are drawn anew each time; some draws are short of
+room, some sparse. The peers get the sum of both aims in one linear objective; what they serve and
+what it costs must be the same.
 
     python benchmarks/bench_overlay.py [--bags 1000] [--grids 50] [--draws 40]
 """
@@ -47,7 +49,8 @@ def draw(rng: np.random.Generator, bags: int, grids: int) -> Case:
 
 
 def columns(case: Case) -> tuple[list[tuple[int, int, float]], list[tuple[int, int]]]:
-    """Variables (bag, part, worth) and parts (grid, processors): weights count above all ranks of hosts."""
+    """Variables (bag, part, worth) and parts (grid, processors): weights count above all ranks of
+    hosts."""
     demands, grids, fits = case
     parts = sorted((o, g, n * r.procs) for g, r in enumerate(grids) for o, n in r.parts if n)
     ranks = {order: n for n, order in enumerate(sorted({o for o, _, _ in parts}))}
@@ -124,7 +127,8 @@ def main() -> None:
     ours = [timed(lambda case: overlay(*case).procs, case) for case in cases]
     ms = [t for t, _ in ours]
     print(
-        f"{args.draws} draws of {args.bags} bags × {args.grids} grids: median {statistics.median(ms):.1f} ms, worst {max(ms):.1f} ms"
+        f"{args.draws} draws of {args.bags} bags × {args.grids} grids: median "
+        f"{statistics.median(ms):.1f} ms, worst {max(ms):.1f} ms"
     )
     for name, peer in (("HiGHS, LP", by_highs), ("CBC by PuLP, integer", by_cbc)):
         found = [timed(peer, case) for case in cases[: args.peers]]
@@ -135,7 +139,8 @@ def main() -> None:
             )
         ratio = statistics.median(t / ms[n] for n, (t, _) in enumerate(found))
         print(
-            f"{name}: median {statistics.median(t for t, _ in found):.0f} ms on {len(found)} of them, {ratio:.0f} times ours, the same optimum"
+            f"{name}: median {statistics.median(t for t, _ in found):.0f} ms on "
+            f"{len(found)} of them, {ratio:.0f} times ours, the same optimum"
         )
 
 

@@ -57,7 +57,8 @@ def random_workflow(tasks: int, seed: int, widest: int = 2) -> Workflow:
 
 
 def large_set(workflows: int, tasks: int, slots: int) -> Snapshot:
-    """Workflows of ten shapes over slots of 64 processors with room for about two and a half times the work."""
+    """Workflows of ten shapes over slots of 64 processors with room for about two and a half times
+    the work."""
     shapes = [random_workflow(tasks, seed) for seed in range(10)]
     chosen = tuple(shapes[n % 10].renamed(f"w{n}") for n in range(workflows))
     work = sum(t.runtime_s * t.procs for w in chosen for t in w.tasks.values())
@@ -108,7 +109,8 @@ def bench_growth(largest: int) -> None:
         sizes.append(workflows * 100)
         plan.check(snapshot)
         print(
-            f"  {workflows} workflows of 100 tasks over 100 slots: {seconds[-1]:.1f} s, {len(plan.placements):,} copies, "
+            f"  {workflows} workflows of 100 tasks over 100 slots: {seconds[-1]:.1f} s, "
+            f"{len(plan.placements):,} copies, "
             f"promise {plan.promise.probability:.3f}"
         )
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -161,14 +163,15 @@ def bench_joint(tasks: int = 10_000, scenarios: int = 10_000) -> None:
         outcome = WorkflowOutcome(workflow, fates)
         counts += fates.unpack(outcome.recompute(placed[workflow.name], list(workflow.tasks)))
     print(
-        f"joint probability of {tasks:,} tasks in {scenarios:,} scenarios: {time.perf_counter() - begin:.2f} s "
+        f"joint probability of {tasks:,} tasks in {scenarios:,} scenarios: "
+        f"{time.perf_counter() - begin:.2f} s "
         f"(expected {counts.mean():.1f} workflows done)"
     )
 
 
 def bench_heft() -> None:
-    """The same DAGs on ten machines of different speeds, by both: nothing known of the workflow, but numba's code loaded
-    (which takes half a second, once a process)."""
+    """The same DAGs on ten machines of different speeds, by both: nothing known of the workflow,
+    but numba's code loaded (which takes half a second, once a process)."""
     bandwidth = 50.0
     speeds = [1.0 + 0.1 * n for n in range(10)]
     slots = tuple(
@@ -210,8 +213,10 @@ def bench_heft() -> None:
             print(f"HEFT, {tasks} tasks: {ours_s * 1e3:.1f} ms, makespan {makespan:.1f} s")
             continue
         print(
-            f"HEFT, {tasks} tasks: {ours_s * 1e3:.1f} ms, anrg-saga {peer['seconds'] * 1e3:.0f} ms ({peer['seconds'] / ours_s:.0f}×); "
-            f"makespan {makespan:.1f} s against {peer['makespan']:.1f} s ({makespan / peer['makespan'] - 1:+.2%})"
+            f"HEFT, {tasks} tasks: {ours_s * 1e3:.1f} ms, anrg-saga "
+            f"{peer['seconds'] * 1e3:.0f} ms ({peer['seconds'] / ours_s:.0f}×); "
+            f"makespan {makespan:.1f} s against {peer['makespan']:.1f} s "
+            f"({makespan / peer['makespan'] - 1:+.2%})"
         )
 
 

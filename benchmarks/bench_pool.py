@@ -1,4 +1,5 @@
-"""How long a pool thinks: sharing by rounds in one pass against bisection on the water level, and a whole decision.
+"""How long a pool thinks: sharing by rounds in one pass against bisection on the water level, and a
+whole decision.
 
 python benchmarks/bench_pool.py
 """
@@ -45,7 +46,8 @@ def main() -> None:
     rounds_s = best_s(lambda: fill(wanted, weights, 50_000))
     halvings_s = best_s(lambda: bisected(wanted, weights, 50_000))
     print(
-        f"{MANAGERS} managers shared out: {rounds_s * 1e3:.2f} ms, bisection {halvings_s * 1e3:.2f} ms, {halvings_s / rounds_s:.1f} x"
+        f"{MANAGERS} managers shared out: {rounds_s * 1e3:.2f} ms, bisection "
+        f"{halvings_s * 1e3:.2f} ms, {halvings_s / rounds_s:.1f} x"
     )
     view = PoolNow(
         now_s=1000.0,
@@ -61,7 +63,8 @@ def main() -> None:
     )
     whole_s = best_s(lambda: decide(view, PoolPolicy(share=policy)), 3)
     print(
-        f"a decision for {MANAGERS} managers and {MANAGERS * WORKERS:,} workers: {whole_s * 1e3:.0f} ms"
+        f"a decision for {MANAGERS} managers and {MANAGERS * WORKERS:,} workers: "
+        f"{whole_s * 1e3:.0f} ms"
     )
 
 

@@ -1,10 +1,11 @@
-"""The service under load: 200 clients poll charts and bounds while sets are planned and run, beside a plain endpoint.
+"""The service under load: 200 clients poll charts and bounds while sets are planned and run, beside
+a plain endpoint.
 
-Everything on the loopback address: ``vgrads serve`` with two planners, a plain FastAPI application that gives the
-same bytes from memory, and the clients, all on this machine's processors. Each client asks once a second (with
-the ETag that it has, as pages do), so waits show how long an answer takes, not how many fit. Then the same
-without pauses from 8 clients, for the most that can be answered. Last, listeners that break off every few
-events: whether any event is lost.
+Everything on the loopback address: ``vgrads serve`` with two planners, a plain FastAPI application
+that gives the same bytes from memory, and the clients, all on this machine's processors. Each
+client asks once a second (with the ETag that it has, as pages do), so waits show how long an answer
+takes, not how many fit. Then the same without pauses from 8 clients, for the most that can be
+answered. Last, listeners that break off every few events: whether any event is lost.
 
     python benchmarks/bench_portal.py [--clients 200] [--seconds 20]
 """
@@ -126,7 +127,8 @@ def keep_planning(client: Client, stop: threading.Event, counts: dict[str, int])
 
 
 def lost_events(client: Client) -> tuple[int, int]:
-    """Events of a run, and how many of them a listener missed or saw twice that breaks off after every third."""
+    """Events of a run, and how many of them a listener missed or saw twice that breaks off after
+    every third."""
     run = client.run(client.submit(STORM), speed=1200)
     seen: list[str] = []
     while not seen or not seen[-1].endswith(":end"):
@@ -162,7 +164,10 @@ def measure(clients: int, seconds: float, home: Path) -> list[str]:
     gantt = f"/v1/workflow-sets/{set_id}/gantt"
     bound = "/v1/sites/mercury/queues/default/bound?procs=16&walltime_s=3600"
     rows = [
-        f"Chart: {chart.stat().st_size / 1024:.0f} KiB. {os.cpu_count()} processors for everything.",
+        (
+            f"Chart: {chart.stat().st_size / 1024:.0f} KiB. {os.cpu_count()} processors for "
+            "everything."
+        ),
         "",
         "| what | answers/s | p50 ms | p99 ms | longest ms |",
         "|---|--:|--:|--:|--:|",
@@ -203,8 +208,14 @@ def measure(clients: int, seconds: float, home: Path) -> list[str]:
         events, lost = lost_events(client)
         rows += [
             "",
-            f"Meanwhile {counts['planned']} sets were planned and {counts['run']} run to their end.",
-            f"A listener that broke off after every third of {events} events missed or doubled {lost}.",
+            (
+                f"Meanwhile {counts['planned']} sets were planned and {counts['run']} run to "
+                "their end."
+            ),
+            (
+                f"A listener that broke off after every third of {events} events missed or "
+                f"doubled {lost}."
+            ),
         ]
     finally:
         for process in (service, plain):

@@ -140,7 +140,8 @@ def compare(log: JobLog, name: str) -> None:
     same = np.array_equal(plain, ours.issued_s, equal_nan=True)
     clustered = backtest(log, name)
     print(
-        f"{name}: {len(log):,} jobs; plain {len(log) / plain_s:,.0f} jobs/s, ours {len(log) / ours.seconds:,.0f} jobs/s, "
+        f"{name}: {len(log):,} jobs; plain {len(log) / plain_s:,.0f} jobs/s, ours "
+        f"{len(log) / ours.seconds:,.0f} jobs/s, "
         f"ratio {plain_s / ours.seconds:.1f}x, identical answers: {same}; "
         f"with clusters {len(log) / clustered.seconds:,.0f} jobs/s ({clustered.seconds:.1f} s)"
     )
@@ -152,7 +153,8 @@ def growth() -> None:
     seconds = [backtest(made_up(n), "grow").seconds for n in sizes]
     exponent = np.log(seconds[1] / seconds[0]) / np.log(sizes[1] / sizes[0])
     print(
-        f"growth: {sizes[0]:,} jobs {seconds[0]:.2f} s, {sizes[1]:,} jobs {seconds[1]:.2f} s, exponent {exponent:.2f}"
+        f"growth: {sizes[0]:,} jobs {seconds[0]:.2f} s, {sizes[1]:,} jobs {seconds[1]:.2f} "
+        f"s, exponent {exponent:.2f}"
     )
 
 
@@ -175,7 +177,8 @@ def answers() -> None:
         )
     path_s = (time.perf_counter() - begin) / 20
     print(
-        f"warm GETBOUND {bound_s * 1e6:.0f} us, GETPROB {chance_s * 1e6:.0f} us, trajectory 6 h / 30 s {path_s * 1e3:.2f} ms"
+        f"warm GETBOUND {bound_s * 1e6:.0f} us, GETPROB {chance_s * 1e6:.0f} us, "
+        f"trajectory 6 h / 30 s {path_s * 1e3:.2f} ms"
     )
 
 

@@ -2,8 +2,9 @@
 
     python benchmarks/bench_replanning.py [--runs 60] [--acquire 0.6]
 
-The storm set over the embedded sites, each of whose slots is granted with this probability only; the same
-runs, with the same luck, without and with the planner's help. Money is what the slots asked for may cost.
+The storm set over the embedded sites, each of whose slots is granted with this probability only;
+the same runs, with the same luck, without and with the planner's help. Money is what the slots
+asked for may cost.
 """
 
 from __future__ import annotations

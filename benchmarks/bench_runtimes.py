@@ -1,4 +1,5 @@
-"""Run times learned: how true against a regression scaled by the CPU score and the mean of earlier runs, and how fast.
+"""Run times learned: how true against a regression scaled by the CPU score and the mean of earlier
+runs, and how fast.
 
 python benchmarks/bench_runtimes.py FOLDER      (FOLDER holds nextflow/ and workflows/wfformat/)
 """
@@ -14,7 +15,8 @@ from vgrads.runtimes.known import Known, learn
 from vgrads.runtimes.model import Model, fit
 
 MOST_MS, RIGHT, RATIO = 0.1, 0.15, 0.6
-"""What one prediction may take, and how wrong it may be: alone, and over the mean of earlier runs."""
+"""What one prediction may take, and how wrong it may be: alone, and over the mean of earlier
+runs."""
 
 
 def each_ms(model: Model, asked: list[tuple[str, str, float | None, int]], tries: int = 5) -> float:
@@ -38,7 +40,8 @@ def speed(folder: Path, workflow: str) -> str:
     fit_ms = (time.perf_counter() - begun) * 1e3
     asked = [(r.kind, node, r.input_bytes, r.procs) for r in records for node in frames]
     return (
-        f"{workflow}: fit of {len(known.records)} records of {len(known.kinds)} kinds {fit_ms:.0f} ms; "
+        f"{workflow}: fit of {len(known.records)} records of {len(known.kinds)} kinds "
+        f"{fit_ms:.0f} ms; "
         f"one prediction {each_ms(model, asked):.3f} ms (at most {MOST_MS})"
     )
 
@@ -53,7 +56,8 @@ def main(arguments: list[str]) -> None:
     for row in found:
         if row.workflow == "all":
             print(
-                f"{row.trained} rows, {row.size}: {row.ours:.3f} (at most {RIGHT}), {row.ours / row.plain:.2f} x plain regression by CPU score"
+                f"{row.trained} rows, {row.size}: {row.ours:.3f} (at most {RIGHT}), "
+                f"{row.ours / row.plain:.2f} x plain regression by CPU score"
             )
     for left in own:
         print(f"{left.family}: {left.ratio:.2f} x the mean of earlier runs (at most {RATIO})")

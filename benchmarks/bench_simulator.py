@@ -113,7 +113,8 @@ def compare(log: JobLog, name: str) -> None:
         stepped, slow_s = step_by_step(log, procs, policy)
         mean_s = float((ours - log.submit_s).mean())
         print(
-            f"  {policy}: compiled {len(log) / seconds:,.0f} jobs/s, step by step {len(log) / slow_s:,.0f} jobs/s, "
+            f"  {policy}: compiled {len(log) / seconds:,.0f} jobs/s, step by step "
+            f"{len(log) / slow_s:,.0f} jobs/s, "
             f"starts equal: {np.array_equal(ours, stepped)}, mean wait {mean_s:,.1f} s"
         )
         for peer in peers:
@@ -129,8 +130,10 @@ def _show_peer(
     told = ~np.isnan(theirs)
     mine_s, theirs_s = ((s[told] - log.submit_s[told]).mean() for s in (starts, theirs))
     print(
-        f"    AccaSim {peer}: {len(log) / their_s:,.0f} jobs/s, ours is {their_s / seconds:,.0f}× (step by step "
-        f"{their_s / slow_s:.0f}×); mean wait {theirs_s:,.1f} s (ours {mine_s / theirs_s - 1:+.3%}), "
+        f"    AccaSim {peer}: {len(log) / their_s:,.0f} jobs/s, ours is "
+        f"{their_s / seconds:,.0f}× (step by step "
+        f"{their_s / slow_s:.0f}×); mean wait {theirs_s:,.1f} s (ours "
+        f"{mine_s / theirs_s - 1:+.3%}), "
         f"{np.mean(theirs[told] == starts[told]):.2%} of {told.sum()} starts equal"
     )
 
@@ -147,8 +150,10 @@ def growth() -> None:
         _, slow_s = step_by_step(log, 256, "easy")
         seconds.append((compiled_s, slow_s))
         print(
-            f"  {count:,} jobs: compiled {compiled_s:.3f} s, step by step {slow_s:.1f} s, per job·log₂(job) "
-            f"{compiled_s / count / np.log2(count) * 1e9:.1f} and {slow_s / count / np.log2(count) * 1e9:.0f} ns"
+            f"  {count:,} jobs: compiled {compiled_s:.3f} s, step by step {slow_s:.1f} s, "
+            "per job·log₂(job) "
+            f"{compiled_s / count / np.log2(count) * 1e9:.1f} and "
+            f"{slow_s / count / np.log2(count) * 1e9:.0f} ns"
         )
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     exponents = np.polyfit(np.log(SIZES), np.log(seconds), 1)[0]

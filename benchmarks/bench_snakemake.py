@@ -1,12 +1,14 @@
-"""Short Snakemake rules on real Slurm: ``--executor vgrads`` against ``--cores`` and ``--executor slurm``, in one run.
+"""Short Snakemake rules on real Slurm: ``--executor vgrads`` against ``--cores`` and ``--executor
+slurm``, in one run.
 
     python benchmarks/bench_snakemake.py [--jobs 200] [--seconds 2] [--peer-jobs 16] [--respawn 16]
 
-A throw-away Slurm of two nodes with four processors each is started (pretended ones: as many real ones as this machine
-has). Independent rules sleep; the floor is jobs × seconds / 8. *window*: from the first job's start to the last one's
-end, as the jobs write them down; *command*: all of ``snakemake``, with planning and the slot's start. ``--executor
-slurm`` is measured, scaled down, where its plugin is installed beside Snakemake (pip install
-snakemake-executor-plugin-slurm). Processor seconds are those of the machine, less what it uses when idle.
+A throw-away Slurm of two nodes with four processors each is started (pretended ones: as many real
+ones as this machine has). Independent rules sleep; the floor is jobs × seconds / 8. *window*: from
+the first job's start to the last one's end, as the jobs write them down; *command*: all of
+``snakemake``, with planning and the slot's start. ``--executor slurm`` is measured, scaled down,
+where its plugin is installed beside Snakemake (pip install snakemake-executor-plugin-slurm).
+Processor seconds are those of the machine, less what it uses when idle.
 """
 
 from __future__ import annotations
@@ -45,7 +47,10 @@ rule short:
     {kind}
 """
 _SHELL = 'shell: "date +%s.%N > {{output}}; sleep {seconds}; date +%s.%N >> {{output}}"'
-_RUN = "run:\n        import time\n        with open(output[0], 'w') as out:\n            print(time.time(), file=out); time.sleep({seconds}); print(time.time(), file=out)"
+_RUN = (
+    "run:\n        import time\n        with open(output[0], 'w') as out:\n            "
+    "print(time.time(), file=out); time.sleep({seconds}); print(time.time(), file=out)"
+)
 
 
 def main() -> None:
@@ -56,7 +61,8 @@ def main() -> None:
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, _Surrounded(Path(folder) / "slurm"):
         print(
-            f"{'way':34} {'jobs':>5} {'floor':>7} {'window':>8} {'ratio':>6} {'command':>8} {'CPU s/job':>9}"
+            f"{'way':34} {'jobs':>5} {'floor':>7} {'window':>8} {'ratio':>6} "
+            f"{'command':>8} {'CPU s/job':>9}"
         )
         here = Path(folder)
         vgrads = [
@@ -144,7 +150,10 @@ def _row(
     window_s = max(end for _, end in times) - min(begin for begin, _ in times)
     floor_s, cpu_s = jobs * seconds / _CPUS, (_busy_s() - busy - idle * command_s) / jobs
     print(
-        f"{name:34} {jobs:5} {floor_s:7.1f} {window_s:8.1f} {window_s / floor_s:6.2f} {command_s:8.1f} {cpu_s:9.2f}",
+        (
+            f"{name:34} {jobs:5} {floor_s:7.1f} {window_s:8.1f} {window_s / floor_s:6.2f} "
+            f"{command_s:8.1f} {cpu_s:9.2f}"
+        ),
         flush=True,
     )
 

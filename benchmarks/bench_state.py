@@ -1,9 +1,10 @@
-"""Bounds by the state of a queue: against statsmodels' quantile regression and the library's own answers.
+"""Bounds by the state of a queue: against statsmodels' quantile regression and the library's own
+answers.
 
     python benchmarks/bench_state.py [LOG...]      # default: a shipped history
 
-Each log is split: its first two thirds (at most 20,000 jobs) teach, the next sixth is foretold; no correction, no
-QBETS, the models alone.
+Each log is split: its first two thirds (at most 20,000 jobs) teach, the next sixth is foretold; no
+correction, no QBETS, the models alone.
 """
 
 from __future__ import annotations
@@ -72,7 +73,8 @@ def bench_model(name: str, log: JobLog) -> None:
     losses = [pinball(waits[ask], bound, 0.95) for bound in (ours, theirs)]
     covered = [float((waits[ask] <= bound).mean()) for bound in (ours, theirs)]
     print(
-        f"| {name} | {each_us:.0f} | {losses[0] / losses[1]:.2f} | {covered[0]:.3f} / {covered[1]:.3f} | "
+        f"| {name} | {each_us:.0f} | {losses[0] / losses[1]:.2f} | {covered[0]:.3f} / "
+        f"{covered[1]:.3f} | "
         f"{ours_s:.1f} (seven levels) / {linear_s:.1f} (one) |"
     )
 
@@ -92,7 +94,8 @@ def bench_answer(log: JobLog) -> None:
     compiled = _each(lambda: model.knots(rows[0]))
     library = _each(lambda: [forest.predict(rows[:1]) for forest in forests])
     print(
-        f"\nSeven quantiles of one job: {compiled * 1e6:.0f} µs, {library * 1e3:.2f} ms by seven forests of scikit-learn's: {library / compiled:.0f} times as long."
+        f"\nSeven quantiles of one job: {compiled * 1e6:.0f} µs, {library * 1e3:.2f} ms by "
+        f"seven forests of scikit-learn's: {library / compiled:.0f} times as long."
     )
     known = forecast_state(log, log.end_s, Settings(method="state"))
     known.bound(8, 7200.0, 0.95)
@@ -132,7 +135,8 @@ def bench_growth() -> None:
 def main() -> None:
     paths = [Path(p) for p in sys.argv[1:]] or [embedded_data() / "histories" / "mercury.swf.gz"]
     print(
-        "| log | state (µs a job) | pinball ÷ QuantReg | covered ours / QuantReg | learning (s) ours / QuantReg |"
+        "| log | state (µs a job) | pinball ÷ QuantReg | covered ours / QuantReg | "
+        "learning (s) ours / QuantReg |"
     )
     print("|---|--:|--:|--:|--:|")
     for path in paths:

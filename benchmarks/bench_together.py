@@ -1,9 +1,12 @@
-"""Do several jobs come together as foretold? ``python benchmarks/bench_together.py LOGS… [--jobs 20000] [--sample 500]``
+"""Do several jobs come together as foretold? ``python benchmarks/bench_together.py LOGS… [--jobs
+20000] [--sample 500]``
 
-Pairs and fours of real jobs that one user submitted within five minutes, of any shapes and of one shape (as offers are). Just
-before the first of them each is asked about: P(start within T of its own submission) for five T, in each way of ``ASKED``.
-Whether all of them, half of them, one of them starts within T is then foretold from these by every way of ``WAYS``, and
-compared with what happened: the mean over the groups of a log, missed where it is off by more than .03 and two standard errors.
+Pairs and fours of real jobs that one user submitted within five minutes, of any shapes and of one
+shape (as offers are). Just before the first of them each is asked about: P(start within T of its
+own submission) for five T, in each way of ``ASKED``. Whether all of them, half of them, one of them
+starts within T is then foretold from these by every way of ``WAYS``, and compared with what
+happened: the mean over the groups of a log, missed where it is off by more than .03 and two
+standard errors.
 """
 
 from __future__ import annotations
@@ -27,7 +30,8 @@ WITHIN_S = np.array([300.0, 1800.0, 3600.0, 7200.0, 21600.0])
 KINDS = {"pairs": (2, False), "fours": (4, False), "like pairs": (2, True), "like fours": (4, True)}
 """How many, and whether all of one shape."""
 ASKED = {"nothing ahead": (False, 0), "as offers ask": (False, 1), "named": (True, 1)}
-"""Whether the asker is known, and how many more of the asker's jobs each one finds ahead than the one before it."""
+"""Whether the asker is known, and how many more of the asker's jobs each one finds ahead than the
+one before it."""
 _SOON_S = 300.0
 _WARM = 2000  # jobs before the first question
 _ALLOWED = 0.03
@@ -122,7 +126,10 @@ def _line(title: str, chances: np.ndarray, happened: np.ndarray) -> str:
         star = "*" if abs(said - share) > _ALLOWED + 2 * error else ""
         cells.append(f"{said:.3f}→{share:.3f}{star}")
     brier = float(((chances - happened) ** 2).mean())
-    return f"  {title:<46} {len(happened):4} | {'  '.join(f'{c:<13}' for c in cells)} | Brier {brier:.4f}"
+    return (
+        f"  {title:<46} {len(happened):4} | {'  '.join(f'{c:<13}' for c in cells)} | Brier "
+        f"{brier:.4f}"
+    )
 
 
 def main() -> None:

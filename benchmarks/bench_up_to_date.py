@@ -1,5 +1,5 @@
-"""What it costs to keep how tasks were done, and to find that nothing is left to do: against GNU make, and against
-Snakemake where its environment is there (``make snakemake``).
+"""What it costs to keep how tasks were done, and to find that nothing is left to do: against GNU
+make, and against Snakemake where its environment is there (``make snakemake``).
 
     PYTHONPATH=. python benchmarks/bench_up_to_date.py [--tasks 2000]
 """
@@ -88,7 +88,8 @@ def _make_rules(folder: Path, count: int) -> None:
     (folder / "Makefile").write_text(f"all: {names}\n{rules}")
     (folder / "Snakefile").write_text(
         f'rule all:\n    input: [f"o{{n}}.txt" for n in range({count})]\n'
-        'rule one:\n    input: "in.txt"\n    output: "o{n}.txt"\n    shell: "cat {input} > {output}"\n'
+        'rule one:\n    input: "in.txt"\n    output: "o{n}.txt"\n    shell: "cat {input} > '
+        '{output}"\n'
     )
     (folder / "in.txt").write_text("something\n")
 
@@ -105,7 +106,8 @@ def main() -> None:
             with_s.append(_run(base / f"with{turn}", count))
         ratio = sorted(with_s)[1] / sorted(without)[1]
         print(
-            f"a run of {count} tasks that each make a file: {sorted(with_s)[1]:.0f}/s with records, {sorted(without)[1]:.0f}/s without: {ratio:.2f}"
+            f"a run of {count} tasks that each make a file: {sorted(with_s)[1]:.0f}/s with "
+            f"records, {sorted(without)[1]:.0f}/s without: {ratio:.2f}"
         )
         wanted = _wanted(base / "with0" / "set", count)
         begin = time.perf_counter()

@@ -61,7 +61,8 @@ def bench_trajectory(known: QueueForecast, name: str) -> None:
         best_of(lambda: one_by_one(known, wanted), 2),
     )
     print(
-        f"{name}: trajectory over 24 h, {len(path.submit_s)} instants: {ours * 1e3:.1f} ms, one by one {plain * 1e3:.0f} ms "
+        f"{name}: trajectory over 24 h, {len(path.submit_s)} instants: {ours * 1e3:.1f} "
+        f"ms, one by one {plain * 1e3:.0f} ms "
         f"({plain / ours:.0f}×), same: {same}"
     )
 
@@ -86,7 +87,8 @@ def bench_query(known: list[QueueForecast]) -> None:
     offers = offer_slots(catalog, knowledge, request)
     seconds = best_of(lambda: offer_slots(catalog, knowledge, request))
     print(
-        f"query of {QUEUES} queues and {CLOUDS} clouds: {len(offers)} offers in {seconds * 1e3:.1f} ms"
+        f"query of {QUEUES} queues and {CLOUDS} clouds: {len(offers)} offers in "
+        f"{seconds * 1e3:.1f} ms"
     )
     wanted = parse_request(
         "grid b for 2h by 6h { x = tight 16..32 nodes y = loose 8 nodes [cores >= 8] }", "bench"
@@ -95,7 +97,8 @@ def bench_query(known: list[QueueForecast]) -> None:
     seconds = best_of(lambda: procure(catalog, knowledge, wanted), 2)
     considered = sum(group.considered for group in offer.groups)
     print(
-        f"procurement among {considered} slots: {seconds * 1e3:.0f} ms, probability {offer.probability:.3f}"
+        f"procurement among {considered} slots: {seconds * 1e3:.0f} ms, probability "
+        f"{offer.probability:.3f}"
     )
 
 

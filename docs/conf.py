@@ -1,4 +1,5 @@
-"""The documents as a site (``make docs``): these pages, and one for each package from its docstrings."""
+"""The documents as a site (``make docs``): these pages, and one for each package from its
+docstrings."""
 
 from importlib.metadata import version as installed
 

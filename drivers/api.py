@@ -3,9 +3,10 @@
 Nothing waits in here. Whoever owns the loop asks, one call for all slots of a site. In virtual time
 :meth:`Driver.wake_at` tells when asking again can bring news; a real site cannot know.
 
-A site that refuses a request (unknown queue, quota, no capacity) makes the slot FAILED with the site's
-own words, and says whether that is for good; the run goes on without it. A site that does not answer is a :class:`vgrads.kernel.errors.SiteError`
-with ``transient`` set: whether the call had an effect is not known, and the same call again is safe.
+A site that refuses a request (unknown queue, quota, no capacity) makes the slot FAILED with the
+site's own words, and says whether that is for good; the run goes on without it. A site that does
+not answer is a :class:`vgrads.kernel.errors.SiteError` with ``transient`` set: whether the call had
+an effect is not known, and the same call again is safe.
 """
 
 from __future__ import annotations
@@ -46,11 +47,12 @@ class SlotSpec:
 
     Submitting the same id again asks for nothing more. ``name`` is the slot's name within its run:
     what a person reads, and what a simulated site draws the slot's fate from. ``begin_s`` and
-    ``end_by_s`` (seconds of the run's clock) keep the site from starting the slot too early, or at all
-    where it could not end in time. ``pilot`` is a shell command that runs in the slot, on its first
-    node, with ``environment``; without one the slot is only held. When the pilot ends, so does the slot.
-    With ``every_node`` the pilot runs once on each node, told by ``VGRADS_NODE`` (from 0) which of
-    ``VGRADS_NODES`` it is; the slot ends when the last of them has, and fails if one of them has.
+    ``end_by_s`` (seconds of the run's clock) keep the site from starting the slot too early, or at
+    all where it could not end in time. ``pilot`` is a shell command that runs in the slot, on its
+    first node, with ``environment``; without one the slot is only held. When the pilot ends, so
+    does the slot. With ``every_node`` the pilot runs once on each node, told by ``VGRADS_NODE``
+    (from 0) which of ``VGRADS_NODES`` it is; the slot ends when the last of them has, and fails if
+    one of them has.
     """
 
     id: str
@@ -72,8 +74,8 @@ class SlotSpec:
 class SlotStatus:
     """How a slot stands, since when, and why if it went wrong.
 
-    ``permanent``: it failed for what is written down wrong, here or at the site, not by bad luck; asking for
-    the like again would end alike.
+    ``permanent``: it failed for what is written down wrong, here or at the site, not by bad luck;
+    asking for the like again would end alike.
     """
 
     id: str
@@ -106,12 +108,13 @@ class Driver(Protocol):
 class Access:
     """How a real site is reached, and what every request there carries.
 
-    ``host``: where the batch commands are, over SSH; empty: here. ``folder``: where slots leave their
-    marks and output on the site, empty: ``.vgrads/slots`` in the home there. ``shared_home``: False
-    where compute nodes do not see that folder; a slot is then ready as soon as it runs. ``python``: the
-    interpreter there that has vgrads; ``contact``: the address under which slots reach the manager. ``shared_files``: whether
-    slots see the manager's files under the same paths; None: not in clouds and not over SSH. ``poll_s``:
-    how often a run asks how its slots stand; batch systems are everybody's.
+    ``host``: where the batch commands are, over SSH; empty: here. ``folder``: where slots leave
+    their marks and output on the site, empty: ``.vgrads/slots`` in the home there. ``shared_home``:
+    False where compute nodes do not see that folder; a slot is then ready as soon as it runs.
+    ``python``: the interpreter there that has vgrads; ``contact``: the address under which slots
+    reach the manager. ``shared_files``: whether slots see the manager's files under the same paths;
+    None: not in clouds and not over SSH. ``poll_s``: how often a run asks how its slots stand;
+    batch systems are everybody's.
     """
 
     host: str = ""
@@ -159,8 +162,8 @@ class Survey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuedJob:
-    """Somebody's job in a queue: processors, requested seconds, and since when (``waited_s``) or for how
-    long yet by request (``left_s``; None while it waits)."""
+    """Somebody's job in a queue: processors, requested seconds, and since when (``waited_s``) or
+    for how long yet by request (``left_s``; None while it waits)."""
 
     queue: str
     user: str
@@ -172,7 +175,8 @@ class QueuedJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """Something at a site that bears our mark: a job or an instance, and whose slot it is (if it says so)."""
+    """Something at a site that bears our mark: a job or an instance, and whose slot it is (if it
+    says so)."""
 
     handle: str
     name: str
@@ -185,7 +189,7 @@ class Held:
 def mark(slot: str) -> str:
     """The name under which a site knows a slot: the same for the same id, and plain letters.
 
-    Fifteen characters, the most that Torque takes; so submitting is idempotent wherever names can be
-    listed, and no id can break a command.
+    Fifteen characters, the most that Torque takes; so submitting is idempotent wherever names can
+    be listed, and no id can break a command.
     """
     return f"vg-{hashlib.sha256(slot.encode()).hexdigest()[:12]}"

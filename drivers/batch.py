@@ -1,8 +1,8 @@
 """Slots as jobs of a real batch system: one driver, and a dialect for each system.
 
-A dialect is text in and text out: which command submits, lists and cancels, and what its answers mean.
-What is common stands here: names that make submission idempotent, states that only go forward, and what
-to believe when the batch system forgets a job or a call ends without an answer.
+A dialect is text in and text out: which command submits, lists and cancels, and what its answers
+mean. What is common stands here: names that make submission idempotent, states that only go
+forward, and what to believe when the batch system forgets a job or a call ends without an answer.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ _PATIENCE = 3  # looks without a trace of a job before it counts as lost
 class JobReport:
     """A job as its batch system tells of it. ``ran_s``: how long it has run, where that is told.
 
-    ``slot``: our own id, where the system keeps it beside the name. ``ending``: it is being removed.
+    ``slot``: our own id, where the system keeps it beside the name. ``ending``: it is being
+    removed.
     """
 
     job: str
@@ -85,7 +86,8 @@ class Dialect(Protocol):
         """The id within what that command printed."""
 
     def launch(self, spec: SlotSpec, exports: str) -> Launch:
-        """How the script of a job of several nodes starts its pilot on each; ``exports``: the environment."""
+        """How the script of a job of several nodes starts its pilot on each; ``exports``: the
+        environment."""
 
     def listing(self) -> str:
         """Commands that list all jobs of this user, ended ones as far as they are known."""
@@ -94,7 +96,8 @@ class Dialect(Protocol):
         """Those jobs."""
 
     def past(self, names: Sequence[str]) -> str:
-        """Commands that tell of ended jobs that the listing forgot; empty where there is no such place."""
+        """Commands that tell of ended jobs that the listing forgot; empty where there is no such
+        place."""
 
     def past_jobs(self, printed: str) -> list[JobReport]:
         """Those jobs."""
@@ -112,7 +115,8 @@ class Dialect(Protocol):
         """What they told."""
 
     def accounting(self, from_ago_s: float, until_ago_s: float) -> str:
-        """Commands that print accounting of what happened between two instants before now; empty: cannot."""
+        """Commands that print accounting of what happened between two instants before now; empty:
+        cannot."""
 
     def accounted(self, line: str) -> tuple[str, str] | None:
         """(key of the job, its queue) of a line of accounting; None for a header."""
@@ -148,7 +152,8 @@ class BatchDriver(LedgerDriver):
     # the three verbs
 
     def submit(self, spec: SlotSpec) -> None:
-        """Ask for a slot; look first where it may have been asked for, by an earlier manager or a lost call."""
+        """Ask for a slot; look first where it may have been asked for, by an earlier manager or a
+        lost call."""
         if self._settled(spec.id):
             return
         if self._unsure or mark(spec.id) in self._listed:
@@ -191,7 +196,8 @@ class BatchDriver(LedgerDriver):
             self._ledger.move(slot, SlotState.RELEASED, self._clock.now(), "released")
 
     def close(self) -> None:
-        """Give back everything that is still held, and what is held by nobody but the batch system."""
+        """Give back everything that is still held, and what is held by nobody but the batch
+        system."""
         super().close()
         self._end(self._lingering)
 
@@ -218,10 +224,11 @@ class BatchDriver(LedgerDriver):
             self._check(self._call(self.dialect.cancel(handles)))
 
     def accounting(self, from_ago_s: float, until_ago_s: float = 0.0) -> dict[str, tuple[str, str]]:
-        """Jobs between two instants, in seconds before now: key → (queue, line as the site prints it).
+        """Jobs between two instants, in seconds before now: key → (queue, line as the site prints
+        it).
 
-        SiteError where the site has no accounting that can be read from here. The line under the empty
-        key is the header, where there is one.
+        SiteError where the site has no accounting that can be read from here. The line under the
+        empty key is the header, where there is one.
         """
         command = self.dialect.accounting(from_ago_s, until_ago_s)
         if not command:
@@ -306,7 +313,8 @@ class BatchDriver(LedgerDriver):
         return answer
 
     def _look(self, slots: Sequence[str]) -> None:
-        """One call: the jobs of this user and the marks of these slots, taken over into the ledger."""
+        """One call: the jobs of this user and the marks of these slots, taken over into the
+        ledger."""
         listing = f"{self.dialect.listing()} || exit $?\n"
         answer = self._command(
             listing + marks_command(self.access.folder, [mark(s) for s in slots])
@@ -326,13 +334,15 @@ class BatchDriver(LedgerDriver):
             self._note(slot, report, marks.get(name, Mark()))
 
     def _end(self, lingering: Mapping[str, str]) -> None:
-        """Remove jobs that run on although their slots have ended: a batch system that lost sight of a job's
-        processes does not know that they are gone, and keeps its processors for it up to its time limit."""
+        """Remove jobs that run on although their slots have ended: a batch system that lost sight
+        of a job's processes does not know that they are gone, and keeps its processors for it up to
+        its time limit."""
         if lingering:
             self._check(self._call(self.dialect.cancel(list(lingering.values()))))
 
     def _past(self, names: list[str]) -> list[JobReport]:
-        """What accounting says of jobs that the batch system lists no more; nothing where there is none."""
+        """What accounting says of jobs that the batch system lists no more; nothing where there is
+        none."""
         command = self.dialect.past(names) if names else ""
         if not command:
             return []

@@ -1,8 +1,9 @@
 """Slots as sets of instances of an EC2-compatible cloud: all of a slot's nodes, or none.
 
-The cloud keeps no time limit, so this driver does: what has lived its duration is given back when the
-next question is asked, and the instance shuts itself down a little later if nobody asks any more. Tags
-say whose slot an instance is, so nothing is lost or bought twice when the manager restarts.
+The cloud keeps no time limit, so this driver does: what has lived its duration is given back when
+the next question is asked, and the instance shuts itself down a little later if nobody asks any
+more. Tags say whose slot an instance is, so nothing is lost or bought twice when the manager
+restarts.
 """
 
 from __future__ import annotations
@@ -131,7 +132,8 @@ class _Slot:
 
 
 class CloudDriver(LedgerDriver):
-    """The driver of one cloud. ``prices``: node type → price; limits count what may be spent at most."""
+    """The driver of one cloud. ``prices``: node type → price; limits count what may be spent at
+    most."""
 
     def __init__(
         self, site: str, api: CloudApi, clock: Clock, access: Access, prices: Mapping[str, Price]
@@ -224,7 +226,10 @@ class CloudDriver(LedgerDriver):
         committed = sum(slot.usd for slot in self._slots.values())
         if limit is None or committed + usd <= limit + 1e-9:
             return ""
-        return f"spend limit: this slot may cost ${usd:.2f}, ${committed:.2f} of ${limit:.2f} are committed"
+        return (
+            f"spend limit: this slot may cost ${usd:.2f}, ${committed:.2f} of ${limit:.2f} are "
+            "committed"
+        )
 
     def _purchase(self, spec: SlotSpec, usd: float) -> Purchase:
         tags = {
@@ -244,7 +249,8 @@ class CloudDriver(LedgerDriver):
         )
 
     def _look(self, asked: Sequence[str]) -> None:
-        """One question: all our instances, taken over into the ledger; what has lived its time ends.
+        """One question: all our instances, taken over into the ledger; what has lived its time
+        ends.
 
         Instances of slots that nobody asked about here belong to somebody else and are left alone.
         """
@@ -301,7 +307,8 @@ class CloudDriver(LedgerDriver):
 
 
 def user_data(spec: SlotSpec) -> str:
-    """The script that an instance runs when it has booted; SiteError where it is too long for EC2."""
+    """The script that an instance runs when it has booted; SiteError where it is too long for
+    EC2."""
     exports = environment_exports(spec)
     if spec.every_node:
         exports += f"\nexport VGRADS_NODE=0 VGRADS_NODES={spec.nodes}"

@@ -5,8 +5,8 @@ Ships with the package, so that somebody else's driver can be held to it::
     for check in CHECKS:
         check(bench)
 
-A :class:`Bench` says how to open the driver, how to let time pass, and what the site can do. Checks raise
-AssertionError with what was seen.
+A :class:`Bench` says how to open the driver, how to let time pass, and what the site can do. Checks
+raise AssertionError with what was seen.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from vgrads.kernel.errors import SiteError
 class Bench:
     """A site under test.
 
-    ``open`` makes a new driver that knows nothing of earlier ones; ``elapse`` lets seconds pass (or a little
-    less, where something has happened). ``slot`` are the site's fields of a spec, ``nodes`` how many a slot
-    can have. ``read`` returns what a
-    pilot has written to a file that it was told by name, None where pilots do not run. ``patience_s``: how
-    long the site may take for anything.
+    ``open`` makes a new driver that knows nothing of earlier ones; ``elapse`` lets seconds pass (or
+    a little less, where something has happened). ``slot`` are the site's fields of a spec,
+    ``nodes`` how many a slot can have. ``read`` returns what a pilot has written to a file that it
+    was told by name, None where pilots do not run. ``patience_s``: how long the site may take for
+    anything.
     """
 
     open: Callable[[], Driver]
@@ -118,7 +118,8 @@ def _await_text(bench: Bench, name: str, expected: str) -> None:
 
 
 def runs_on_every_node(bench: Bench) -> None:
-    """With ``every_node`` each node has a pilot, which knows its index, how many there are, and the environment."""
+    """With ``every_node`` each node has a pilot, which knows its index, how many there are, and the
+    environment."""
     driver = bench.open()
     pilot, value = "", "spaces, 'quotes', \"more\", $(false) `x` \\ and\na second line"
     if bench.read:
@@ -161,7 +162,8 @@ def cancels_in_every_state(bench: Bench) -> None:
 
 
 def tells_of_a_failing_pilot(bench: Bench) -> None:
-    """A pilot that ends with an error fails its slot, with its last words; one that ends well releases it."""
+    """A pilot that ends with an error fails its slot, with its last words; one that ends well
+    releases it."""
     driver = bench.open()
     bad = bench.spec(pilot="echo the disk is full >&2; exit 3")
     good = bench.spec(pilot="true")
@@ -174,7 +176,8 @@ def tells_of_a_failing_pilot(bench: Bench) -> None:
 
 
 def ends_with_its_last_pilot(bench: Bench) -> None:
-    """A slot with a pilot on every node lasts until the last of them has ended, and fails if one failed."""
+    """A slot with a pilot on every node lasts until the last of them has ended, and fails if one
+    failed."""
     assert bench.read is not None
     driver = bench.open()
     last = bench.nodes - 1

@@ -1,4 +1,5 @@
-"""Keys of EC2-compatible clouds: from the environment or the standard file, never kept, never shown."""
+"""Keys of EC2-compatible clouds: from the environment or the standard file, never kept, never
+shown."""
 
 from __future__ import annotations
 
@@ -39,7 +40,9 @@ def find_credentials(site: str, profile: str = "default") -> Credentials:
             "no credentials",
             site=site,
             transient=False,
-            fix=f"set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or write [{profile}] into {file}",
+            fix=(
+                f"set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or write [{profile}] into {file}"
+            ),
         )
     return found
 

@@ -1,8 +1,9 @@
 """Dask by a clock that nobody sets.
 
-It waits until instants of the calendar, between two messages as well as for a connection. Where the calendar is set back
-by an hour in between, nothing is sent for an hour, and no task begins or is known to have ended; set forward, what
-has just begun is too late (dask/distributed #4528, open). Tornado's loop, which it waits by, reads the calendar too.
+It waits until instants of the calendar, between two messages as well as for a connection. Where the
+calendar is set back by an hour in between, nothing is sent for an hour, and no task begins or is
+known to have ended; set forward, what has just begun is too late (dask/distributed #4528, open).
+Tornado's loop, which it waits by, reads the calendar too.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Slots on the workers of a Dask cluster that somebody already has: a pilot on each, as a task that lasts.
+"""Slots on the workers of a Dask cluster that somebody already has: a pilot on each, as a task that
+lasts.
 
-The scheduler knows a pilot by a name made from its slot's, so asking again is asking once, and a manager that
-comes later finds what runs. A pilot occupies one thread of its worker; how many processors it may use is what the
-site's ``cores_per_node`` says.
+The scheduler knows a pilot by a name made from its slot's, so asking again is asking once, and a
+manager that comes later finds what runs. A pilot occupies one thread of its worker; how many
+processors it may use is what the site's ``cores_per_node`` says.
 """
 
 from __future__ import annotations
@@ -73,7 +74,8 @@ class DaskCluster(LedgerDriver):
         self._ledger.move(spec.id, SlotState.QUEUED, self._clock.now())
 
     def _free(self, spec: SlotSpec, nodes: int) -> list[str]:
-        """Workers for a slot's pilots: those that run its pilots already, then those that run none of ours."""
+        """Workers for a slot's pilots: those that run its pilots already, then those that run none
+        of ours."""
         holding = self._running()
         busy = {worker for key, worker in holding.items() if key.startswith("vg-")}
         busy |= {

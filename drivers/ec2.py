@@ -1,8 +1,9 @@
 """EC2 and Eucalyptus through apache-libcloud.
 
-libcloud's default signature of EC2 is version 2, which newer services route astray: version 4 is asked
-for. Eucalyptus signs with version 2 and answers under ``/services/Eucalyptus``. What libcloud has no verb
-for (status checks, ending many instances at once) goes through its connection as a plain query.
+libcloud's default signature of EC2 is version 2, which newer services route astray: version 4 is
+asked for. Eucalyptus signs with version 2 and answers under ``/services/Eucalyptus``. What libcloud
+has no verb for (status checks, ending many instances at once) goes through its connection as a
+plain query.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ class Ec2Api:
     def __init__(self, site: str, node_driver: Any, access: Access) -> None:
         self.site, self._driver, self._access = site, node_driver, access
         self._driver.connection.timeout = access.timeout_s
-        self._driver.connection.connect()  # the one that its constructor opened has libcloud's own timeout
+        # the one that its constructor opened has libcloud's own timeout
+        self._driver.connection.connect()
         self._checks_status = True
 
     def buy(self, purchase: Purchase) -> list[str]:
@@ -138,7 +140,8 @@ class Ec2Api:
         return self._asked(self._driver.connection.request, path, params=dict(params)).object
 
     def _asked(self, call: Any, *args: Any, **kwargs: Any) -> Any:
-        """A call to the cloud, with its errors in our terms: SiteError, or CapacityError for a refusal."""
+        """A call to the cloud, with its errors in our terms: SiteError, or CapacityError for a
+        refusal."""
         try:
             return call(*args, **kwargs)
         except InvalidCredsError as error:

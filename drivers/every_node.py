@@ -1,9 +1,10 @@
 """A slot's pilot on every node of its job: what the batch systems' own launchers are told.
 
-Each copy is told its node's index (``VGRADS_NODE``, from 0) and how many there are (``VGRADS_NODES``). The
-job's script ends when the last copy has. ``srun`` hands the environment on; ``pbsdsh`` and ``qrsh`` do not,
-and what stands on a command line is seen by everybody on the node, so there a file that only its owner can
-read lies beside the slot's marks and is removed when the slot ends.
+Each copy is told its node's index (``VGRADS_NODE``, from 0) and how many there are
+(``VGRADS_NODES``). The job's script ends when the last copy has. ``srun`` hands the environment on;
+``pbsdsh`` and ``qrsh`` do not, and what stands on a command line is seen by everybody on the node,
+so there a file that only its owner can read lies beside the slot's marks and is removed when the
+slot ends.
 """
 
 from __future__ import annotations
@@ -29,13 +30,15 @@ if [ -s "$1.code" ]; then read -r worst said <"$1.code"; echo "$said"; fi
 exit "$worst"
 """
 SRUN = (
-    "srun --nodes={nodes} --ntasks={nodes} --ntasks-per-node=1 --overlap --export=ALL --kill-on-bad-exit=0 --wait=0 "
+    "srun --nodes={nodes} --ntasks={nodes} --ntasks-per-node=1 --overlap --export=ALL "
+    "--kill-on-bad-exit=0 --wait=0 "
     "--mpi=none --cpu-bind=none --input=none --quiet"
 )
-"""Beside the script's own step and with all that the job has on a node; a node that fails ends no other.
+"""Beside the script's own step and with all that the job has on a node; a node that fails ends no
+other.
 
-``--overlap``: since 20.11 a step has its processors for itself, and another would wait for ever. Steps ask
-for no processors by ``-c``, which from 22.05 on would confine them to those.
+``--overlap``: since 20.11 a step has its processors for itself, and another would wait for ever.
+Steps ask for no processors by ``-c``, which from 22.05 on would confine them to those.
 """
 PBSDSH = """\
 nodes=$(sort -u "$PBS_NODEFILE" | grep -c .)
@@ -52,7 +55,8 @@ while read -r host; do
   line=$((line + 1))
 done <"$PBS_NODEFILE"
 """
-"""The line of each host's first processor is its number for ``pbsdsh -n``, in OpenPBS and in Torque."""
+"""The line of each host's first processor is its number for ``pbsdsh -n``, in OpenPBS and in
+Torque."""
 QRSH = """\
 PATH="$PATH${SGE_BINARY_PATH:+:$SGE_BINARY_PATH}"
 hosts=$(awk '!seen[$1]++ {print $1}' "$PE_HOSTFILE")
@@ -72,7 +76,8 @@ done
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """How a slot's script starts its pilot: ``words`` of the shell, after what ``prepare`` has laid out."""
+    """How a slot's script starts its pilot: ``words`` of the shell, after what ``prepare`` has laid
+    out."""
 
     words: str
     prepare: str = ""
@@ -98,7 +103,8 @@ def by_environment(launcher: str, index: str, pilot: str, nodes: int) -> Launch:
 
 
 def by_file(launcher: str, exports: str, pilot: str, name: str) -> Launch:
-    """Through a launcher that hands nothing on; the folder of the marks must be seen from all nodes."""
+    """Through a launcher that hands nothing on; the folder of the marks must be seen from all
+    nodes."""
     body = _NODE_SCRIPT.format(exports=exports, pilot=quote(pilot))
     written = here_document(f"( umask 077; cat >{name}.node )", body)
     return Launch(

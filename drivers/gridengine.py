@@ -1,4 +1,5 @@
-"""Grid Engine's commands (SGE 6.2, Son of Grid Engine, Univa, Open Cluster Scheduler) and what they say.
+"""Grid Engine's commands (SGE 6.2, Son of Grid Engine, Univa, Open Cluster Scheduler) and what they
+say.
 
 States: the letters of qstat(1), where ``E`` marks an error and ``d`` a job that is being removed.
 """
@@ -29,7 +30,8 @@ class GridEngine:
     """Dialect of Grid Engine."""
 
     def submit(self, order: Order, access: Access) -> str:
-        """``-w e`` refuses at once what no queue could ever run; ``-R y`` reserves for wide jobs."""
+        """``-w e`` refuses at once what no queue could ever run; ``-R y`` reserves for wide
+        jobs."""
         options = [
             "-terse",
             "-N",
@@ -92,7 +94,8 @@ class GridEngine:
         environment = quote(access.parallel_environment)
         return (
             "qstat -help 2>&1 | head -n 1; queues=$(qconf -sql) || exit $?\n"
-            'for q in $queues; do qconf -sq "$q" | grep -E "^(qname|h_rt|slots|pe_list|state) "; done\n'
+            'for q in $queues; do qconf -sq "$q" | grep -E '
+            '"^(qname|h_rt|slots|pe_list|state) "; done\n'
             f"echo {_NEXT}\nqconf -sp {environment} >/dev/null 2>&1 && echo environment\n"
             f"echo {_NEXT}\nqacct -b 197001010000 -slots >/dev/null 2>&1 && echo accounting\ntrue"
         )
@@ -105,7 +108,8 @@ class GridEngine:
             works.append("several processors in one slot")
         else:
             problems.append(
-                "the parallel environment is not there: access.parallel_environment names one (qconf -spl)"
+                "the parallel environment is not there: access.parallel_environment names "
+                "one (qconf -spl)"
             )
         if "accounting" in accounting:
             works.append("history (qacct)")
@@ -119,10 +123,13 @@ class GridEngine:
         )
 
     def accounting(self, from_ago_s: float, until_ago_s: float) -> str:
-        """The accounting file's lines by the time of the end, which newer dialects give in milliseconds."""
+        """The accounting file's lines by the time of the end, which newer dialects give in
+        milliseconds."""
         return (
-            f"now=$(date +%s); from=$((now - {round(from_ago_s)})); until=$((now - {round(until_ago_s)}))\n"
-            "awk -F: -v from=$from -v until=$until '/^#/ {next} {end = $11 > 1e11 ? $11 / 1000 : $11} "
+            f"now=$(date +%s); from=$((now - {round(from_ago_s)})); until=$((now - "
+            f"{round(until_ago_s)}))\n"
+            "awk -F: -v from=$from -v until=$until '/^#/ {next} {end = $11 > 1e11 ? $11 / "
+            "1000 : $11} "
             "end == 0 || (end >= from && end <= until)' "
             '"$SGE_ROOT/${SGE_CELL:-default}/common/accounting"'
         )
@@ -158,10 +165,12 @@ def local_time(in_s: float) -> str:
 
 
 def forgiving(command: str, pattern: str) -> str:
-    """A command whose complaint is none where all of it matches ``pattern``: what is gone is gone."""
+    """A command whose complaint is none where all of it matches ``pattern``: what is gone is
+    gone."""
     return (
         f"said=$({command} 2>&1); code=$?\n"
-        f'[ $code -eq 0 ] || case "$said" in {pattern}) code=0;; *) echo "$said" >&2;; esac\nexit $code'
+        f'[ $code -eq 0 ] || case "$said" in {pattern}) code=0;; *) echo "$said" >&2;; '
+        "esac\nexit $code"
     )
 
 

@@ -1,4 +1,5 @@
-"""The states of a driver's slots: forward only, with the instant and the reason of the last step."""
+"""The states of a driver's slots: forward only, with the instant and the reason of the last
+step."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ class SlotLedger:
         return True
 
     def forget(self, slot: str) -> None:
-        """As if the slot had never been asked for: the request did not arrive, as far as is known."""
+        """As if the slot had never been asked for: the request did not arrive, as far as is
+        known."""
         self._status.pop(slot, None)
 
     def state(self, slot: str) -> SlotState | None:
@@ -55,7 +57,8 @@ class SlotLedger:
 
 
 class LedgerDriver(ABC):
-    """What drivers of real sites have in common: a ledger, a clock, and no idea when news will come."""
+    """What drivers of real sites have in common: a ledger, a clock, and no idea when news will
+    come."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

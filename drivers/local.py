@@ -1,7 +1,7 @@
 """Cores of this machine as slots: granted at once while cores are left, until their time is up.
 
-Cores are counted, nothing is pinned. Tasks are run by the engine; a slot's own pilot, if it has one, runs
-as a process group that ends with the slot.
+Cores are counted, nothing is pinned. Tasks are run by the engine; a slot's own pilot, if it has
+one, runs as a process group that ends with the slot.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class _Pilot(Protocol):
 
 
 class _Adopted:
-    """A pilot that an earlier manager started: whether it goes on is told by the system, how it ended by nobody."""
+    """A pilot that an earlier manager started: whether it goes on is told by the system, how it
+    ended by nobody."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -69,8 +70,8 @@ class _Hold:
         return max(ended) if ended and len(ended) == len(codes) else None
 
     def stop(self) -> None:
-        """End the pilots with all their children: asked first, as a batch system asks, for what their tasks began stands
-        in sessions of its own and only they know it."""
+        """End the pilots with all their children: asked first, as a batch system asks, for what
+        their tasks began stands in sessions of its own and only they know it."""
         self._signal(signal.SIGTERM)
         end_s = time.monotonic() + _GRACE_S
         while any(pilot.poll() is None for pilot in self.pilots) and time.monotonic() < end_s:
@@ -96,7 +97,8 @@ class _Hold:
 
 
 class LocalDriver:
-    """``procs`` cores of this machine. ``environment``: of pilots, beside what their slots say; None: this process's."""
+    """``procs`` cores of this machine. ``environment``: of pilots, beside what their slots say;
+    None: this process's."""
 
     def __init__(
         self, procs: int, clock: Clock, environment: Mapping[str, str] | None = None
@@ -155,7 +157,8 @@ class LocalDriver:
 
 
 def _running(slot: str) -> tuple[_Pilot, ...]:
-    """The pilots of a slot that an earlier manager left running: the processes that lead its sessions."""
+    """The pilots of a slot that an earlier manager left running: the processes that lead its
+    sessions."""
     wanted = f"VGRADS_SLOT={slot}".encode()
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
@@ -169,7 +172,8 @@ def _running(slot: str) -> tuple[_Pilot, ...]:
 def _start(
     spec: SlotSpec, output: IO[bytes], environment: Mapping[str, str] | None
 ) -> tuple[_Pilot, ...]:
-    """The pilot, or one for every node: processes here, so that several can be had on one machine."""
+    """The pilot, or one for every node: processes here, so that several can be had on one
+    machine."""
     common = {
         **(os.environ if environment is None else environment),
         **spec.environment,

@@ -1,7 +1,8 @@
 """Commands of PBS Professional, OpenPBS and Torque, and what they say.
 
-States: the letters of qstat(1B); ``Exit_status`` below zero and above 255 as in the administrators' guides
-(256 + signal). Torque knows neither JSON nor ``qselect -x``; each command falls back to what it has.
+States: the letters of qstat(1B); ``Exit_status`` below zero and above 255 as in the administrators'
+guides (256 + signal). Torque knows neither JSON nor ``qselect -x``; each command falls back to what
+it has.
 """
 
 from __future__ import annotations
@@ -171,7 +172,8 @@ def _flat(fields: Fields) -> Fields:
 
 
 def _blocks(text: str, title: str) -> dict[str, Fields]:
-    """``Title: name`` followed by indented ``key = value`` lines; a tab continues the value before."""
+    """``Title: name`` followed by indented ``key = value`` lines; a tab continues the value
+    before."""
     found: dict[str, Fields] = {}
     current: dict[str, Any] = {}
     key = ""

@@ -1,8 +1,9 @@
 """The script that a slot runs, the same at every batch site, and the marks that it leaves.
 
-Everything that comes from outside is quoted once, here. The script notes when the slot is ready and how
-it ended, in a file named after the slot; so the end is known even where the batch system has forgotten
-the job. It keeps the slot's own time limit, for batch systems round theirs (Slurm: to minutes).
+Everything that comes from outside is quoted once, here. The script notes when the slot is ready and
+how it ended, in a file named after the slot; so the end is known even where the batch system has
+forgotten the job. It keeps the slot's own time limit, for batch systems round theirs (Slurm: to
+minutes).
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ from vgrads.drivers.shell import quote
 TIMED_OUT = 124
 """The exit status of ``timeout`` when the time is up."""
 CANNOT_WORK = 69
-"""The exit status of a pilot that can never work where it is: no Python there, or none that has vgrads."""
+"""The exit status of a pilot that can never work where it is: no Python there, or none that has
+vgrads."""
 MARKS = "--vgrads-marks--"
 _KEPT_DAYS = 30
 _NO_WORDS = "^$|^srun: error: .*: Exited with exit code [0-9]+$"
-"""Lines that are nobody's last words: ``srun`` repeats the pilot's exit status, before or after what it said."""
+"""Lines that are nobody's last words: ``srun`` repeats the pilot's exit status, before or after
+what it said."""
 
 _TEMPLATE = """\
 #!/bin/sh
@@ -72,7 +75,8 @@ class Mark:
 
 
 def slot_script(spec: SlotSpec, folder: str, launch: Launch | None = None) -> str:
-    """The script of a slot, as it is handed to the batch system; ``launch``: how its pilot starts there."""
+    """The script of a slot, as it is handed to the batch system; ``launch``: how its pilot starts
+    there."""
     exports = environment_exports(spec)
     seconds = max(1, round(spec.duration_s))
     launch = launch or alone(spec.pilot or f"exec sleep {seconds + 60}")

@@ -1,8 +1,8 @@
 """Shell scripts at a site: here, or on its login node over SSH.
 
-A call is one script on the standard input of one ``sh``, so local and remote sites are quoted alike.
-OpenSSH's own client carries it: its keys, agents, jump hosts and ``~/.ssh/config`` count; it shares one
-connection between calls and never asks for a password.
+A call is one script on the standard input of one ``sh``, so local and remote sites are quoted
+alike. OpenSSH's own client carries it: its keys, agents, jump hosts and ``~/.ssh/config`` count; it
+shares one connection between calls and never asks for a password.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class Shell:
     def run(self, script: str, timeout_s: float | None = None) -> Output:
         """The output of a script; SiteError (transient) where no answer came in time.
 
-        Output goes to files, not pipes: a connection that OpenSSH keeps open for the next call must not
-        keep this one waiting.
+        Output goes to files, not pipes: a connection that OpenSSH keeps open for the next call must
+        not keep this one waiting.
         """
         limit_s = timeout_s or self.timeout_s
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:

@@ -1,7 +1,7 @@
 """Slurm's commands and what they say.
 
-Explicit columns between bars, not ``--json``: its documents change with every release and, before 23.02,
-ignore the filters (decision 0010). States: the list under JOB STATE CODES in squeue(1).
+Explicit columns between bars, not ``--json``: its documents change with every release and, before
+23.02, ignore the filters (decision 0010). States: the list under JOB STATE CODES in squeue(1).
 """
 
 from __future__ import annotations
@@ -157,7 +157,8 @@ class Slurm:
             'sinfo --version && sinfo --noheader --format="%R|%a|%l|%C" || exit $?\n'
             f"sbatch --test-only {account}--ntasks=1 --time=1 --wrap=true 2>&1 | tail -n 1\n"
             f"echo {_ACCOUNTING}\n"
-            "sacct --noheader --parsable2 --allocations --starttime=now-1minute >/dev/null 2>&1 && echo yes\ntrue"
+            "sacct --noheader --parsable2 --allocations --starttime=now-1minute >/dev/null "
+            "2>&1 && echo yes\ntrue"
         )
 
     def surveyed(self, printed: str) -> Survey:
@@ -182,10 +183,12 @@ class Slurm:
         )
 
     def accounting(self, from_ago_s: float, until_ago_s: float) -> str:
-        """``sacct`` selects what was in any state in that time, so jobs that waited before come again."""
+        """``sacct`` selects what was in any state in that time, so jobs that waited before come
+        again."""
         return (
             "SLURM_TIME_FORMAT=%s sacct --parsable2 --allusers --allocations --duplicates --format="
-            f"{','.join(_COLUMNS)} --starttime=now-{round(from_ago_s)}seconds --endtime=now-{round(until_ago_s)}seconds"
+            f"{','.join(_COLUMNS)} --starttime=now-{round(from_ago_s)}seconds "
+            f"--endtime=now-{round(until_ago_s)}seconds"
         )
 
     def accounted(self, line: str) -> tuple[str, str] | None:
@@ -195,7 +198,8 @@ class Slurm:
         return f"{fields[0]}@{fields[4]}", fields[3]
 
     def everybody(self) -> str:
-        """Relative times only; submission in seconds since 1970 where the version knows the format."""
+        """Relative times only; submission in seconds since 1970 where the version knows the
+        format."""
         columns = "%P|%u|%T|%C|%l|%L|%V"
         return f'date +%s && SLURM_TIME_FORMAT=%s squeue --noheader --format="{columns}"'
 
@@ -205,7 +209,8 @@ class Slurm:
         return [job for line in rest.splitlines() if (job := _queued(line, now_s))]
 
     def forecast(self, order: Order, access: Access) -> str:
-        """Now and the start that ``--test-only`` announces, by the site's own clock; it stands among the errors."""
+        """Now and the start that ``--test-only`` announces, by the site's own clock; it stands
+        among the errors."""
         test = self.submit(order, access).replace("sbatch ", "sbatch --test-only ", 1)
         return (
             f"date +%s\nsaid=$(echo '#!/bin/sh' | {test} 2>&1)\ncode=$?\necho \"$said\"\n"
@@ -214,7 +219,8 @@ class Slurm:
         )
 
     def forecast_in_s(self, printed: str) -> float | None:
-        """Seconds until the forecast start; None where there is no forecast. Both by the site's clock."""
+        """Seconds until the forecast start; None where there is no forecast. Both by the site's
+        clock."""
         first, _, rest = printed.partition("\n")
         match = _FORECAST.search(rest)
         when = re.search(r"^at (\d+)$", rest, re.MULTILINE)

@@ -1,8 +1,8 @@
 """Between a run and whoever releases its tasks one by one: what was told, and what is answered.
 
-A workflow engine that knows only when a task is ready what exactly it is to run (as Snakemake) hands over a set
-that is ``released``: it is planned as a whole, its slots are held, and a task begins in its turn as soon as it
-was released. The graph may grow while it runs.
+A workflow engine that knows only when a task is ready what exactly it is to run (as Snakemake)
+hands over a set that is ``released``: it is planned as a whole, its slots are held, and a task
+begins in its turn as soon as it was released. The graph may grow while it runs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from vgrads.workflows.dag import Task
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mail:
-    """What was told since the mailbox was read last; ``added``: (workflow, task), parents before children."""
+    """What was told since the mailbox was read last; ``added``: (workflow, task), parents before
+    children."""
 
     upto: int
     released: tuple[tuple[TaskKey, Release], ...] = ()
@@ -30,10 +31,11 @@ class Mail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """How a task stands: running, done, failed (it may be released again) or lost (never in this run).
+    """How a task stands: running, done, failed (it may be released again) or lost (never in this
+    run).
 
-    ``release``: the number of the release that it answers, 0 where there was none; ``code``: the exit code that its
-    command chose.
+    ``release``: the number of the release that it answers, 0 where there was none; ``code``: the
+    exit code that its command chose.
     """
 
     task: TaskKey
@@ -62,7 +64,8 @@ class Answers:
         self._told: dict[TaskKey, Answer] = {}
 
     def news(self, book: Book, state: RunState) -> list[Answer]:
-        """What has changed since the last call; nothing while a plan is awaited, which may change it again."""
+        """What has changed since the last call; nothing while a plan is awaited, which may change
+        it again."""
         if state.replanning:
             return []
         found = []

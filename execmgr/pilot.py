@@ -1,8 +1,10 @@
-"""What runs in a slot: ``python -P -m vgrads.execmgr.pilot``, a Dask worker that bears the slot's name.
+"""What runs in a slot: ``python -P -m vgrads.execmgr.pilot``, a Dask worker that bears the slot's
+name.
 
-Told by its environment: ``VGRADS_CONTACT`` (where the manager is), ``VGRADS_KEYS`` (the run's TLS keys), ``VGRADS_RUN`` (its folder),
-``VGRADS_SLOT_NAME``, ``VGRADS_PROCS``. When the manager is lost it looks for it again, until the slot ends
-and everything in it: a manager that resumes the run finds the slot and what runs in it.
+Told by its environment: ``VGRADS_CONTACT`` (where the manager is), ``VGRADS_KEYS`` (the run's TLS
+keys), ``VGRADS_RUN`` (its folder), ``VGRADS_SLOT_NAME``, ``VGRADS_PROCS``. When the manager is lost
+it looks for it again, until the slot ends and everything in it: a manager that resumes the run
+finds the slot and what runs in it.
 """
 
 from __future__ import annotations
@@ -63,8 +65,8 @@ async def _work(pilot: int) -> None:
 
 
 async def _and_out(pilot: int) -> None:
-    """Work for the pilot of this number, then leave at once: tasks go on by themselves, their threads must not keep a
-    dead worker alive."""
+    """Work for the pilot of this number, then leave at once: tasks go on by themselves, their
+    threads must not keep a dead worker alive."""
     code = 0
     try:
         await _work(pilot)
@@ -76,7 +78,8 @@ async def _and_out(pilot: int) -> None:
 
 
 async def _reap_later() -> None:
-    """When a manager has had time to order again what it still wants, the rest of what runs here ends."""
+    """When a manager has had time to order again what it still wants, the rest of what runs here
+    ends."""
     from vgrads.execmgr.engines.dask import reap  # noqa: PLC0415
 
     await asyncio.sleep(_PATIENCE_S)
@@ -97,8 +100,8 @@ _KEEPERS = ("slurmstepd", "sge_shepherd")
 class _Slot:
     """The slot that the pilot runs in: over when its job's script is gone, whoever killed that.
 
-    The script waits for ``timeout``, which waits for the pilot. A batch system that knows a job by its
-    processes' parents loses both when the script dies first; so the pilot looks for itself.
+    The script waits for ``timeout``, which waits for the pilot. A batch system that knows a job by
+    its processes' parents loses both when the script dies first; so the pilot looks for itself.
     """
 
     def __init__(self) -> None:

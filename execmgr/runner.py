@@ -45,7 +45,8 @@ Watcher = Callable[[Book, RunState, list[Event]], None]
 Replanner = Callable[[Book, RunState], tuple[Book | None, str]]
 """What is left → the book that does it better (kept wherever books are kept), or None, and why."""
 SILENCE_S = 600.0
-"""After which a run whose tasks are released one by one is given up: whoever releases them says something each minute."""
+"""After which a run whose tasks are released one by one is given up: whoever releases them says
+something each minute."""
 POLL_S = 0.5  # longest wait of the loop in real time; ends of tasks are noticed at once
 
 
@@ -70,10 +71,10 @@ def _nobody() -> str:
 class Surroundings:
     """What a run acts on: a driver for each site, an engine, a clock, a journal.
 
-    ``replan`` is asked where too few workflows are left; ``asked_to_stop`` returns a reason when somebody
-    has cancelled the run; ``mailbox``: from whom releases the tasks, if they are released; ``grow`` is asked where that
-    adds tasks; ``poll_s``: how long the loop waits at most; ``reach``: what is
-    particular to a site.
+    ``replan`` is asked where too few workflows are left; ``asked_to_stop`` returns a reason when
+    somebody has cancelled the run; ``mailbox``: from whom releases the tasks, if they are released;
+    ``grow`` is asked where that adds tasks; ``poll_s``: how long the loop waits at most; ``reach``:
+    what is particular to a site.
     """
 
     drivers: Mapping[str, Driver]
@@ -89,8 +90,8 @@ class Surroundings:
 
 
 class Runner:
-    """Carries out one plan. ``watch`` is called after every step, for progress and pictures; ``spent``: where the time
-    of all attempts went that ended while it looked."""
+    """Carries out one plan. ``watch`` is called after every step, for progress and pictures;
+    ``spent``: where the time of all attempts went that ended while it looked."""
 
     def __init__(
         self, run: str, book: Book, around: Surroundings, watch: Watcher | None = None
@@ -108,21 +109,24 @@ class Runner:
         return self._look_after(lambda: self._handle([Tick(at_s=self.around.clock.now())]))
 
     def resume(self, state: RunState) -> RunState:
-        """Go on where a journal ends: open slots and running tasks are found again, or done without.
+        """Go on where a journal ends: open slots and running tasks are found again, or done
+        without.
 
-        ``state`` is its fold, and this runner's book the one that rules it. What was commanded after the last
-        event may have happened or not; asking again is asking once.
+        ``state`` is its fold, and this runner's book the one that rules it. What was commanded
+        after the last event may have happened or not; asking again is asking once.
         """
         self.state = state
         return self._look_after(self._recover)
 
     def cancel(self, state: RunState, reason: str) -> RunState:
-        """Give back what a run holds whose manager is gone: nothing is planned, asked for or begun."""
+        """Give back what a run holds whose manager is gone: nothing is planned, asked for or
+        begun."""
         self.state = state
         return self._look_after(lambda: self._give_back(reason))
 
     def _take_slots(self, take: Callable[[str, SlotState], list[Event]]) -> list[Event]:
-        """Take the slots that are open over from an earlier manager; what it was giving back goes on being so."""
+        """Take the slots that are open over from an earlier manager; what it was giving back goes
+        on being so."""
         found: list[Event] = []
         for slot, record in self.state.slots.items():
             if record.state is not None and not record.state.ended:
@@ -137,7 +141,8 @@ class Runner:
         self._handle([*found, Cancelled(at_s=self.around.clock.now(), reason=reason)])
 
     def _look_after(self, begin_with: Callable[[], None]) -> RunState:
-        """Work to the end and give everything back; an interrupted run keeps its slots, to be resumed.
+        """Work to the end and give everything back; an interrupted run keeps its slots, to be
+        resumed.
 
         A manager whose run was taken over lets go of everything: nothing of it is its own any more.
         """
@@ -177,8 +182,8 @@ class Runner:
     def _handle(self, events: list[Event]) -> None:
         """Journal, step, act; what acting brings about is handled in turn, a new plan last of all.
 
-        So the state that the planner sees is the state that its answer meets. That a plan is awaited stands
-        in the state: what cancels the run takes the question back.
+        So the state that the planner sees is the state that its answer meets. That a plan is
+        awaited stands in the state: what cancels the run takes the question back.
         """
         while events or self.state.replanning:
             events = events or [self._replan()]
@@ -253,7 +258,8 @@ class Runner:
         return [Tick(at_s=now)]
 
     def _ends(self) -> list[CopyEnded]:
-        """What the engine tells; each end with its part of what this manager has worked since the last ones."""
+        """What the engine tells; each end with its part of what this manager has worked since the
+        last ones."""
         ended = self.around.engine.poll()
         if not ended or self.around.clock.virtual:
             return ended
@@ -314,7 +320,8 @@ class Runner:
         )
 
     def _manner(self, key: CopyKey, task: Task) -> Manner:
-        """How a task runs where it is planned: a container that any engine may run by the first that its site has."""
+        """How a task runs where it is planned: a container that any engine may run by the first
+        that its site has."""
         manner = with_env(task.manner, self.book.snapshot.wanted.env)
         box = manner.boxed
         if box is None or box.engine:
@@ -323,7 +330,8 @@ class Runner:
         return replace(manner, container=replace(box, engine=engines[0]))
 
     def _wait(self) -> None:
-        """Let time pass until news is due: a jump in virtual time, a wait for the engine in real time."""
+        """Let time pass until news is due: a jump in virtual time, a wait for the engine in real
+        time."""
         clock, engine = self.around.clock, self.around.engine
         now = clock.now()
         due = min(self.state.wake_s, engine.wake_at(), self._sites.wake_at(self.book))

@@ -1,7 +1,8 @@
-"""The sites of a run, through their drivers: slots opened, watched and given back, however often a site is silent.
+"""The sites of a run, through their drivers: slots opened, watched and given back, however often a
+site is silent.
 
-A site that does not answer is asked again, less and less often; a slot that could not be given back is
-given back later. A site that refuses for good makes its slot fail.
+A site that does not answer is asked again, less and less often; a slot that could not be given back
+is given back later. A site that refuses for good makes its slot fail.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ class _Silence:
 
 
 class Slots(Protocol):
-    """What slots are to be asked for, by name: of a plan (:class:`vgrads.execmgr.core.book.Book`) or of a pool of hosts."""
+    """What slots are to be asked for, by name: of a plan (:class:`vgrads.execmgr.core.book.Book`)
+    or of a pool of hosts."""
 
     def place(self, slot: str) -> str:
         """The site of a slot."""
@@ -58,7 +60,8 @@ class Sites:
         ] = {}  # ready slots whose pilots have not reported, since when
 
     def find(self, book: Slots, slot: str, state: SlotState) -> list[Event]:
-        """Watch a slot that an earlier manager asked for: asking again is asking once, and finds it.
+        """Watch a slot that an earlier manager asked for: asking again is asking once, and finds
+        it.
 
         At once, where its site answers: what a slot holds is not to be given to another one before.
         """
@@ -67,7 +70,8 @@ class Sites:
         return self._retry(book, book.place(slot))
 
     def know(self, slot: str, state: SlotState) -> list[Event]:
-        """A slot that an earlier manager asked for and that is only to be given back: nothing is asked for."""
+        """A slot that an earlier manager asked for and that is only to be given back: nothing is
+        asked for."""
         self._seen[slot] = state
         return []
 
@@ -83,7 +87,8 @@ class Sites:
         return self._retry(book, book.place(slot))
 
     def news(self, book: Slots) -> list[Event]:
-        """What moved on, one call to each site with open slots; a slot known to have ended is asked no more."""
+        """What moved on, one call to each site with open slots; a slot known to have ended is asked
+        no more."""
         found: list[Event] = []
         for site, driver in self._drivers.items():
             if not self._may_ask(site):
@@ -119,7 +124,8 @@ class Sites:
         return found
 
     def _reported(self, site: str, slot: str, status: SlotStatus) -> SlotStatus:
-        """A slot is ready when its pilot is there for tasks too; one that never reports has failed for good."""
+        """A slot is ready when its pilot is there for tasks too; one that never reports has failed
+        for good."""
         reach = self._reach.get(site, _AT_ONCE)
         if status.state != SlotState.READY or reach.reports is None:
             return status
@@ -133,7 +139,8 @@ class Sites:
             return replace(status, state=SlotState.GRANTED)
         self._to_close.add(slot)
         words = (
-            f"its pilot runs and has not reported here for {reach.patience_s:.0f} s: can it reach this machine? "
+            f"its pilot runs and has not reported here for {reach.patience_s:.0f} s: can "
+            "it reach this machine? "
             "access.contact names the address under which slots find it"
         )
         return replace(status, state=SlotState.FAILED, reason=words, permanent=True)
@@ -226,7 +233,8 @@ class Sites:
         self._drivers = {}
 
     def leave(self) -> None:
-        """Give back everything that is held; what a silent site keeps is told by ``vgrads sites sweep``."""
+        """Give back everything that is held; what a silent site keeps is told by ``vgrads sites
+        sweep``."""
         errors = []
         for driver in self._drivers.values():
             try:

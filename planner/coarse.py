@@ -1,7 +1,8 @@
-"""The four phases for large sets: workflows are placed and copied whole (:mod:`vgrads.planner.placement.gang`).
+"""The four phases for large sets: workflows are placed and copied whole
+(:mod:`vgrads.planner.placement.gang`).
 
-The same questions in the same order as :mod:`vgrads.planner.phases`, asked of workflows instead of tasks,
-and in batches, so that planning grows with the number of tasks and no faster.
+The same questions in the same order as :mod:`vgrads.planner.phases`, asked of workflows instead of
+tasks, and in batches, so that planning grows with the number of tasks and no faster.
 """
 
 from __future__ import annotations
@@ -114,8 +115,8 @@ def _copies(draft: Draft, gangs: Gangs, most: int) -> int:
 
 
 def _cloud(draft: Draft) -> Steps:
-    """What the minimum lacks in paid slots; then further workflows and copies of the weakest, as few as make the promise as
-    sure as asked, or as many as there is money for."""
+    """What the minimum lacks in paid slots; then further workflows and copies of the weakest, as
+    few as make the promise as sure as asked, or as many as there is money for."""
     steps = pack_minimum(draft, draft.snapshot.slots)
     paid = [slot for slot in draft.snapshot.slots if slot.paid]
     while paid and len(draft.done) >= draft.snapshot.wanted.needed and len(steps) < _BATCHES:
@@ -137,7 +138,8 @@ Batch = tuple[Sequence[str], int, Sequence[Slot], float]
 
 
 def _surest_batch(draft: Draft, paid: Sequence[Slot]) -> Batch | None:
-    """The smallest batch that makes the promise as sure as asked, among doubled sizes; else the one that raises it most."""
+    """The smallest batch that makes the promise as sure as asked, among doubled sizes; else the one
+    that raises it most."""
     wanted, best = draft.snapshot.wanted, None
     names, left_usd = _missing_then_weakest(draft), wanted.most_usd - draft.cost_usd
     promise, size = (draft.promise, draft.expected_done), 1

@@ -1,9 +1,10 @@
 """The best plan there is, for small sets: an integer programme over sampled scenarios.
 
 Binary: a task starts in a slot at one of its possible instants (in several slots: copies). In every
-scenario a copy succeeds where its slot is there and, for each parent, a copy that ended early enough
-succeeded; a workflow is done where all its tasks are; the objective is the share of scenarios in which
-enough workflows are. Exact for these scenarios and instants; the oracle for :mod:`vgrads.planner.phases`.
+scenario a copy succeeds where its slot is there and, for each parent, a copy that ended early
+enough succeeded; a workflow is done where all its tasks are; the objective is the share of
+scenarios in which enough workflows are. Exact for these scenarios and instants; the oracle for
+:mod:`vgrads.planner.phases`.
 """
 
 from __future__ import annotations

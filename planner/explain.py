@@ -51,7 +51,8 @@ def explain_text(told: Json) -> str:
     lines = [f"{told['workflow']}/{told['task']} in a plan with promise {told['promise']:.3f}:"]
     for copy in told["copies"]:
         lines.append(
-            f"  copy {copy['copy']}: slot {copy['slot']}, {format_duration(copy['start_s'])} to {format_duration(copy['end_s'])}, "
+            f"  copy {copy['copy']}: slot {copy['slot']}, "
+            f"{format_duration(copy['start_s'])} to {format_duration(copy['end_s'])}, "
             f"{copy['procs']} processors, succeeds with {copy['probability']:.3f}."
         )
         lines += [f"    {line}" for line in why(copy["why"])]
@@ -67,17 +68,20 @@ def why(reason: Json | None) -> list[str]:
         lines.append(f"{reason['considered']} mappings were considered.")
     if "latest_end_s" in reason:
         lines.append(
-            f"It had to end by {format_duration(reason['latest_end_s'])} for the rest to be done in time."
+            f"It had to end by {format_duration(reason['latest_end_s'])} for the rest to "
+            "be done in time."
         )
     if "task_before" in reason:
         lines.append(
-            f"The task was {reason['task_before']:.3f} sure before and {reason['task_after']:.3f} after."
+            f"The task was {reason['task_before']:.3f} sure before and "
+            f"{reason['task_after']:.3f} after."
         )
     if "rank_s" in reason:
         lines.append(f"Its upward rank was {reason['rank_s']:.0f} s.")
     for other in reason.get("others", ()):
         lines.append(
-            f"Not {other['slot']}: from {format_duration(other['start_s'])} to {format_duration(other['end_s'])} it would "
+            f"Not {other['slot']}: from {format_duration(other['start_s'])} to "
+            f"{format_duration(other['end_s'])} it would "
             f"have been {other['probability']:.3f} sure, against {reason['probability']:.3f}."
         )
     return lines

@@ -1,10 +1,11 @@
 """The last step of planning: cheaper, against the promise as it will be kept.
 
-What is asked decides what is bought. The phases reckon cautiously, so a plan may be surer than was asked, or hold more
-than it needs. Here it is played through (:mod:`vgrads.planner.promise.rollout`) again and again with less: withdrawn sooner, without some
-of its slots, without further workflows, with paid slots asked for later. What still keeps the promise as surely as asked
-and costs less (money, then processor-hours, both as expected) is taken. How long that may go on is counted in copies
-played, so that equal questions have equal answers.
+What is asked decides what is bought. The phases reckon cautiously, so a plan may be surer than was
+asked, or hold more than it needs. Here it is played through (:mod:`vgrads.planner.promise.rollout`)
+again and again with less: withdrawn sooner, without some of its slots, without further workflows,
+with paid slots asked for later. What still keeps the promise as surely as asked and costs less
+(money, then processor-hours, both as expected) is taken. How long that may go on is counted in
+copies played, so that equal questions have equal answers.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ Part = TypeVar("Part", bound=Hashable)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Version:
-    """A plan in the making: its copies and slots, when the rest is withdrawn, and what playing it gave."""
+    """A plan in the making: its copies and slots, when the rest is withdrawn, and what playing it
+    gave."""
 
     placements: tuple[Placement, ...]
     uses: tuple[SlotUse, ...]
@@ -80,7 +82,8 @@ def slot_uses(snapshot: Snapshot, placements: Iterable[Placement]) -> tuple[Slot
 
 
 def improve(snapshot: Snapshot, placements: Sequence[Placement], effort_s: float) -> list[Version]:
-    """Ever cheaper versions of a plan that all keep the promise as surely as asked, the plan itself first."""
+    """Ever cheaper versions of a plan that all keep the promise as surely as asked, the plan itself
+    first."""
     search = _Search(snapshot, effort_s)
     first = search.version(tuple(placements), EVERYTHING, TOLD)
     if first is None or first.promise < snapshot.wanted.probability:
@@ -111,8 +114,8 @@ class _Search:
     ) -> Version | None:
         """What playing these gives; None where there is nothing to play or no effort is left.
 
-        Played in so many scenarios as a promise is told with, they are others than at a glance: what is taken was not
-        chosen by them alone.
+        Played in so many scenarios as a promise is told with, they are others than at a glance:
+        what is taken was not chosen by them alone.
         """
         self.left -= len(placements) * scenarios
         if self.left < 0 or not placements:
@@ -134,7 +137,8 @@ class _Search:
     def _taken(
         self, now: Version, placements: tuple[Placement, ...], spare: int | None = None
     ) -> Version | None:
-        """The version, where it is kept as surely as asked and cheaper; most that are not show it at a glance."""
+        """The version, where it is kept as surely as asked and cheaper; most that are not show it
+        at a glance."""
         for count, doubt in _LOOKS:
             tried = self.version(placements, now.spare if spare is None else spare, count)
             if tried is None:
@@ -171,8 +175,8 @@ class _Search:
     def _without(
         self, now: Version, parts: Sequence[Part], part_of: Callable[[Placement], Part]
     ) -> list[Version]:
-        """Each part is left out for a glance; those that save most for what they cost the promise are left out together,
-        as many as it bears."""
+        """Each part is left out for a glance; those that save most for what they cost the promise
+        are left out together, as many as it bears."""
         glance = self.version(now.placements, now.spare, _GLANCE)
         ranked: list[tuple[float, int, Part]] = []
         for part in parts if glance else ():
@@ -240,7 +244,8 @@ class _Search:
         return found
 
     def _room_s(self, now: Version, use: SlotUse) -> float:
-        """How much later everything in a slot could run, with what needs it from elsewhere still in time."""
+        """How much later everything in a slot could run, with what needs it from elsewhere still in
+        time."""
         flows, slots = self.snapshot.workflow_by_name, self.snapshot.slot_by_id
         here = [p for p in now.placements if p.slot == use.slot.id]
         room_s = min(use.slot.end_s, self.snapshot.wanted.deadline_s) - max(p.end_s for p in here)

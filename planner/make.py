@@ -24,8 +24,8 @@ from vgrads.workflows.sets import WorkflowSet
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How to plan: a policy and a rule of probability, by name (:mod:`vgrads.planner.policies`); ``effort_s``: about how many
-    seconds the last step may look for a cheaper plan."""
+    """How to plan: a policy and a rule of probability, by name (:mod:`vgrads.planner.policies`);
+    ``effort_s``: about how many seconds the last step may look for a cheaper plan."""
 
     policy: str = "vgrads"
     probability: str = "joint"
@@ -51,9 +51,10 @@ _MOST_TRIED = 1_500  # tasks up to which other policies are tried as well
 def make_plan(snapshot: Snapshot, options: Options = STANDARD) -> Plan:
     """The plan of a policy; ``feasible`` is False, with what is lacking, where F cannot be met.
 
-    What is asked decides what is bought: of plans that reach the asked probability the cheapest, else the surest. The
-    standard policy, where it falls short, also tries the others that cost no more planning, and the cloud first where
-    these fall short too; what reaches what was asked is made cheaper (:mod:`vgrads.planner.improve`).
+    What is asked decides what is bought: of plans that reach the asked probability the cheapest,
+    else the surest. The standard policy, where it falls short, also tries the others that cost no
+    more planning, and the cloud first where these fall short too; what reaches what was asked is
+    made cheaper (:mod:`vgrads.planner.improve`).
     """
     if not snapshot.wanted.workflows:
         return _nothing(snapshot.wanted)
@@ -82,8 +83,8 @@ def _nothing(wanted: WorkflowSet) -> Plan:
 
 
 def _narrower(snapshot: Snapshot, plan: Plan) -> Plan:
-    """The plan, or one whose tasks have less room where that is surer: many places made for the worst case are more than
-    the worst case of all together, most of all where errors are large."""
+    """The plan, or one whose tasks have less room where that is surer: many places made for the
+    worst case are more than the worst case of all together, most of all where errors are large."""
     for places in PLACES if snapshot.wanted.uncertain else ():
         enough = plan.kept_as_asked if places >= _HOPING else plan.feasible
         if places < snapshot.places and not enough:
@@ -119,7 +120,8 @@ def _rank(plan: Plan) -> tuple[bool, float, float, float]:
 
 
 def _cheaper(snapshot: Snapshot, plan: Plan, effort_s: float) -> Plan:
-    """The cheapest version that was found and keeps the promise in scenarios that no choice was made in."""
+    """The cheapest version that was found and keeps the promise in scenarios that no choice was
+    made in."""
     if effort_s <= 0 or not plan.kept_as_asked:
         return plan
     begin = time.perf_counter()
@@ -178,8 +180,8 @@ def _rival(snapshot: Snapshot, policy: str, rule: str) -> Plan:
 def plan_alone(snapshot: Snapshot, options: Options, judged: bool = False) -> Plan:
     """One policy's plan. ``judged``: its promise is the joint one whatever rule it was made by.
 
-    Phases keep what they plan within the budget; tasks that take longer hold what is paid for. Where that costs more than
-    the budget on average, less is planned.
+    Phases keep what they plan within the budget; tasks that take longer hold what is paid for.
+    Where that costs more than the budget on average, less is planned.
     """
     wanted = snapshot.wanted
     plan, budget = _by_policy(snapshot, options, judged), wanted.most_usd
@@ -235,8 +237,8 @@ def _reckoned(draft: Draft) -> Promise:
 
 
 def _played(snapshot: Snapshot, plan: Plan) -> Plan:
-    """The plan with its promise as it would be carried out, in futures other than those that it was chosen in: a choice
-    looks better than it is in the futures that it was made by."""
+    """The plan with its promise as it would be carried out, in futures other than those that it was
+    chosen in: a choice looks better than it is in the futures that it was made by."""
     fresh = replace(snapshot, seed=snapshot.seed + FRESH)
     submits_s = {use.slot.id: use.submit_s for use in plan.uses}
     return _told(plan, rollout(fresh, plan.placements, submits_s, plan.spare, TOLD))
@@ -279,8 +281,10 @@ def _lacking(snapshot: Snapshot, plan: Plan) -> str:
 def _too_dear(plan: Plan, wanted: WorkflowSet, would_usd: float) -> str:
     """Why the minimum is not placed where that would cost more than the budget on average."""
     return (
-        f"{wanted.needed - plan.scheduled} of the {wanted.needed} workflows needed cannot be placed: money: the budget is "
-        f"{format_usd(wanted.most_usd)}, with them the plan would cost {format_usd(would_usd)} on average"
+        f"{wanted.needed - plan.scheduled} of the {wanted.needed} workflows needed cannot "
+        "be placed: money: the budget is "
+        f"{format_usd(wanted.most_usd)}, with them the plan would cost "
+        f"{format_usd(would_usd)} on average"
     )
 
 
@@ -289,7 +293,10 @@ def _refused(plan: Plan) -> str:
     for phase in plan.phases:
         for step in phase.steps:
             if step.get("refused") == "budget":
-                return f"money: the budget is ${step['budget_usd']:.2f}, with one more the plan would cost ${step['would_cost_usd']:.2f}"
+                return (
+                    f"money: the budget is ${step['budget_usd']:.2f}, with one more the plan "
+                    f"would cost ${step['would_cost_usd']:.2f}"
+                )
     return ""
 
 
@@ -299,7 +306,10 @@ def _nowhere(task: Task, slots: Sequence[Slot]) -> str:
     if box is not None and not any(slot.runs(task.needs.engine) for slot in slots):
         known = ", ".join(sorted({engine for slot in slots for engine in slot.containers}))
         engine = box.engine or "an engine for containers"
-        return f"task '{task.id}' needs {engine} for its image '{box.image}', sites have {known or 'none'} (`containers` of a site)"
+        return (
+            f"task '{task.id}' needs {engine} for its image '{box.image}', sites have "
+            f"{known or 'none'} (`containers` of a site)"
+        )
     for name, units in task.resources:
         most = max((dict(slot.resources).get(name, 0) for slot in slots), default=0)
         if units > most:
@@ -307,10 +317,16 @@ def _nowhere(task: Task, slots: Sequence[Slot]) -> str:
     widest = max((slot.procs for slot in slots), default=0)
     if task.procs > widest:
         share = " for its share of resources" if task.threads else ""
-        return f"task '{task.id}' needs {task.procs} processors{share}, the widest slot on offer has {widest}"
+        return (
+            f"task '{task.id}' needs {task.procs} processors{share}, the widest slot on offer "
+            f"has {widest}"
+        )
     most_mib = max(slot.memory_for(min(task.procs, slot.procs)) for slot in slots)
     if task.memory_mib > most_mib:
-        return f"task '{task.id}' needs {task.memory_mib:.0f} MiB of memory, no slot on offer has that much: at most {most_mib:.0f}"
+        return (
+            f"task '{task.id}' needs {task.memory_mib:.0f} MiB of memory, no slot on offer has "
+            f"that much: at most {most_mib:.0f}"
+        )
     return f"task '{task.id}' needs more at once than any slot on offer has"
 
 
@@ -323,7 +339,10 @@ def _obstacle(workflow: Workflow, snapshot: Snapshot) -> str:
     length_s = snapshot.longest_s(workflow) / fastest
     deadline_s = snapshot.wanted.deadline_s
     if length_s > deadline_s:
-        return f"time: '{workflow.name}' takes {length_s:.0f} s on the fastest site, the deadline is {deadline_s:.0f} s away"
+        return (
+            f"time: '{workflow.name}' takes {length_s:.0f} s on the fastest site, the deadline "
+            f"is {deadline_s:.0f} s away"
+        )
     if not any(slot.curve.probabilities.any() for slot in snapshot.slots):
         return "sites with a known chance: no slot on offer has one"
     return ""

@@ -39,7 +39,8 @@ def minimal(draft: Draft) -> Steps:
 
 
 def trade_off(draft: Draft) -> Steps:
-    """Another workflow or a copy of the weakest task: whichever raises the promise more, repeatedly."""
+    """Another workflow or a copy of the weakest task: whichever raises the promise more,
+    repeatedly."""
     steps: Steps = []
     checked: set[TaskKey] = set()
     with_more: list[Placement] = []
@@ -74,8 +75,8 @@ def additional(draft: Draft) -> Steps:
 
 
 def _twins(draft: Draft) -> Steps:
-    """Second and third copies of whole workflows, the weakest first, while less is sure than asked: single copies must end
-    before the first of what needs them starts, whole ones need not."""
+    """Second and third copies of whole workflows, the weakest first, while less is sure than asked:
+    single copies must end before the first of what needs them starts, whole ones need not."""
     steps: Steps = []
     for name in [*_weakest_workflows(draft)] * _TWINS:
         if draft.promise >= draft.snapshot.wanted.probability:
@@ -102,8 +103,8 @@ def cloud_for_minimum(draft: Draft) -> Steps:
 def cloud(draft: Draft) -> Steps:
     """Paid slots for the risk that is left, most promise per dollar first, within the budget.
 
-    What the minimum lacks comes first. Stops when the promise is as sure as asked; the last step says what more would have
-    cost.
+    What the minimum lacks comes first. Stops when the promise is as sure as asked; the last step
+    says what more would have cost.
     """
     return _surer(draft, pack_minimum(draft, draft.snapshot.slots))
 
@@ -201,7 +202,8 @@ def _workflow_option(draft: Draft, kept: list[Placement]) -> bool:
 
 
 def _again(draft: Draft, placements: list[Placement]) -> bool:
-    """Place these once more on a draft that has changed since they were found; False if they no longer fit."""
+    """Place these once more on a draft that has changed since they were found; False if they no
+    longer fit."""
     mark = draft.mark()
     for p in placements:
         start_s = draft.calendars[p.slot].earliest_fit(

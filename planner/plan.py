@@ -33,7 +33,8 @@ class Placement:
         return self.workflow, self.task, self.copy
 
     def as_sure(self, probability: float) -> Placement:
-        """The same with its probability; ``dataclasses.replace`` takes five times as long, and there are very many."""
+        """The same with its probability; ``dataclasses.replace`` takes five times as long, and
+        there are very many."""
         return Placement(
             workflow=self.workflow,
             task=self.task,
@@ -89,7 +90,8 @@ class SlotUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relaxation:
-    """The smallest change of one kind with which the minimum can be placed, verified by planning."""
+    """The smallest change of one kind with which the minimum can be placed, verified by
+    planning."""
 
     change: str
     amount: float
@@ -110,12 +112,13 @@ class Done:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """The decision for a whole set. ``lacking`` says why a plan that is not feasible is not; ``spare``: how many
-    workflows beyond the needed must stand whole in slots that are there before the rest is withdrawn; ``places``: for which
-    quantile of run times it was made (:class:`vgrads.planner.snapshot.Snapshot`); ``run_times``: what those of each kind of task
-    rest on; ``notes``: what it does not cover, as its workflows' files say; ``done``: tasks that an earlier run did, and that
-    it does not hold; ``expected_usd``,
-    ``expected_hours``: money and processor-hours of the slots on average, given back when nothing is left for them."""
+    """The decision for a whole set. ``lacking`` says why a plan that is not feasible is not;
+    ``spare``: how many workflows beyond the needed must stand whole in slots that are there before
+    the rest is withdrawn; ``places``: for which quantile of run times it was made
+    (:class:`vgrads.planner.snapshot.Snapshot`); ``run_times``: what those of each kind of task rest
+    on; ``notes``: what it does not cover, as its workflows' files say; ``done``: tasks that an
+    earlier run did, and that it does not hold; ``expected_usd``, ``expected_hours``: money and
+    processor-hours of the slots on average, given back when nothing is left for them."""
 
     set_name: str
     deadline_s: float
@@ -146,8 +149,8 @@ class Plan:
 
     @property
     def cost_usd(self) -> float:
-        """What counts against the budget: money for the slots as planned, or on average where that is more, as where
-        tasks may take longer than planned."""
+        """What counts against the budget: money for the slots as planned, or on average where that
+        is more, as where tasks may take longer than planned."""
         return round(max(sum(use.cost_usd for use in self.uses), self.expected_usd), 2)
 
     @property
@@ -174,7 +177,8 @@ class Plan:
 
 
 def in_order(placements: Iterable[Placement], snapshot: Snapshot) -> list[Placement]:
-    """The order in which slots take copies: by planned start and end, and what lasts no time behind what it needs."""
+    """The order in which slots take copies: by planned start and end, and what lasts no time behind
+    what it needs."""
     ranks = {name: flow.shape.rank for name, flow in snapshot.workflow_by_name.items()}
     turns = [
         (

@@ -1,8 +1,8 @@
 """What would do? The smallest change of each kind with which what was asked is reached.
 
-Each is verified by planning and playing the plan through: nothing is proposed that was not tried, and nothing that falls
-short of the probability asked for. A later deadline needs new offers, for slots end with it, so whoever plans says how to
-ask for a snapshot of a changed set.
+Each is verified by planning and playing the plan through: nothing is proposed that was not tried,
+and nothing that falls short of the probability asked for. A later deadline needs new offers, for
+slots end with it, so whoever plans says how to ask for a snapshot of a changed set.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def _relaxed(plan: Plan, change: str, amount: float, unit: str) -> Relaxation:
 def _least(
     try_with: Try, grid: Sequence[float], low: float, close: float
 ) -> tuple[float, Plan] | None:
-    """The least amount that reaches what was asked: the first of a rising grid that does, then halved to within
-    ``close``; None where none does."""
+    """The least amount that reaches what was asked: the first of a rising grid that does, then
+    halved to within ``close``; None where none does."""
     for amount in grid:
         plan = try_with(amount)
         if plan.kept_as_asked:

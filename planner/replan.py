@@ -1,9 +1,11 @@
-"""Planning anew in the middle of a run: what is done stays done, what runs goes on, the remainder is planned.
+"""Planning anew in the middle of a run: what is done stays done, what runs goes on, the remainder
+is planned.
 
-The remainder becomes a set of its own on a clock that starts now: tasks that are not done, with what they still
-need; slots that are open, with how surely they are ready by when, given that they are not yet; and fresh
-offers. The old plan and the new one are then played through in the same futures (:mod:`vgrads.planner.promise.rollout`),
-and the new one is taken where it keeps the promise more surely.
+The remainder becomes a set of its own on a clock that starts now: tasks that are not done, with
+what they still need; slots that are open, with how surely they are ready by when, given that they
+are not yet; and fresh offers. The old plan and the new one are then played through in the same
+futures (:mod:`vgrads.planner.promise.rollout`), and the new one is taken where it keeps the promise
+more surely.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ Offers = Callable[[WorkflowSet], tuple[Slot, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenSlot:
-    """A slot that was asked for and has not ended: ready or not, and until when it lasts if it were ready now."""
+    """A slot that was asked for and has not ended: ready or not, and until when it lasts if it were
+    ready now."""
 
     use: SlotUse
     ready: bool
@@ -40,9 +43,10 @@ class OpenSlot:
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """How a run stands, on its own clock. ``running``: copy → since when; ``ended``: copy that was done → what it took; ``coming``: slots that are
-    planned and were not asked for yet; ``broken``: workflows that can never be done; ``closed``: queues
-    (site, queue) that are asked no more; ``grown``: by how much failures have multiplied the memory and the run time of tasks."""
+    """How a run stands, on its own clock. ``running``: copy → since when; ``ended``: copy that was
+    done → what it took; ``coming``: slots that are planned and were not asked for yet; ``broken``:
+    workflows that can never be done; ``closed``: queues (site, queue) that are asked no more;
+    ``grown``: by how much failures have multiplied the memory and the run time of tasks."""
 
     now_s: float
     done: frozenset[TaskKey]
@@ -74,7 +78,8 @@ def grow(
     offers: Offers,
     added: Iterable[tuple[str, Task]],
 ) -> tuple[Amended | None, str]:
-    """A plan for the remainder with more tasks in it, each of a workflow, or None where there is none in time; and why.
+    """A plan for the remainder with more tasks in it, each of a workflow, or None where there is
+    none in time; and why.
 
     InputError where the tasks do not fit to those that are there.
     """
@@ -116,7 +121,10 @@ def replan(
     if not fresh.feasible:
         return None, f"no plan for the remainder: {fresh.lacking}; going on promises {staying:.3f}"
     gain = fresh.promise.probability - staying
-    told = f"going on promises {staying:.3f}, planned anew {fresh.promise.probability:.3f} for {fresh.cost_usd:.2f} USD more"
+    told = (
+        f"going on promises {staying:.3f}, planned anew {fresh.promise.probability:.3f} for "
+        f"{fresh.cost_usd:.2f} USD more"
+    )
     if gain < _GAIN:
         return None, f"{told}: going on"
     return Amended(
@@ -128,7 +136,8 @@ def replan(
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """P(the promise is kept), given how a run stands, and when it will be as likely as not; None: surely never."""
+    """P(the promise is kept), given how a run stands, and when it will be as likely as not; None:
+    surely never."""
 
     probability: float
     end_s: float | None = None
@@ -147,7 +156,8 @@ def promise_now(plan: Plan, snapshot: Snapshot, progress: Progress) -> Outlook:
 
 @dataclass(frozen=True, slots=True)
 class _Remainder:
-    """What is left, as the input of a plan on a clock that starts now, and what ended tasks told of sites."""
+    """What is left, as the input of a plan on a clock that starts now, and what ended tasks told of
+    sites."""
 
     snapshot: Snapshot
     known: Sharpened
@@ -209,7 +219,8 @@ def _left_of(
     progress: Progress,
     known: tuple[Sharpened, Mapping[CopyKey, Slot]],
 ) -> Workflow | None:
-    """A workflow without what is done, with what is known by now; of a running task what is left. None where all is done."""
+    """A workflow without what is done, with what is known by now; of a running task what is left.
+    None where all is done."""
     sharpened, slots = known
     ages = {
         key[:2]: (progress.now_s - since_s) * sharpened.of_slot(slots[key]).speed
@@ -254,7 +265,8 @@ def _coming(use: SlotUse, now_s: float) -> Slot:
 
 
 def given_not_yet(curve: StartCurve, waited_s: float) -> StartCurve:
-    """P(ready within t more | not ready before ``waited_s``): what was asked for just now may start at once."""
+    """P(ready within t more | not ready before ``waited_s``): what was asked for just now may start
+    at once."""
     later = curve.times_s >= waited_s
     before = 0.0 if later.all() else float(curve.probabilities[~later][-1])
     if before >= 1.0 or not later.any():

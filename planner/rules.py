@@ -1,11 +1,14 @@
-"""The rules by which a plan is carried out, said once: :mod:`vgrads.execmgr.core.step` goes by them, :mod:`vgrads.planner.promise.rollout` plays them.
+"""The rules by which a plan is carried out, said once: :mod:`vgrads.execmgr.core.step` goes by
+them, :mod:`vgrads.planner.promise.rollout` plays them.
 
-A slot takes its copies in the order of the plan. One that waits for data does not hold up those behind it: they may
-pass as far as nothing that they pass is thereby kept beyond its planned start, if that is still ahead. So a run in which
-nothing is late is never later than its plan. One that could run and finds no room is passed by nobody.
+A slot takes its copies in the order of the plan. One that waits for data does not hold up those
+behind it: they may pass as far as nothing that they pass is thereby kept beyond its planned start,
+if that is still ahead. So a run in which nothing is late is never later than its plan. One that
+could run and finds no room is passed by nobody.
 
-What is not needed any more is withdrawn: when enough workflows are done, all the rest; and before, as soon as so many as
-the plan says stand whole in slots that are there, everything that these do not need.
+What is not needed any more is withdrawn: when enough workflows are done, all the rest; and before,
+as soon as so many as the plan says stand whole in slots that are there, everything that these do
+not need.
 """
 
 from __future__ import annotations
@@ -19,7 +22,8 @@ from vgrads.kernel.compiled import compiled
 ATTEMPTS = 2
 """Of one copy, where no other copy of its task is left."""
 SLACK_S = 1.0
-"""Plans are met to the second: so long is what waits for data still in time; rounding must not cost a task its turn."""
+"""Plans are met to the second: so long is what waits for data still in time; rounding must not cost
+a task its turn."""
 LOOK_AHEAD = 16
 """Waiting copies of a slot that are looked at, from the first on."""
 EVERYTHING = 2**30
@@ -28,8 +32,8 @@ EVERYTHING = 2**30
 
 @compiled
 def may_pass(ends_s: Any, procs: Any, horizon_s: Any, passed: Any, room: Any) -> Any:
-    """May a copy start before others? ``horizon_s``: the first planned start ahead among those; ``passed``: processors
-    that they need; ``room``: processors that are free."""
+    """May a copy start before others? ``horizon_s``: the first planned start ahead among those;
+    ``passed``: processors that they need; ``room``: processors that are free."""
     return ends_s <= horizon_s + 1e-6 or passed + procs <= room
 
 
@@ -39,8 +43,9 @@ def standing(
 ) -> Any:
     """How many workflows are done or go on, whole and in time, in the slots that are kept.
 
-    ``s``: the schedule; ``live``: copies that wait or run; ``late_s``: how late each slot came for what was planned in
-    it. ``ends_s`` is filled: when each workflow then ends by its plan, ``inf`` where it does not stand.
+    ``s``: the schedule; ``live``: copies that wait or run; ``late_s``: how late each slot came for
+    what was planned in it. ``ends_s`` is filled: when each workflow then ends by its plan, ``inf``
+    where it does not stand.
     """
     delays = np.zeros(len(ends_s))
     for w in range(len(ends_s)):
@@ -68,8 +73,8 @@ def standing(
 
 @compiled
 def needless(s: Any, ready: Any, live: Any, done: Any, late_s: Any, limits: Any, spare: Any) -> Any:
-    """Marks the live copies that are not needed any more in ``spare``; True where there are any. ``limits``: workflows
-    done, needed, to stand beyond these, and the deadline."""
+    """Marks the live copies that are not needed any more in ``spare``; True where there are any.
+    ``limits``: workflows done, needed, to stand beyond these, and the deadline."""
     whole, needed, wanted, deadline_s = limits[0], limits[1], int(limits[1] + limits[2]), limits[3]
     kept = ready.copy()
     ends_s = np.zeros(s.workflows)

@@ -16,12 +16,13 @@ from vgrads.workflows.dag import Task, Workflow
 from vgrads.workflows.sets import WorkflowSet
 
 PLACES = (0.99, 0.9, 0.75, 0.5, 0.25, 0.1)
-"""Quantiles of a run time that a task's place in a plan may be made for, the safest first. Below the median it is hoping:
-for those who would have no plan at all otherwise."""
+"""Quantiles of a run time that a task's place in a plan may be made for, the safest first. Below
+the median it is hoping: for those who would have no plan at all otherwise."""
 _OVERRUN = 1.0 - PLACES[0]
 _OVERRUNS = 0.5
-"""So many tasks of the largest workflow are taken to fail by overrunning their places, at most: what overruns eats slack or
-makes others late, as playing the plan tells; taken for failures, a thousand would leave no chance of a plan at all."""
+"""So many tasks of the largest workflow are taken to fail by overrunning their places, at most:
+what overruns eats slack or makes others late, as playing the plan tells; taken for failures, a
+thousand would leave no chance of a plan at all."""
 TaskKey = tuple[str, str]
 """(workflow, task)"""
 CopyKey = tuple[str, str, int]
@@ -33,8 +34,8 @@ _LINK = Link()  # where none is written down
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """Frozen input of a plan; same snapshot, same plan. ``places``: for which quantile of its run time a task's place
-    is made; what takes longer eats slack, or makes others late."""
+    """Frozen input of a plan; same snapshot, same plan. ``places``: for which quantile of its run
+    time a task's place is made; what takes longer eats slack, or makes others late."""
 
     wanted: WorkflowSet
     slots: tuple[Slot, ...]
@@ -115,7 +116,8 @@ class Snapshot:
         return link.latency_s + workflow.transfer_mib(parent, child) / link.bandwidth_mib_s
 
     def links_between(self, sites: Sequence[str]) -> NDArray[np.float64]:
-        """Latency in seconds and bandwidth in MiB/s, sites × sites: nothing and ``inf`` within one."""
+        """Latency in seconds and bandwidth in MiB/s, sites × sites: nothing and ``inf`` within
+        one."""
         found = np.zeros((2, len(sites), len(sites)))
         found[1] = np.inf
         for one, other in permutations(range(len(sites)), 2):

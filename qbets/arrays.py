@@ -1,8 +1,9 @@
-"""Arrays of jobs: hundreds of equal jobs of one user in one minute are one observation, not hundreds.
+"""Arrays of jobs: hundreds of equal jobs of one user in one minute are one observation, not
+hundreds.
 
-Jobs of one user with the same processors and requested time, submitted within a minute of the first,
-form an array. Its waits count once a minute of starts, and it votes once for "kept" and once for
-"missed" when change points are judged. The backtest still scores every job of it.
+Jobs of one user with the same processors and requested time, submitted within a minute of the
+first, form an array. Its waits count once a minute of starts, and it votes once for "kept" and once
+for "missed" when change points are judged. The backtest still scores every job of it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ Shape = tuple[int, int, float]
 
 @dataclass(slots=True)
 class Array:
-    """One array: when its first job came, what it has voted, the minute of its last counted start."""
+    """One array: when its first job came, what it has voted, the minute of its last counted
+    start."""
 
     first_s: float
     kept: bool = False
@@ -62,7 +64,8 @@ class Arrays:
 
 
 def distinct_starts(log: JobLog, until_s: float) -> tuple[int, int]:
-    """Jobs that had started by an instant, and how many of their starts count as observations of their own."""
+    """Jobs that had started by an instant, and how many of their starts count as observations of
+    their own."""
     arrays, joined = Arrays(), []
     columns = (log.user, log.procs, log.request_s, log.submit_s)
     for user, procs, request_s, submit_s in zip(*(c.tolist() for c in columns), strict=True):

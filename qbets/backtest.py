@@ -22,7 +22,8 @@ _STEP = 2000  # jobs between two words of progress
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BacktestRow:
-    """One line of the table; the fields are those of the contracts. ``known_as``: what questions knew of a job."""
+    """One line of the table; the fields are those of the contracts. ``known_as``: what questions
+    knew of a job."""
 
     history: str
     queue: str
@@ -70,7 +71,8 @@ class Trial:
         return self._row(self.queue, np.ones(len(self.log), dtype=bool))
 
     def cluster_rows(self) -> list[BacktestRow]:
-        """A line for each cluster as it stood at the end; sizes without what the user had waiting."""
+        """A line for each cluster as it stood at the end; sizes without what the user had
+        waiting."""
         settings = self.predictor.settings
         size = SIZES[settings.cluster_size]
         shapes = zip(self.log.procs.tolist(), self.log.request_s.tolist(), strict=True)
@@ -116,7 +118,8 @@ def backtest(
     settings: Settings | None = None,
     told: Callable[[float, float], None] | None = None,
 ) -> Trial:
-    """Replay ``log`` with nothing known before its time; ``told`` hears of jobs done, and of how many."""
+    """Replay ``log`` with nothing known before its time; ``told`` hears of jobs done, and of how
+    many."""
     begin = time.perf_counter()
     predictor = make_predictor(settings or Settings(), log)
     passing = Replay(log, predictor)
@@ -179,7 +182,8 @@ def worst_window(kept: NDArray[np.bool_], window: int = WINDOW) -> float:
 
 
 def rolling_coverage(kept: NDArray[np.bool_], window: int = WINDOW) -> NDArray[np.float64]:
-    """Coverage of every ``window`` consecutive jobs; one value, that of all, where there are fewer."""
+    """Coverage of every ``window`` consecutive jobs; one value, that of all, where there are
+    fewer."""
     width = min(window, len(kept))
     total = np.concatenate([[0], np.cumsum(kept)])
     shares: NDArray[np.float64] = (total[width:] - total[:-width]) / width

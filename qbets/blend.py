@@ -1,9 +1,10 @@
-"""Two opinions as one: what the state of the queue says of a wait, and what past waits of like jobs say.
+"""Two opinions as one: what the state of the queue says of a wait, and what past waits of like jobs
+say.
 
-Both are quantiles (:data:`vgrads.qbets.conditional.LEVELS`) in cube roots of seconds; the blend is their weighted
-mean, level by level, and only the blend is corrected by what comes true. A mean of quantiles keeps the shape
-of what is averaged, where a mean of probabilities would widen it (Vincentization: Lichtendahl, Grushka-Cockayne and
-Winkler 2013, doi:10.1287/mnsc.1120.1667).
+Both are quantiles (:data:`vgrads.qbets.conditional.LEVELS`) in cube roots of seconds; the blend is
+their weighted mean, level by level, and only the blend is corrected by what comes true. A mean of
+quantiles keeps the shape of what is averaged, where a mean of probabilities would widen it
+(Vincentization: Lichtendahl, Grushka-Cockayne and Winkler 2013, doi:10.1287/mnsc.1120.1667).
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ Floats = NDArray[np.float64]
 SHARE = 0.15
 """Of the past waits in the blend, from the median on, about a job that is submitted now."""
 FADES_S = 4 * 3600.0
-"""After this time the state of a queue says a third (1/e) of what it said about jobs submitted at once."""
+"""After this time the state of a queue says a third (1/e) of what it said about jobs submitted at
+once."""
 _FEWEST = 59  # past waits that have an opinion
 _REFRESH = 50  # starts after which the quantiles of a cluster are looked up anew, of long histories
 _SHARE_NEW = 0.02  # after as many starts as this share of them
@@ -42,8 +44,9 @@ def faded(age_s: float) -> float:
 
 
 def blended(state: Floats, past: Floats | None, age_s: float = 0.0) -> Floats:
-    """The blend of two opinions; the state's alone where there is no other, and below the median while it is fresh: of
-    jobs that must wait for others to end, past waits that were none say nothing."""
+    """The blend of two opinions; the state's alone where there is no other, and below the median
+    while it is fresh: of jobs that must wait for others to end, past waits that were none say
+    nothing."""
     if past is None:
         return state
     gone = faded(age_s)

@@ -1,9 +1,10 @@
 """Boosted trees for several quantiles at once: one tree a step, its leaves a number for each level.
 
-Trees are grown on histograms, the best leaf first (Friedman 2001, doi:10.1214/aos/1013203451; Ke et al., NeurIPS
-2017). Each step is shaped by the gradient of one level's quantile loss, the levels taking turns, and serves them
-all: in every leaf each level moves towards that quantile of what is left there. Levels share what tells jobs
-apart, and learning costs a seventh of a forest for each. Compiled; one thread.
+Trees are grown on histograms, the best leaf first (Friedman 2001, doi:10.1214/aos/1013203451; Ke et
+al., NeurIPS 2017). Each step is shaped by the gradient of one level's quantile loss, the levels
+taking turns, and serves them all: in every leaf each level moves towards that quantile of what is
+left there. Levels share what tells jobs apart, and learning costs a seventh of a forest for each.
+Compiled; one thread.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ class Growth:
 
 @dataclass(frozen=True, kw_only=True)
 class Trees:
-    """Nodes of all trees as columns, tree after tree; a leaf has feature −1. ``value``: nodes × levels."""
+    """Nodes of all trees as columns, tree after tree; a leaf has feature −1. ``value``: nodes ×
+    levels."""
 
     feature: NDArray[np.int64]
     threshold: Floats
@@ -79,7 +81,8 @@ def grow(rows: Floats, target: Floats, levels: tuple[float, ...], growth: Growth
 
 
 def _edges(column: Floats) -> Floats:
-    """Upper ends of all bins of a column but the last: halfway between values, at most as many as quantiles."""
+    """Upper ends of all bins of a column but the last: halfway between values, at most as many as
+    quantiles."""
     step = max(1, len(column) // _SAMPLE)
     values = np.unique(column[::step])
     if len(values) > _BINS:
@@ -147,7 +150,8 @@ def _quantile(values: Any, level: float) -> float:
 
 @compiled
 def _split_all(bins: Any, slope: Any, order: Any, limits: Any, tree: Any) -> Any:
-    """Grow one tree: always the leaf whose split gains most. Rows of node n: ``order[spans[n, 0]:spans[n, 1]]``."""
+    """Grow one tree: always the leaf whose split gains most. Rows of node n: ``order[spans[n,
+    0]:spans[n, 1]]``."""
     leaves, per_leaf, base = limits
     feature, threshold, left, right, edges = tree
     size, columns = 2 * leaves - 1, bins.shape[1]

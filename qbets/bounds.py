@@ -83,7 +83,8 @@ def minimum_history(quantile: float, confidence: float) -> int:
 
 
 def rank_table(quantile: float, confidence: float, count: int) -> NDArray[np.int64]:
-    """Ranks for 0 … at least ``count`` waits (rank n + 1 means: none). Grown by doubling, cached."""
+    """Ranks for 0 … at least ``count`` waits (rank n + 1 means: none). Grown by doubling,
+    cached."""
     parse_probability(quantile, "quantile")
     parse_probability(confidence, "confidence")
     size = 1024

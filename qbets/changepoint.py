@@ -36,7 +36,8 @@ def run_length(quantile: float, autocorrelation: float) -> int:
 
 
 def _run_chances(quantile: float, rho: float) -> Iterator[float]:
-    """P(r misses in a row) for r = 1, 2, …: the AR(1) kernel applied to the part above the quantile.
+    """P(r misses in a row) for r = 1, 2, …: the AR(1) kernel applied to the part above the
+    quantile.
 
     Gauss–Legendre over [z_q, z_q + 12]; f₁ = φ on it, f_{r+1}(y) = ∫ f_r(x) φ((y − ρx)/s)/s dx.
     """
@@ -81,7 +82,8 @@ def autocorrelation(waits: NDArray[np.float64]) -> float:
 
 
 def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """1-based ranks, ties sharing their mean rank (as ``scipy.stats.rankdata``, whose import is slow)."""
+    """1-based ranks, ties sharing their mean rank (as ``scipy.stats.rankdata``, whose import is
+    slow)."""
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
     return (last - (counts - 1) / 2.0)[inverse]

@@ -1,15 +1,15 @@
 """Like jobs: intervals of a job's size, found by merging neighbours under BIC.
 
-QBETS (Nurmi, Brevik, Wolski, JSSPP 2007, doi:10.1007/978-3-540-78699-3_5) groups the jobs of a queue
-by what they request, because wide and long jobs wait longer. Values start as bins of their own (64
-quantiles where there are more); the two neighbours whose merger costs the exponential likelihood
-least are merged as long as that lowers BIC = k·ln n − 2·ln L, and any bin thinner than the least
-history is merged whatever it costs: it borrows from its neighbour.
+QBETS (Nurmi, Brevik, Wolski, JSSPP 2007, doi:10.1007/978-3-540-78699-3_5) groups the jobs of a
+queue by what they request, because wide and long jobs wait longer. Values start as bins of their
+own (64 quantiles where there are more); the two neighbours whose merger costs the exponential
+likelihood least are merged as long as that lowers BIC = k·ln n − 2·ln L, and any bin thinner than
+the least history is merged whatever it costs: it borrows from its neighbour.
 
-Which size? Chosen by backtest (``docs/backtest.md``): the **backlog**, processors × time × (1 + jobs
-of the same user already waiting). It departs from QBETS in the last factor: the k-th job that a user
-puts into the queue waits like one job of k times the work, and an array of hundreds is then covered
-where every other choice fails.
+Which size? Chosen by backtest (``docs/backtest.md``): the **backlog**, processors × time × (1 +
+jobs of the same user already waiting). It departs from QBETS in the last factor: the k-th job that
+a user puts into the queue waits like one job of k times the work, and an array of hundreds is then
+covered where every other choice fails.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ def _first_values(sizes: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _cost(counts: list[float], sums: list[float], i: int, minimum: int) -> float:
-    """2·(ln L apart − ln L together) for exponential waits; very low where one of the two is thin."""
+    """2·(ln L apart − ln L together) for exponential waits; very low where one of the two is
+    thin."""
     apart = _likelihood(counts[i], sums[i]) + _likelihood(counts[i + 1], sums[i + 1])
     together = _likelihood(counts[i] + counts[i + 1], sums[i] + sums[i + 1])
     thin = min(counts[i], counts[i + 1]) < minimum

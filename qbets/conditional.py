@@ -1,10 +1,11 @@
-"""Quantiles of a wait given the state of the queue: a base that extrapolates, and boosted trees on it.
+"""Quantiles of a wait given the state of the queue: a base that extrapolates, and boosted trees on
+it.
 
-Trees (:mod:`vgrads.qbets.boosting`) know nothing beyond what they have seen, and a queue keeps getting longer than
-ever before. So a non-negative least-squares fit on
-work ahead, simulated starts and ages comes first, and the trees learn the quantiles of what it leaves.
-All in cube roots of seconds: between seconds, where few long waits rule, and logarithms, where the
-difference between one second and ten counts like that between one day and ten.
+Trees (:mod:`vgrads.qbets.boosting`) know nothing beyond what they have seen, and a queue keeps
+getting longer than ever before. So a non-negative least-squares fit on work ahead, simulated starts
+and ages comes first, and the trees learn the quantiles of what it leaves. All in cube roots of
+seconds: between seconds, where few long waits rule, and logarithms, where the difference between
+one second and ten counts like that between one day and ten.
 """
 
 from __future__ import annotations
@@ -98,7 +99,8 @@ def fit(features: Floats, waits_s: Floats) -> ConditionalModel:
 
 @compiled
 def _non_negative(gram: Any, target: Any) -> Any:
-    """The non-negative weights nearest to the normal equations, one after the other until none moves."""
+    """The non-negative weights nearest to the normal equations, one after the other until none
+    moves."""
     weights = np.zeros(len(target))
     for _ in range(10_000):
         moved = 0.0

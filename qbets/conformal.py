@@ -3,11 +3,12 @@
 A job's *score* is the level of the model's distribution that would just have covered its wait, as
 −log(1 − level). Calibrated scores are exponential; their running quantile says which level must be
 asked of the model so that q of the waits are covered. Several trackers follow it, some in steps of
-different rates (adaptive conformal inference: Gibbs and Candès, NeurIPS 2021, arXiv:2106.00170), some
-as quantiles of the newest scores; they are weighed by their loss so far (Gibbs and Candès, JMLR
-25(162) 2024; the proportional and integral parts of Angelopoulos, Candès and Tibshirani, NeurIPS 2023,
-arXiv:2307.16895). Jobs of a burst behave alike and unlike others, so jobs are told apart by how many
-of the user's own, or where no user is known how many exactly alike, wait already (Mondrian groups).
+different rates (adaptive conformal inference: Gibbs and Candès, NeurIPS 2021, arXiv:2106.00170),
+some as quantiles of the newest scores; they are weighed by their loss so far (Gibbs and Candès,
+JMLR 25(162) 2024; the proportional and integral parts of Angelopoulos, Candès and Tibshirani,
+NeurIPS 2023, arXiv:2307.16895). Jobs of a burst behave alike and unlike others, so jobs are told
+apart by how many of the user's own, or where no user is known how many exactly alike, wait already
+(Mondrian groups).
 """
 
 from __future__ import annotations
@@ -163,7 +164,8 @@ def newest_scores(scores: deque[list[float]], count: int) -> np.ndarray:
 
 
 def _unlikely_from(trials: int, chance: float) -> int:
-    """The least count that is exceeded with a probability of at most :data:`_UNLIKELY` (binomial)."""
+    """The least count that is exceeded with a probability of at most :data:`_UNLIKELY`
+    (binomial)."""
     from scipy.special import bdtrc  # noqa: PLC0415 late: as in vgrads.qbets.bounds
 
     return int(np.argmax(bdtrc(np.arange(trials + 1), trials, chance) <= _UNLIKELY))

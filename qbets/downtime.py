@@ -15,7 +15,8 @@ _LEAST_SUBMISSIONS = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Downtime:
-    """Since when nothing has started, until when (None: still), and how many jobs came meanwhile."""
+    """Since when nothing has started, until when (None: still), and how many jobs came
+    meanwhile."""
 
     since_s: float
     until_s: float | None
@@ -47,7 +48,8 @@ class DowntimeWatch:
         self.last_start_s, self.submissions = at_s, 0
 
     def at(self, now_s: float) -> Downtime | None:
-        """The stall as of now: longer than every recent gap, with jobs coming in. None if there is none."""
+        """The stall as of now: longer than every recent gap, with jobs coming in. None if there is
+        none."""
         if (
             self.last_start_s is None
             or len(self.gaps) < _LEAST_GAPS

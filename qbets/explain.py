@@ -69,7 +69,8 @@ SIDES = {
         "since the same started",
     ),
 }
-"""Side of a queue's state, in words → its features; the rest is not known of a job that nobody submitted."""
+"""Side of a queue's state, in words → its features; the rest is not known of a job that nobody
+submitted."""
 _TOLD = {
     "who and how much waits already": ("jobs waiting", "{:.0f} jobs wait, usually {:.0f}"),
     "what runs and how much is free": (
@@ -91,7 +92,8 @@ _TIMES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
-    """One side of the state: the bound if it were as usual, the bound as it is, and what is unusual.
+    """One side of the state: the bound if it were as usual, the bound as it is, and what is
+    unusual.
 
     ``seconds``: the same as times (now, usually), None where ``told`` says it.
     """
@@ -113,8 +115,8 @@ def explain(
 ) -> list[Reason]:
     """The sides of the state, the one that moved the bound most first. The size is that of the job.
 
-    Sides act together, so what they moved does not add up to the whole. Nothing moved a bound that past
-    waits gave.
+    Sides act together, so what they moved does not add up to the whole. Nothing moved a bound that
+    past waits gave.
     """
     if known.bound(procs, walltime_s, probability).method == "qbets":
         return []

@@ -44,9 +44,9 @@ class Bound:
 class QueueForecast:
     """For each cluster the waits that still apply, ascending, and since when; clusters by size.
 
-    ``caution`` is what the referee asks for: misses are taken to be 1 ÷ caution times as frequent as
-    history says. ``ahead`` is, in every question, the number of jobs that the asker has waiting in the queue
-    beyond the ``own`` that were there already.
+    ``caution`` is what the referee asks for: misses are taken to be 1 ÷ caution times as frequent
+    as history says. ``ahead`` is, in every question, the number of jobs that the asker has waiting
+    in the queue beyond the ``own`` that were there already.
     """
 
     edges: tuple[float, ...]
@@ -97,7 +97,8 @@ class QueueForecast:
     def bounds(
         self, procs: int, walltime_s: float, probabilities: ArrayLike, confidence: float = 0.95
     ) -> NDArray[np.float64]:
-        """GETBOUND for many probabilities at once; NaN where history is too short. Same shape back."""
+        """GETBOUND for many probabilities at once; NaN where history is too short. Same shape
+        back."""
         waits, levels = self.waits(procs, walltime_s), np.asarray(probabilities, dtype=np.float64)
         plain = bounds_of(waits, levels, confidence)
         if self.caution >= 1.0 or not len(waits):
@@ -118,8 +119,9 @@ class QueueForecast:
     ) -> NDArray[np.float64]:
         """With this confidence the least probability of waiting at most ``within_s``; same shape.
 
-        The inverse of :meth:`bounds`: under caution the odds shrink (:func:`vgrads.qbets.referee.looser`), but not
-        beyond the longest wait, which is the bound wherever history is too short for a stricter one.
+        The inverse of :meth:`bounds`: under caution the odds shrink
+        (:func:`vgrads.qbets.referee.looser`), but not beyond the longest wait, which is the bound
+        wherever history is too short for a stricter one.
         """
         waits = self.waits(procs, walltime_s, ahead)
         known = np.searchsorted(waits, np.asarray(within_s, dtype=np.float64), side="right")
@@ -135,7 +137,8 @@ class QueueForecast:
 
 
 def freeze(predictor: QueuePredictor, first_s: float, asker: Arrival = NOBODY) -> QueueForecast:
-    """What a predictor knows now; ``first_s`` is the beginning of its history, ``asker`` who asks."""
+    """What a predictor knows now; ``first_s`` is the beginning of its history, ``asker`` who
+    asks."""
     changes = predictor.change_points
     return QueueForecast(
         edges=tuple(predictor.edges),

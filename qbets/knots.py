@@ -1,7 +1,7 @@
 """A distribution of a wait by five quantiles: from a level to a wait and back, monotone both ways.
 
-Levels are scores, −log(1 − level); waits are cube roots of seconds. Between knots it is linear, below
-the first it goes to 0, beyond the last it rises on.
+Levels are scores, −log(1 − level); waits are cube roots of seconds. Between knots it is linear,
+below the first it goes to 0, beyond the last it rises on.
 """
 
 from __future__ import annotations
@@ -56,10 +56,12 @@ def score_within(knots: Floats, wait_s: float) -> float:
 
 
 def score_among(knots: Floats, wait_s: float, share: float) -> float:
-    """The score of a wait; inside a flat stretch, where many scores mean the same wait, the one at ``share`` of it.
+    """The score of a wait; inside a flat stretch, where many scores mean the same wait, the one at
+    ``share`` of it.
 
-    With a share drawn at random the scores of waits that follow the distribution are exponential also where
-    it has atoms (randomised probability integral transform: Czado, Gneiting and Held 2009, doi:10.1111/j.1541-0420.2009.01191.x).
+    With a share drawn at random the scores of waits that follow the distribution are exponential
+    also where it has atoms (randomised probability integral transform: Czado, Gneiting and Held
+    2009, doi:10.1111/j.1541-0420.2009.01191.x).
     """
     low, high = score_of(knots, wait_s), score_within(knots, wait_s)
     return low + share * max(0.0, high - low)

@@ -2,11 +2,12 @@
 
 A miss is judged against the bound issued at submission, at the moment when it is certain: when a
 job starts later than its bound, or when it is still waiting past it (an early miss: a stalled queue
-shows only its short waits). A job withdrawn while waiting is right-censored: it counts as a miss if it
-had outlived its bound, and never as a wait, because taking the time until it was given up for a wait
-would pull the bound down.
+shows only its short waits). A job withdrawn while waiting is right-censored: it counts as a miss if
+it had outlived its bound, and never as a wait, because taking the time until it was given up for a
+wait would pull the bound down.
 
-``bmbp`` keeps one stream a queue; ``qbets`` one for each cluster of like jobs, and a referee over all.
+``bmbp`` keeps one stream a queue; ``qbets`` one for each cluster of like jobs, and a referee over
+all.
 """
 
 from __future__ import annotations
@@ -36,10 +37,11 @@ _PER_BIN = 2  # least history of a bin, in units of the minimum history
 class Settings:
     """What a predictor promises and how it groups jobs. ``size`` None: as the method says.
 
-    ``referee``: be stricter while misses pile up (never for ``bmbp``). ``knows_user``: questions name their
-    user, so what that one has in the queue and has seen counts; without it nothing is learned from who a user
-    was, for nobody could tell it when asking. ``procs``, ``request_s``: what every job and every question is
-    taken to ask for, where a history does not tell its jobs apart by it (None: as each says).
+    ``referee``: be stricter while misses pile up (never for ``bmbp``). ``knows_user``: questions
+    name their user, so what that one has in the queue and has seen counts; without it nothing is
+    learned from who a user was, for nobody could tell it when asking. ``procs``, ``request_s``:
+    what every job and every question is taken to ask for, where a history does not tell its jobs
+    apart by it (None: as each says).
     """
 
     method: str = "qbets"
@@ -62,7 +64,8 @@ class Settings:
         return arrival if self.knows_user else Arrival(arrival.procs, arrival.request_s)
 
     def shape(self, procs: int, request_s: float) -> tuple[int, float]:
-        """Processors and requested time of a job or a question, as far as history tells jobs apart by them."""
+        """Processors and requested time of a job or a question, as far as history tells jobs apart
+        by them."""
         return (
             procs if self.procs is None else self.procs,
             request_s if self.request_s is None else self.request_s,

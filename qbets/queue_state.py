@@ -1,7 +1,7 @@
 """The state of a queue at a submission, as numbers: who waits, who runs, what was seen lately.
 
-Fed with what happens, in time order, as :class:`vgrads.qbets.predictor.QueuePredictor` is; nothing here knows
-anything later than what it was told. :data:`FEATURES` names the numbers, in order.
+Fed with what happens, in time order, as :class:`vgrads.qbets.predictor.QueuePredictor` is; nothing
+here knows anything later than what it was told. :data:`FEATURES` names the numbers, in order.
 """
 
 from __future__ import annotations
@@ -90,7 +90,8 @@ Seen = tuple[float, Arrival]
 
 @dataclass(slots=True)
 class _Memory:
-    """What is remembered of a user or a queue: the last wait, means of waits and of run ÷ request."""
+    """What is remembered of a user or a queue: the last wait, means of waits and of run ÷
+    request."""
 
     last: float = math.nan
     mean: float = math.nan
@@ -104,7 +105,8 @@ class _Memory:
 
 
 class _Shape(NamedTuple):
-    """What is remembered of jobs exactly alike: when the last came and started, the newest logs of waits."""
+    """What is remembered of jobs exactly alike: when the last came and started, the newest logs of
+    waits."""
 
     came_s: float
     started_s: float = math.nan
@@ -112,7 +114,8 @@ class _Shape(NamedTuple):
 
 
 class _Rows:
-    """Rows of numbers by the key of a job, in the order in which they came. O(rows) to take one out."""
+    """Rows of numbers by the key of a job, in the order in which they came. O(rows) to take one
+    out."""
 
     def __init__(self, columns: int) -> None:
         self.table = np.empty((64, columns))
@@ -160,7 +163,8 @@ class QueueState:
         self.shapes: dict[tuple[float, float], _Shape] = {}
 
     def expected_s(self, job: Arrival) -> float:
-        """A likely run time: as much of the request as the user's last two jobs used, or as jobs did."""
+        """A likely run time: as much of the request as the user's last two jobs used, or as jobs
+        did."""
         ratios = self.users[job.user].ratios if job.user >= 0 else deque[float]()
         share: float = sum(ratios) / len(ratios) if ratios else self.ratio
         return max(1.0, share * max(job.request_s, 1.0))
@@ -206,7 +210,8 @@ class QueueState:
         self.waiting.take(key)
 
     def with_waiting(self, job: Arrival, at_s: float, count: int) -> QueueState:
-        """The queue as it would be with so many more of these, submitted now; this one stays as it is."""
+        """The queue as it would be with so many more of these, submitted now; this one stays as it
+        is."""
         same = copy(self)
         same.waiting, same.arrivals = self.waiting.copied(), self.arrivals.copy()
         same.shapes = self.shapes.copy()
@@ -215,8 +220,9 @@ class QueueState:
         return same
 
     def told(self, waiting: Sequence[Seen], running: Sequence[Seen], at_s: float) -> QueueState:
-        """The queue with these waiting and running instead, as somebody tells at ``at_s``. What was seen lately is taken
-        for having been seen just before: the newest start is that of the newest running job."""
+        """The queue with these waiting and running instead, as somebody tells at ``at_s``. What was
+        seen lately is taken for having been seen just before: the newest start is that of the
+        newest running job."""
         same = copy(self)
         same.waiting, same.running, same.busy = _Rows(6), _Rows(5), 0
         for key, (age_s, job) in enumerate(sorted(running, key=lambda one: -one[0])):
@@ -243,7 +249,8 @@ class QueueState:
         return same
 
     def features(self, job: Arrival, at_s: float, unix_start_s: float = 0.0) -> Floats:
-        """The numbers of :data:`FEATURES` for a job that would be submitted now; NaN where unknown."""
+        """The numbers of :data:`FEATURES` for a job that would be submitted now; NaN where
+        unknown."""
         while self.arrivals and self.arrivals[0] < at_s - _LATELY_S:
             self.arrivals.popleft()
         user = self.users.get(job.user) if job.user >= 0 else None
@@ -274,7 +281,8 @@ class QueueState:
         )
 
     def _seen_of(self, job: Arrival, at_s: float) -> tuple[float, float, float, float]:
-        """Of jobs exactly alike: since when none came, none started, the last wait and the longest of ten."""
+        """Of jobs exactly alike: since when none came, none started, the last wait and the longest
+        of ten."""
         shape = self.shapes.get((max(job.procs, 1), max(job.request_s, 1.0)))
         if shape is None:
             return (math.nan,) * 4

@@ -1,11 +1,11 @@
 """The referee: when bounds of a queue are being missed too often, ask for stricter ones.
 
 Change points are found cluster by cluster, each needing its own run of misses, and a burst of one
-user may be missed by a hair hundreds of times in between. The referee watches all jobs of the queue:
-if more of the last hundred judged jobs were missed than all but one in a thousand honest hundreds
-would show (a binomial tail), the share of misses that a bound may have is reduced in proportion until
-the queue is back to what was promised. It only ever makes bounds longer. (Not in the papers; what it
-gains and costs stands in ``docs/backtest.md``.)
+user may be missed by a hair hundreds of times in between. The referee watches all jobs of the
+queue: if more of the last hundred judged jobs were missed than all but one in a thousand honest
+hundreds would show (a binomial tail), the share of misses that a bound may have is reduced in
+proportion until the queue is back to what was promised. It only ever makes bounds longer. (Not in
+the papers; what it gains and costs stands in ``docs/backtest.md``.)
 """
 
 from __future__ import annotations
@@ -55,9 +55,10 @@ class Referee:
 def stricter(level: Level, caution: float, tracked: float) -> Level:
     """The level to ask of history where ``level`` is wanted: the same odds of a miss, cut.
 
-    Odds, not shares, are scaled: misses that are five times as frequent as promised say nothing of waits so
-    short that many exceed them, where five times the share would be more than all. By as much as leaves
-    ``caution`` times the share of misses at the ``tracked`` quantile, which is the one that is judged.
+    Odds, not shares, are scaled: misses that are five times as frequent as promised say nothing of
+    waits so short that many exceed them, where five times the share would be more than all. By as
+    much as leaves ``caution`` times the share of misses at the ``tracked`` quantile, which is the
+    one that is judged.
     """
     return level / (level + _odds(caution, tracked) * (1 - level))
 
@@ -69,5 +70,6 @@ def looser(level: Level, caution: float, tracked: float) -> Level:
 
 
 def _odds(caution: float, tracked: float) -> float:
-    """By which factor the odds of a miss shrink where its share at a quantile is to shrink by ``caution``."""
+    """By which factor the odds of a miss shrink where its share at a quantile is to shrink by
+    ``caution``."""
     return caution * tracked / (1 - caution * (1 - tracked))

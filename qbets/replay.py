@@ -54,11 +54,12 @@ def arrivals_of(log: JobLog, settings: Settings) -> list[Arrival]:
 
 
 def as_told(settings: Settings, log: JobLog) -> Settings:
-    """Settings for questions to this log: what it does not tell of its jobs, a question cannot be told apart by.
+    """Settings for questions to this log: what it does not tell of its jobs, a question cannot be
+    told apart by.
 
-    Requested times (or processors) that most jobs lack, or that are equal for all, are taken for what they are
-    whatever a question says: else it would be asked of the jobs that look largest, or of none. A user
-    number that stands for all jobs is nobody's.
+    Requested times (or processors) that most jobs lack, or that are equal for all, are taken for
+    what they are whatever a question says: else it would be asked of the jobs that look largest, or
+    of none. A user number that stands for all jobs is nobody's.
     """
     return replace(
         settings,
@@ -73,7 +74,8 @@ def _tells_users(log: JobLog) -> bool:
 
 
 def _only_value(column: NDArray[Any], unknown: float) -> float | None:
-    """What stands for every job: ``unknown`` where most lack it, the value that all have; None where they differ."""
+    """What stands for every job: ``unknown`` where most lack it, the value that all have; None
+    where they differ."""
     told = np.unique(column[column > 0])
     if 2 * int((column > 0).sum()) < max(1, len(column)):
         return unknown
@@ -81,7 +83,8 @@ def _only_value(column: NDArray[Any], unknown: float) -> float | None:
 
 
 class Replay:
-    """A history on its way into a predictor. ``issued``: the bound that each job was given, NaN for none."""
+    """A history on its way into a predictor. ``issued``: the bound that each job was given, NaN for
+    none."""
 
     def __init__(self, log: JobLog, predictor: Learner) -> None:
         self.predictor = predictor
@@ -132,7 +135,8 @@ def make_predictor(settings: Settings, log: JobLog) -> Learner:
 
 
 def learn(log: JobLog, settings: Settings, until_s: float = np.inf) -> QueuePredictor:
-    """A predictor that knows everything that had become known by ``until_s``, from past waits alone."""
+    """A predictor that knows everything that had become known by ``until_s``, from past waits
+    alone."""
     predictor = QueuePredictor(as_told(settings, log))
     replay(log, predictor, until_s)
     return predictor
@@ -144,7 +148,8 @@ def _next_of(trainings: tuple[int, ...], count: int) -> int:
 
 
 def learn_state(log: JobLog, settings: Settings, until_s: float = np.inf) -> StatePredictor | None:
-    """The same from states of the queue, for one answer; None where there is too little to learn from."""
+    """The same from states of the queue, for one answer; None where there is too little to learn
+    from."""
     predictor = make_for_one_answer(log, settings, until_s)
     if predictor is not None:
         replay(log, predictor, until_s)
@@ -152,8 +157,8 @@ def learn_state(log: JobLog, settings: Settings, until_s: float = np.inf) -> Sta
 
 
 def make_for_one_answer(log: JobLog, settings: Settings, until_s: float) -> StatePredictor | None:
-    """A predictor that will learn from the newest submissions only, in two models: the first half of them teaches,
-    the second judges. None where they are too few for both.
+    """A predictor that will learn from the newest submissions only, in two models: the first half
+    of them teaches, the second judges. None where they are too few for both.
     """
     known = int(np.searchsorted(log.submit_s, until_s, side="right"))
     newest = min(known, NEWEST)

@@ -1,7 +1,8 @@
 """When would this job start if nobody else came? Compiled schedules of a queue as it stands.
 
-Three rules on the requested times (FCFS, EASY, conservative backfilling) and EASY on the run times that
-users' earlier jobs make likely. None of them is what the site does; all of them say much about it.
+Three rules on the requested times (FCFS, EASY, conservative backfilling) and EASY on the run times
+that users' earlier jobs make likely. None of them is what the site does; all of them say much about
+it.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ _NEVER_S = 30 * 86_400.0  # what is later than this, or never, is as late as thi
 def start_estimates(waiting: Any, running: Any, procs: int, job: Any) -> Any:
     """Seconds until a job of ``(processors, request, expected run)`` starts, by four rules.
 
-    ``waiting``: ``(processors, request, expected run)`` in order; ``running``: ``(processors, request
-    left, expected rest)``. Returns FCFS, EASY and conservative by request, and EASY by expected runs.
+    ``waiting``: ``(processors, request, expected run)`` in order; ``running``: ``(processors,
+    request left, expected rest)``. Returns FCFS, EASY and conservative by request, and EASY by
+    expected runs.
     """
     size, request, expected = job
     queued, held = len(waiting), len(running)
@@ -99,7 +101,8 @@ def _conservative(told: Any, taken: Any, jobs: Any, procs: int) -> float:
 
 @compiled
 def room_at(running: Any, procs: int, wanted: int, column: int) -> float:
-    """Seconds until ``wanted`` processors are free with nobody ahead, by this column of ``running``."""
+    """Seconds until ``wanted`` processors are free with nobody ahead, by this column of
+    ``running``."""
     free = procs - running[:, 0].sum()
     if free >= wanted:
         return 0.0

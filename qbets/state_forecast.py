@@ -1,7 +1,7 @@
 """What the state of a queue says about a job submitted now, frozen: GETBOUND and GETPROB.
 
-The same answers as of :class:`vgrads.qbets.forecast.QueueForecast`, which is its floor. What is claimed is
-*coverage of the next job* (conformal), where QBETS claims confidence on a quantile.
+The same answers as of :class:`vgrads.qbets.forecast.QueueForecast`, which is its floor. What is
+claimed is *coverage of the next job* (conformal), where QBETS claims confidence on a quantile.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _HIGHEST_LEVEL = float(-np.expm1(-HIGHEST))
 
 @dataclass(frozen=True, kw_only=True)
 class LevelCurve:
-    """Which score to ask for at which probability: scores that came true, ascending. As the last of them
-    stands the highest that is ever asked for, so that every probability has a bound."""
+    """Which score to ask for at which probability: scores that came true, ascending. As the last of
+    them stands the highest that is ever asked for, so that every probability has a bound."""
 
     scores: Floats
 
@@ -50,10 +50,12 @@ class LevelCurve:
         return float(self.scores[rank]) if rank < len(self.scores) else HIGHEST
 
     def probability(self, knots: Floats, within_s: ArrayLike) -> Floats:
-        """The probabilities of these waits: of the longest wait of the curve that is no longer. Same shape.
+        """The probabilities of these waits: of the longest wait of the curve that is no longer.
+        Same shape.
 
-        Waits are compared, as :func:`vgrads.qbets.knots.wait_at` gives them, and not scores: through a wait and back to
-        a score would cost the last digits, and a bound could lie above the wait whose probability was asked.
+        Waits are compared, as :func:`vgrads.qbets.knots.wait_at` gives them, and not scores:
+        through a wait and back to a score would cost the last digits, and a bound could lie above
+        the wait whose probability was asked.
         """
         waits_s = wait_at(knots, np.append(self.scores, HIGHEST))
         known = np.searchsorted(waits_s, np.asarray(within_s, dtype=np.float64), side="right")
@@ -63,8 +65,8 @@ class LevelCurve:
 @dataclass(frozen=True, kw_only=True)
 class StateForecast:
     """A queue at one instant. ``predictor`` is not fed any more; ``past`` is what past
-    waits say in each cluster, ``asker`` says whose jobs are asked about, ``age_s`` how long ago that instant was: the
-    older the state, the more past waits say."""
+    waits say in each cluster, ``asker`` says whose jobs are asked about, ``age_s`` how long ago
+    that instant was: the older the state, the more past waits say."""
 
     floor: QueueForecast
     predictor: StatePredictor
@@ -84,7 +86,8 @@ class StateForecast:
 
     @property
     def method(self) -> str:
-        """Whose answers these are for an asker with nothing in the queue: ``state`` or ``qbets``."""
+        """Whose answers these are for an asker with nothing in the queue: ``state`` or
+        ``qbets``."""
         return "qbets" if self.choice().whose == "qbets" else "state"
 
     @property
@@ -111,8 +114,8 @@ class StateForecast:
     def knots(
         self, procs: int, walltime_s: float, ahead: int = 0, submit_in_s: float = 0.0
     ) -> Floats:
-        """Cube roots of the waits at :data:`vgrads.qbets.conditional.LEVELS`, as blended of state and past waits; never
-        less for having more of one's own ahead."""
+        """Cube roots of the waits at :data:`vgrads.qbets.conditional.LEVELS`, as blended of state
+        and past waits; never less for having more of one's own ahead."""
         key = (procs, walltime_s, submit_in_s)
         known = self._knots.get(key, ())
         while len(known) <= ahead:
@@ -134,8 +137,8 @@ class StateForecast:
         return self.predictor.choose(group, bool(len(self.floor.waits_s[0])))
 
     def curve(self, procs: int, walltime_s: float, ahead: int = 0) -> LevelCurve:
-        """Levels as they came true for jobs alike; from where the tail begins up to the tracked quantile ever more
-        as the correction of that quantile asks for."""
+        """Levels as they came true for jobs alike; from where the tail begins up to the tracked
+        quantile ever more as the correction of that quantile asks for."""
         return self._curves[self.burst(procs, walltime_s, ahead)]
 
     @cached_property
@@ -166,7 +169,8 @@ class StateForecast:
     def bounds(
         self, procs: int, walltime_s: float, probabilities: ArrayLike, confidence: float = 0.95
     ) -> Floats:
-        """GETBOUND for many probabilities at once; NaN where history is too short. Same shape back."""
+        """GETBOUND for many probabilities at once; NaN where history is too short. Same shape
+        back."""
         levels = np.asarray(probabilities, dtype=np.float64)
         group = self.burst(procs, walltime_s)
         whose = self.choice(group).whose
@@ -184,8 +188,8 @@ class StateForecast:
     def bound(
         self, procs: int, walltime_s: float, probability: float, confidence: float = 0.95
     ) -> Bound:
-        """The wait that is not exceeded with this probability; whose answer it is stands in ``method``:
-        of the larger of both, ``qbets`` where that was the larger.
+        """The wait that is not exceeded with this probability; whose answer it is stands in
+        ``method``: of the larger of both, ``qbets`` where that was the larger.
         """
         found = float(self.bounds(procs, walltime_s, probability, confidence))
         if self.choice(self.burst(procs, walltime_s)).whose != "state":
@@ -212,7 +216,8 @@ class StateForecast:
         ahead: int = 0,
         submit_in_s: float = 0.0,
     ) -> Floats:
-        """The probability of waiting at most ``within_s`` from ``submit_in_s`` on; same shape. The inverse of the bounds."""
+        """The probability of waiting at most ``within_s`` from ``submit_in_s`` on; same shape. The
+        inverse of the bounds."""
         times = np.asarray(within_s, dtype=np.float64)
         first, last = (self.burst(procs, walltime_s, n) for n in (0, ahead))
         whose = self.choice(last).whose
@@ -240,8 +245,8 @@ class StateForecast:
 
 
 def anchored(scores: Floats, quantile: float, asked: float) -> Floats:
-    """Ascending scores, bent so that ``quantile`` of them lie below ``asked``, and unbent in the body
-    as far as they stay ascending."""
+    """Ascending scores, bent so that ``quantile`` of them lie below ``asked``, and unbent in the
+    body as far as they stay ascending."""
     count = len(scores)
     plain = LevelCurve(scores=scores).score(quantile)
     levels = np.arange(1, count + 1) / (count + 1)
@@ -256,7 +261,8 @@ def anchored(scores: Floats, quantile: float, asked: float) -> Floats:
 def freeze_state(
     predictor: StatePredictor, at_s: float, first_s: float, asker: Arrival = NOBODY
 ) -> StateForecast | QueueForecast:
-    """What a predictor knows now, apart from it: it may be fed on. ``first_s``: beginning of its history."""
+    """What a predictor knows now, apart from it: it may be fed on. ``first_s``: beginning of its
+    history."""
     floor = freeze(predictor.floor, first_s, asker)
     if predictor.model is None:
         return floor
@@ -271,7 +277,8 @@ def freeze_state(
 
 
 Known = StateForecast | QueueForecast
-"""What is known of a queue at one instant: by its state, or by past waits where that is too little."""
+"""What is known of a queue at one instant: by its state, or by past waits where that is too
+little."""
 
 
 def aged(known: Known, by_s: float) -> Known:

@@ -1,10 +1,11 @@
-"""Bounds that look at the queue (``--method state``), with QBETS as a voice among two, and as fallback.
+"""Bounds that look at the queue (``--method state``), with QBETS as a voice among two, and as
+fallback.
 
-A job's features at submission go to a conditional model, its quantiles are blended with those of past waits
-(:mod:`vgrads.qbets.blend`), and the level that is asked of the blend is corrected by what came true
-(:mod:`vgrads.qbets.conformal`). QBETS' own bound is given instead while there is no model, or fewer bounds were judged
-than say anything; and the larger of both while misses pile up, and for jobs of long bursts, which are one
-observation however many they are.
+A job's features at submission go to a conditional model, its quantiles are blended with those of
+past waits (:mod:`vgrads.qbets.blend`), and the level that is asked of the blend is corrected by
+what came true (:mod:`vgrads.qbets.conformal`). QBETS' own bound is given instead while there is no
+model, or fewer bounds were judged than say anything; and the larger of both while misses pile up,
+and for jobs of long bursts, which are one observation however many they are.
 
 Learning (:meth:`StatePredictor.train`) is the caller's to start when ``due``: it takes a second and
 belongs off the path of answers.
@@ -57,7 +58,8 @@ class Rows:
         self.first, self.count = 0, 0  # number of the first row kept; how many ever
 
     def add(self, features: Floats, at_s: float, raw_bound_s: float) -> int:
-        """A submission; ``raw_bound_s`` is the model's raw bound, NaN without a model. Its number."""
+        """A submission; ``raw_bound_s`` is the model's raw bound, NaN without a model. Its
+        number."""
         if self.count - self.first == 2 * WINDOW:
             for column in (self.features, self.submit_s, self.wait_s, self.raw_bound_s):
                 column[:WINDOW] = column[WINDOW:]
@@ -76,8 +78,8 @@ class Rows:
     def known(self, now_s: float) -> tuple[Floats, Floats]:
         """Features and waits of the newest rows to learn from.
 
-        Jobs that wait still count, with their age, once they have outlived what the model was sure of:
-        leaving them out would teach that nobody waits long.
+        Jobs that wait still count, with their age, once they have outlived what the model was sure
+        of: leaving them out would teach that nobody waits long.
         """
         size = self.count - self.first
         part = slice(max(0, size - WINDOW), size)
@@ -121,8 +123,8 @@ class StatePredictor:
         awake_s: float = -math.inf,
         schedule: Callable[[int], int] = rolling,
     ) -> None:
-        """Before ``awake_s`` only QBETS learns and nobody is foretold; ``schedule`` says after how many
-        submissions, given those so far, the next model is due.
+        """Before ``awake_s`` only QBETS learns and nobody is foretold; ``schedule`` says after how
+        many submissions, given those so far, the next model is due.
         """
         self.settings, self.awake_s, self._schedule = settings, awake_s, schedule
         self.floor = QueuePredictor(replace(settings, method="qbets"))
@@ -142,17 +144,19 @@ class StatePredictor:
     # what is asked
 
     def features(self, arrival: Arrival, at_s: float, ahead: int = 0) -> Floats:
-        """The state of the queue as this job would find it; with so many more like it waiting already."""
+        """The state of the queue as this job would find it; with so many more like it waiting
+        already."""
         state = self.state.with_waiting(arrival, at_s, ahead) if ahead else self.state
         return state.features(arrival, at_s, self._unix_start_s)
 
     def waiting_alike(self, features: Floats) -> float:
-        """By what jobs are told apart for the correction: how many the user has waiting, and where none is known
-        how many jobs exactly alike wait, which in a burst are mostly one user's."""
+        """By what jobs are told apart for the correction: how many the user has waiting, and where
+        none is known how many jobs exactly alike wait, which in a burst are mostly one user's."""
         return float(features[_OWN if self.settings.knows_user else _SAME])
 
     def choose(self, group: int, floor: bool) -> Choice:
-        """Whose bounds are given to jobs of a group; ``floor``: QBETS has enough history for one."""
+        """Whose bounds are given to jobs of a group; ``floor``: QBETS has enough history for
+        one."""
         if self.model is None:
             return Choice("qbets", "nothing was learned yet from states of the queue")
         if not floor:

@@ -1,4 +1,5 @@
-"""A predictor's state as plain values: saved, restored exactly, refused if its version is unknown."""
+"""A predictor's state as plain values: saved, restored exactly, refused if its version is
+unknown."""
 
 from __future__ import annotations
 

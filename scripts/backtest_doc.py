@@ -62,7 +62,8 @@ def run(path: Path, variant: str) -> dict[str, Any]:
 
 
 def run_all(paths: list[Path]) -> Found:
-    """Everything, the slowest first, over two processes; what is kept already is taken from there."""
+    """Everything, the slowest first, over two processes; what is kept already is taken from
+    there."""
     keep = Path(os.environ["VGRADS_KEEP"]) if "VGRADS_KEEP" in os.environ else None
     lines = keep.read_text().splitlines() if keep and keep.is_file() else []
     found = {(r["row"]["history"], r["variant"]): r for r in map(json.loads, lines)}
@@ -99,7 +100,10 @@ def interval(row: BacktestRow) -> str:
 
 
 def main_table(names: list[str], rows: dict[tuple[str, str], BacktestRow]) -> Iterator[str]:
-    yield "| log | scored | coverage bmbp | coverage qbets (95 % interval) | worst 500 bmbp / qbets | pinball qbets ÷ bmbp | median bound bmbp → qbets | jobs/s bmbp / qbets |"
+    yield (
+        "| log | scored | coverage bmbp | coverage qbets (95 % interval) | worst 500 bmbp / "
+        "qbets | pinball qbets ÷ bmbp | median bound bmbp → qbets | jobs/s bmbp / qbets |"
+    )
     yield "| --- | --: | --: | --: | --: | --: | --: | --: |"
     for name in names:
         b, q = rows[name, "bmbp"], rows[name, "qbets"]
@@ -108,8 +112,10 @@ def main_table(names: list[str], rows: dict[tuple[str, str], BacktestRow]) -> It
             f"{format_duration(b.median_bound_s or 0)} → {format_duration(q.median_bound_s or 0)}"
         )
         yield (
-            f"| {name} | {q.scored:,} | {b.coverage:.4f} | {interval(q)} | {b.worst_window_coverage:.3f} / "
-            f"{q.worst_window_coverage:.3f} | **{ratio:.2f}** | {medians} | {b.jobs_per_s:,.0f} / {q.jobs_per_s:,.0f} |"
+            f"| {name} | {q.scored:,} | {b.coverage:.4f} | {interval(q)} | "
+            f"{b.worst_window_coverage:.3f} / "
+            f"{q.worst_window_coverage:.3f} | **{ratio:.2f}** | {medians} | "
+            f"{b.jobs_per_s:,.0f} / {q.jobs_per_s:,.0f} |"
         )
 
 
@@ -118,13 +124,19 @@ def quick_table(
     rows: dict[tuple[str, str], BacktestRow],
     quick: dict[tuple[str, str], float | None],
 ) -> Iterator[str]:
-    yield "| log | bmbp | qbets | qbets, jobs 10,001–50,000 | *reported* QBETS | *reported* PQStar | our coverage |"
+    yield (
+        "| log | bmbp | qbets | qbets, jobs 10,001–50,000 | *reported* QBETS | *reported* "
+        "PQStar | our coverage |"
+    )
     yield "| --- | --: | --: | --: | --: | --: | --: |"
     for name in names:
         told = next((v for key, v in REPORTED.items() if name.startswith(key)), None)
         there = f"{told[0]:.2f} | {told[1]:.2f}" if told else "– | –"
         b, q = rows[name, "bmbp"], rows[name, "qbets"]
-        yield f"| {name} | {share(b.quick_bounded)} | {share(q.quick_bounded)} | {share(quick[name, 'qbets'])} | {there} | {q.coverage:.3f} |"
+        yield (
+            f"| {name} | {share(b.quick_bounded)} | {share(q.quick_bounded)} | "
+            f"{share(quick[name, 'qbets'])} | {there} | {q.coverage:.3f} |"
+        )
 
 
 def size_table(names: list[str], rows: dict[tuple[str, str], BacktestRow]) -> Iterator[str]:
@@ -165,7 +177,8 @@ def referee_table(names: list[str], rows: dict[tuple[str, str], BacktestRow]) ->
         without, with_it = rows[name, "no referee"], rows[name, "qbets"]
         price = (with_it.pinball_s or 0) / (without.pinball_s or 1) - 1
         yield (
-            f"| {name} | {without.coverage:.4f} → {with_it.coverage:.4f} | {without.worst_window_coverage:.3f} → "
+            f"| {name} | {without.coverage:.4f} → {with_it.coverage:.4f} | "
+            f"{without.worst_window_coverage:.3f} → "
             f"{with_it.worst_window_coverage:.3f} | {price:+.1%} |"
         )
 
@@ -173,7 +186,11 @@ def referee_table(names: list[str], rows: dict[tuple[str, str], BacktestRow]) ->
 def state_table(
     names: list[str], rows: dict[tuple[str, str], BacktestRow], found: Found
 ) -> Iterator[str]:
-    yield "| log | chosen on | coverage qbets / state | worst 500 qbets / state | pinball state ÷ qbets | quick jobs bounded qbets / state | median bound qbets → state | state / both / qbets answered |"
+    yield (
+        "| log | chosen on | coverage qbets / state | worst 500 qbets / state | pinball state "
+        "÷ qbets | quick jobs bounded qbets / state | median bound qbets → state | state / "
+        "both / qbets answered |"
+    )
     yield "| --- | --- | --: | --: | --: | --: | --: | --: |"
     for name in sorted(names, key=lambda n: (not n.startswith(CHOSEN_ON), n)):
         q, s = rows[name, "qbets"], rows[name, "state"]
@@ -184,8 +201,10 @@ def state_table(
             f"{format_duration(q.median_bound_s or 0)} → {format_duration(s.median_bound_s or 0)}"
         )
         yield (
-            f"| {name} | {'yes' if name.startswith(CHOSEN_ON) else 'no'} | {q.coverage:.4f} / **{s.coverage:.4f}** | "
-            f"{q.worst_window_coverage:.3f} / **{s.worst_window_coverage:.3f}** | **{(s.pinball_s or 0) / (q.pinball_s or 1):.2f}** | "
+            f"| {name} | {'yes' if name.startswith(CHOSEN_ON) else 'no'} | "
+            f"{q.coverage:.4f} / **{s.coverage:.4f}** | "
+            f"{q.worst_window_coverage:.3f} / **{s.worst_window_coverage:.3f}** | "
+            f"**{(s.pinball_s or 0) / (q.pinball_s or 1):.2f}** | "
             f"{share(q.quick_bounded)} / **{share(s.quick_bounded)}** | {medians} | {shares} |"
         )
 

@@ -1,9 +1,10 @@
 """Run the benchmarks and write what they printed to docs/performance.md.
 
-    python scripts/bench.py [NAME...] [--out FILE]      # NAME as portal, bags; default: all of benchmarks/
+    python scripts/bench.py [NAME...] [--out FILE]      # NAME as portal, bags; default: all of
+    benchmarks/
 
-Each benchmark prints ratios against a named alternative in the same run, and says so where a peer is not
-installed. One that fails is named, and the page is not written.
+Each benchmark prints ratios against a named alternative in the same run, and says so where a peer
+is not installed. One that fails is named, and the page is not written.
 """
 
 from __future__ import annotations

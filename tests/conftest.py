@@ -1,4 +1,5 @@
-"""What tests share: the shipped data, logs and workflows of the shared folder where it exists, a command line."""
+"""What tests share: the shipped data, logs and workflows of the shared folder where it exists, a
+command line."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ __all__ = ["gridengine_site", "slurm_site"]  # fixtures
 
 settings.register_profile("vgrads", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("vgrads")
-# a shell that runs the tests in the background ignores Ctrl-C, and whatever they start would inherit that
+# a shell that runs the tests in the background ignores Ctrl-C, and whatever they start would
+# inherit that
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = Path(__file__).parent.parent

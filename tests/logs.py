@@ -29,7 +29,8 @@ def make_log(count, seed=0, waits=None, scale=600.0):
 
 
 def queued_log(count, seed=0, jump=1.0, request=1.0):
-    """A history as EASY makes it on 64 processors; from the middle on jobs run ``jump`` times as long."""
+    """A history as EASY makes it on 64 processors; from the middle on jobs run ``jump`` times as
+    long."""
     draws = stream(seed, "state log")
     submit = np.cumsum(draws.exponential(420.0, count)).round()
     run = draws.exponential(1500.0, count).round() + 1

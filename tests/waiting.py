@@ -11,7 +11,8 @@ from pathlib import Path
 def until(
     done: Callable[[], object], what: str | Callable[[], str] = "it", seconds: float = 30.0
 ) -> None:
-    """Return when ``done`` says so; AssertionError if it does not in time, telling ``what`` as it is by then."""
+    """Return when ``done`` says so; AssertionError if it does not in time, telling ``what`` as it
+    is by then."""
     end = time.monotonic() + seconds
     while not done():
         assert time.monotonic() < end, f"{what() if callable(what) else what} did not come about"

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acquisition:
-    """One slot from request to end; instants in seconds of any one clock, None: never came so far."""
+    """One slot from request to end; instants in seconds of any one clock, None: never came so
+    far."""
 
     site: str
     queue: str

@@ -27,10 +27,11 @@ _POINTS = 9
 
 @dataclass(frozen=True, kw_only=True)
 class Binding:
-    """How slots of a site come about: overhead after the grant, chance of a grant, chance of survival.
+    """How slots of a site come about: overhead after the grant, chance of a grant, chance of
+    survival.
 
-    ``overhead`` is the distribution of the time from grant to ready; ``observed`` counts what it was
-    learned from beyond the site's description.
+    ``overhead`` is the distribution of the time from grant to ready; ``observed`` counts what it
+    was learned from beyond the site's description.
     """
 
     overhead: StartCurve
@@ -58,9 +59,11 @@ class Binding:
 
 
 def learn_binding(site: Site, queue: str, seen: Iterable[Acquisition]) -> Binding:
-    """The site's description, corrected by what was seen of one of its queues; each weighs as its observations.
+    """The site's description, corrected by what was seen of one of its queues; each weighs as its
+    observations.
 
-    The queue of a cloud is a market: on demand ("") or spot. Requests that were neither granted nor refused, withdrawn while they waited, tell nothing.
+    The queue of a cloud is a market: on demand ("") or spot. Requests that were neither granted nor
+    refused, withdrawn while they waited, tell nothing.
     """
     records = [record for record in seen if (record.site, record.queue) == (site.name, queue)]
     ready = [
@@ -84,7 +87,8 @@ def _rate(stated: float, successes: int, trials: int) -> float:
 
 
 def _overhead(site: Site, seen: NDArray[np.float64]) -> StartCurve:
-    """Stated boot times, log-normal as in :func:`vgrads.simulator.cloud.boot_time`, and the observed ones."""
+    """Stated boot times, log-normal as in :func:`vgrads.simulator.cloud.boot_time`, and the
+    observed ones."""
     stated, shares = _stated_overhead(site)
     times = np.concatenate([stated, seen])
     weights = np.concatenate([shares * _OVERHEAD_WEIGHT, np.ones(len(seen))])

@@ -75,8 +75,9 @@ class Site:
     ``slot_acquire``, ``slot_up`` and ``task_failure`` are probabilities of a slot or a task,
     ``node_mtbf_s`` the mean time between failures of one node, ``node_hours`` the allocation that
     is left there (None: unlimited). ``cycle_s``: a simulated batch site starts jobs only so often
-    (0: at any time), at ``cycle_phase_s`` and whole cycles from there. ``containers``: the engines for
-    containers that it has, the preferred one first. ``pass_env``: variables of its nodes that all tasks are passed.
+    (0: at any time), at ``cycle_phase_s`` and whole cycles from there. ``containers``: the engines
+    for containers that it has, the preferred one first. ``pass_env``: variables of its nodes that
+    all tasks are passed.
     """
 
     name: str
@@ -198,8 +199,8 @@ def _site(entry: SiteDocument, folder: Path, where: str) -> Site:
 
 
 def _engines(stated: Iterable[str] | None, driver: str) -> tuple[str, ...]:
-    """Engines for containers. Where nobody says: what is found on this machine for a local site, all for a simulated one,
-    none elsewhere."""
+    """Engines for containers. Where nobody says: what is found on this machine for a local site,
+    all for a simulated one, none elsewhere."""
     if stated is not None:
         return tuple(stated)
     if driver == "simulated":

@@ -60,7 +60,8 @@ def _refuse_prices_without_unit(given: Any) -> Any:
 
 
 class AccessDocument(Document):
-    """How a real site is reached, as written under ``[site.access]``; see :class:`vgrads.drivers.api.Access`."""
+    """How a real site is reached, as written under ``[site.access]``; see
+    :class:`vgrads.drivers.api.Access`."""
 
     host: Annotated[str, Field(pattern=r"^[^-\s][^\s]*$|^$")] = ""
     ssh_options: tuple[str, ...] = ()
@@ -105,7 +106,8 @@ class QueueDocument(Document):
 
 
 class NodeDocument(Document):
-    """A type of node as written under ``[[site.node]]``; without any, the site's own fields are one."""
+    """A type of node as written under ``[[site.node]]``; without any, the site's own fields are
+    one."""
 
     type: Annotated[str, Field(min_length=1, pattern=_NAME)]
     cores: Count = 1
@@ -168,7 +170,8 @@ class SiteDocument(Document):
         fitting = DRIVER_KINDS.get(self.driver or "", (self.kind,))
         if self.kind not in fitting:
             raise ValueError(
-                f"driver '{self.driver}' is for {' or '.join(fitting)} sites, this is a {self.kind} site"
+                f"driver '{self.driver}' is for {' or '.join(fitting)} sites, this is a "
+                f"{self.kind} site"
             )
         return self
 

@@ -1,9 +1,10 @@
 """What may happen to a slot, drawn: when it is ready, when it breaks.
 
-One uniform number per queue and scenario: slots of one queue come early or late together. Of equal requests the k-th starts no
-sooner than those before it, so that P(k of them by t) is the curve of the k-th, which knows of those ahead: with one
-draw for all, and no other way, scenarios say just that. Draws are stratified, one in each of ``count`` equal parts (McKay,
-Beckman, Conover, Technometrics 21(2) 1979, doi:10.1080/00401706.1979.10489755): shares then come out with less noise.
+One uniform number per queue and scenario: slots of one queue come early or late together. Of equal
+requests the k-th starts no sooner than those before it, so that P(k of them by t) is the curve of
+the k-th, which knows of those ahead: with one draw for all, and no other way, scenarios say just
+that. Draws are stratified, one in each of ``count`` equal parts (McKay, Beckman, Conover,
+Technometrics 21(2) 1979, doi:10.1080/00401706.1979.10489755): shares then come out with less noise.
 """
 
 from __future__ import annotations

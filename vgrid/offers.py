@@ -25,7 +25,8 @@ Oracles = Mapping[tuple[str, str], WaitOracle]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferRequest:
-    """Slots of at least ``procs`` processors, at most ``count`` a site, from now until ``until_s``."""
+    """Slots of at least ``procs`` processors, at most ``count`` a site, from now until
+    ``until_s``."""
 
     procs: int
     count: int
@@ -45,7 +46,8 @@ class Knowledge:
     basis: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
     def binding(self, site: Site, queue: str = "") -> Binding:
-        """How slots of a site's queue come about; as the catalogue states it where nothing was seen."""
+        """How slots of a site's queue come about; as the catalogue states it where nothing was
+        seen."""
         return learn_binding(site, queue, self.seen)
 
 

@@ -96,7 +96,8 @@ def _check_group(offer: GroupOffer) -> None:
 def procure(
     catalog: Catalog, known: Knowledge, request: GridRequest, seed: int = 0, solver: Solver = solve
 ) -> GridOffer:
-    """Slots for every group, one after the other, the largest first, under the limits that are left."""
+    """Slots for every group, one after the other, the largest first, under the limits that are
+    left."""
     limits = Limits.of(catalog, request)
     offers: dict[str, GroupOffer] = {}
     met: dict[str, Bools] = {}
@@ -175,7 +176,8 @@ def group_met(
 
 
 def _lives(slot: Slot, request: GridRequest, seed: int) -> Bools:
-    """Scenarios in which a slot, asked for at its instant, is there from the start to the deadline."""
+    """Scenarios in which a slot, asked for at its instant, is there from the start to the
+    deadline."""
     held_s = request.deadline_s - slot.submit_s
     ready, broken = slot_fate(replace(slot, end_s=held_s), SCENARIOS, seed)
     return np.asarray((ready <= request.start_by_s - slot.submit_s) & (broken >= held_s))

@@ -1,8 +1,8 @@
 """The integer programme behind procurement, and the greedy choice that stands in for it.
 
-Binary variables: a slot is asked for; a cluster is used at a width. Constraints: expected nodes reach
-the target; slots of a cluster have one width and are taken in order; tight groups get clusters that
-hold them whole; money, node-hours and jobs stay within what is left.
+Binary variables: a slot is asked for; a cluster is used at a width. Constraints: expected nodes
+reach the target; slots of a cluster have one width and are taken in order; tight groups get
+clusters that hold them whole; money, node-hours and jobs stay within what is left.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What is left: money, node-hours of each site; slots used of each cluster, processors of each pool."""
+    """What is left: money, node-hours of each site; slots used of each cluster, processors of each
+    pool."""
 
     budget_usd: float | None
     node_hours: dict[str, float]
@@ -80,7 +81,8 @@ class Limits:
 
 
 def penalty(choice: Choice, group: Group) -> float:
-    """What choosing a slot counts against: dollars, other people's node-hours, and the caller's rank."""
+    """What choosing a slot counts against: dollars, other people's node-hours, and the caller's
+    rank."""
     ranked = {
         "probability": choice.width * (1.0 - choice.probability),
         "speed": choice.width / choice.slot.speed,
@@ -144,7 +146,8 @@ def _run(
 
 
 def greedy(choices: Sequence[Choice], group: Group, target: float, limits: Limits) -> Answer | None:
-    """Whole lanes (a cluster at a width) by penalty for each expected node, until the target is met."""
+    """Whole lanes (a cluster at a width) by penalty for each expected node, until the target is
+    met."""
     lanes: dict[tuple[str, int], list[Choice]] = {}
     for choice in sorted(choices, key=lambda c: c.position):
         lanes.setdefault((choice.cluster, choice.width), []).append(choice)

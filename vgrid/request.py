@@ -1,8 +1,9 @@
-"""What a caller wants, in the terms of virtual grids: groups of nodes, when, how surely, for how much.
+"""What a caller wants, in the terms of virtual grids: groups of nodes, when, how surely, for how
+much.
 
-After the virtual grid description language of VGrADS (SC'09 §2.2): a tight group lies in one cluster,
-a loose one may be spread over sites. :mod:`vgrads.vgrid.request_text` is the same as people read it,
-:mod:`vgrads.vgrid.request_file` opens either.
+After the virtual grid description language of VGrADS (SC'09 §2.2): a tight group lies in one
+cluster, a loose one may be spread over sites. :mod:`vgrads.vgrid.request_text` is the same as
+people read it, :mod:`vgrads.vgrid.request_file` opens either.
 """
 
 from __future__ import annotations
@@ -152,7 +153,10 @@ def request_from(given: Any, where: str) -> GridRequest:
         raise InputError("must be above 0", where=f"{where}: duration")
     if request.earliest_s + request.duration_s > request.deadline_s:
         raise InputError(
-            f"{request.duration_s:.0f} s from {request.earliest_s:.0f} s on end after the deadline, {request.deadline_s:.0f} s",
+            (
+                f"{request.duration_s:.0f} s from {request.earliest_s:.0f} s on end after the "
+                f"deadline, {request.deadline_s:.0f} s"
+            ),
             where=f"{where}: deadline",
         )
     return request

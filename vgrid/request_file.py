@@ -11,7 +11,8 @@ from vgrads.vgrid.request_text import parse_request
 
 
 def load_request(path: Path) -> GridRequest:
-    """The request in a YAML or JSON file, or in readable form (any other ending); InputError names the place."""
+    """The request in a YAML or JSON file, or in readable form (any other ending); InputError names
+    the place."""
     if path.suffix.lower() in (".yaml", ".yml", ".json"):
         return request_from(load_mapping(path), str(path))
     return parse_request(read_text(path), str(path))

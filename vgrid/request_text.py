@@ -7,8 +7,8 @@
       farm    = loose 10 nodes
     }
 
-The clauses after the name stand in any order; ``from``, ``with`` and ``under`` may be left out. ``#``
-begins a comment. A mistake is reported with its line and column.
+The clauses after the name stand in any order; ``from``, ``with`` and ``under`` may be left out.
+``#`` begins a comment. A mistake is reported with its line and column.
 """
 
 from __future__ import annotations
@@ -125,7 +125,10 @@ def _group(reader: _Reader) -> dict[str, Any]:
 
 def request_text(request: GridRequest) -> str:
     """The text of a request; :func:`parse_request` gives the same request back."""
-    head = f"grid {request.name} for {request.duration_s:g}s from {request.earliest_s:g}s by {request.deadline_s:g}s with {request.probability:.12g}"
+    head = (
+        f"grid {request.name} for {request.duration_s:g}s from {request.earliest_s:g}s by "
+        f"{request.deadline_s:g}s with {request.probability:.12g}"
+    )
     budget = "" if request.budget_usd is None else f" under ${request.budget_usd:.12g}"
     lines = "".join(f"  {_group_text(group)}\n" for group in request.groups)
     return f"{head}{budget} {{\n{lines}}}\n"

@@ -1,7 +1,8 @@
 """In which shapes can a number of nodes be asked for? One wide slot, or several narrower ones.
 
-Narrow jobs slip through where wide ones wait; every user of a batch queue guesses at this. Here each
-width is asked for at its own probability, the n-th slot of a queue finding n − 1 of ours before it.
+Narrow jobs slip through where wide ones wait; every user of a batch queue guesses at this. Here
+each width is asked for at its own probability, the n-th slot of a queue finding n − 1 of ours
+before it.
 """
 
 from __future__ import annotations
@@ -107,7 +108,8 @@ def _limit(request: GridRequest, group: Group, place: Place) -> str:
 
 
 def _widths(group: Group, limit: int) -> list[int]:
-    """Nodes a slot: the group's least and most, and powers of two down to a sixteenth of the most."""
+    """Nodes a slot: the group's least and most, and powers of two down to a sixteenth of the
+    most."""
     powers = [2**n for n in range(limit.bit_length()) if group.most <= 2**n * _NARROWEST]
     asked = {*powers, group.least, group.most, min(limit, group.most)}
     return sorted(width for width in asked if width <= min(limit, group.most))

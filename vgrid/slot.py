@@ -21,7 +21,8 @@ _SHARES = (0.5, 0.75, 0.9, 0.97, 1.0)
 class StartCurve:
     """P(the slot is ready by t): a step function, right-continuous, never falling.
 
-    ``times_s`` ascending, ``probabilities`` ascending in [0, 1], of equal length; 0 before the first.
+    ``times_s`` ascending, ``probabilities`` ascending in [0, 1], of equal length; 0 before the
+    first.
     """
 
     times_s: Floats
@@ -60,7 +61,8 @@ class StartCurve:
 
     @cached_property
     def milestones(self) -> tuple[tuple[float, float], ...]:
-        """``(time, probability)`` where these shares of the best reachable probability are first met."""
+        """``(time, probability)`` where these shares of the best reachable probability are first
+        met."""
         if not len(self.times_s) or self.probabilities[-1] <= 0:
             return ()
         wanted = np.array(_SHARES) * self.probabilities[-1]
@@ -86,13 +88,14 @@ def certain_from(instant_s: float, probability: float = 1.0) -> StartCurve:
 class Slot:
     """An offer of processors from a site, on a clock whose zero is the instant of planning.
 
-    ``drift``: the logarithm of how much slower its site was seen to be than stated, which is in ``speed`` already;
-    ``doubt``: the share of run times' errors of sites that is still open.
+    ``drift``: the logarithm of how much slower its site was seen to be than stated, which is in
+    ``speed`` already; ``doubt``: the share of run times' errors of sites that is still open.
     ``shared`` names what its start depends on together with others: slots of one queue are granted
-    or delayed together (:mod:`vgrads.vgrid.fate`). ``up`` is the
-    probability that it lives to its end once it is ready. ``basis``: what its curve rests on where that is not a
-    history of waits. ``fixed``: it is asked for at ``submit_s``, whatever a plan has in mind; its curve is what follows
-    from that. ``containers``: engines that its machines have; ``resources``: units of what it has beside processors.
+    or delayed together (:mod:`vgrads.vgrid.fate`). ``up`` is the probability that it lives to its
+    end once it is ready. ``basis``: what its curve rests on where that is not a history of waits.
+    ``fixed``: it is asked for at ``submit_s``, whatever a plan has in mind; its curve is what
+    follows from that. ``containers``: engines that its machines have; ``resources``: units of what
+    it has beside processors.
     """
 
     id: str
@@ -130,8 +133,8 @@ class Slot:
     def holds(self, needs: Needs) -> bool:
         """True where a task fits; memory that nobody stated suffices.
 
-        Units of resources go with processors: of P processors with G units a task that needs g takes up at least its
-        share of them, so whatever runs beside it, no more than G are in use.
+        Units of resources go with processors: of P processors with G units a task that needs g
+        takes up at least its share of them, so whatever runs beside it, no more than G are in use.
         """
         if needs.procs > self.procs or not self.runs(needs.engine):
             return False
@@ -147,13 +150,15 @@ class Slot:
         return needs.memory_mib <= self.memory_for(needs.procs)
 
     def runs(self, engine: str) -> bool:
-        """True where its machines have an engine for containers (``any``: whichever; empty: none is needed)."""
+        """True where its machines have an engine for containers (``any``: whichever; empty: none is
+        needed)."""
         return (
             not engine or engine in self.containers or (engine == "any" and bool(self.containers))
         )
 
     def memory_for(self, procs: int) -> float:
-        """MiB of the nodes that so many processors are spread over; ``inf`` where nobody stated any."""
+        """MiB of the nodes that so many processors are spread over; ``inf`` where nobody stated
+        any."""
         nodes = -(-procs * self.nodes // self.procs)
         return math.inf if self.memory_mib is None else self.memory_mib * nodes
 
@@ -163,7 +168,8 @@ class Slot:
         return self.price_usd_per_hour > 0
 
     def cost_usd(self, held_s: float) -> float:
-        """Price of holding the slot this long from when it is ready: started billing units of every node, to the cent."""
+        """Price of holding the slot this long from when it is ready: started billing units of every
+        node, to the cent."""
         if not self.paid or held_s <= 0:
             return 0.0
         paid_s = billed_s(held_s, self.billing_s)

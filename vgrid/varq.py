@@ -1,9 +1,8 @@
 """Virtual advance reservations: the latest instant to submit so that a job runs by T.
 
 For every submission instant t the job may start at once and must still hold its processors until
-T + W, so it asks for W_adj(t) = W + (T − t); its probability is GETPROB(N, W_adj(t), T − t). (Nurmi,
-Wolski, Brevik, "VARQ: virtual advance reservations for queues", HPDC 2008;
-SC'09 §3.1.1.)
+T + W, so it asks for W_adj(t) = W + (T − t); its probability is GETPROB(N, W_adj(t), T − t).
+(Nurmi, Wolski, Brevik, "VARQ: virtual advance reservations for queues", HPDC 2008; SC'09 §3.1.1.)
 """
 
 from __future__ import annotations
@@ -36,14 +35,16 @@ class WaitOracle(Protocol):
         ahead: int = 0,
         submit_in_s: float = 0.0,
     ) -> NDArray[np.float64]:
-        """P(wait ≤ d) for every d of a job that is submitted later; ``ahead`` of the asker's jobs wait before it."""
+        """P(wait ≤ d) for every d of a job that is submitted later; ``ahead`` of the asker's jobs
+        wait before it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trajectory:
     """Probability of running at T for each submission instant; 0 where the queue forbids it.
 
-    ``chosen`` is the index of the latest instant whose probability is enough, None if there is none.
+    ``chosen`` is the index of the latest instant whose probability is enough, None if there is
+    none.
     """
 
     submit_s: NDArray[np.float64]
@@ -112,8 +113,8 @@ def adapt(allowed: float, probability: float, kept: bool, rate: float = 0.03) ->
 
     Choosing instants by their estimated probability picks those that were estimated too high, and
     moving them gives away luck but keeps bad luck; the record of promises corrects both in the long
-    run (adaptive conformal inference: Gibbs and Candès, NeurIPS 2021, equation 2). Never more lenient
-    than what was promised, never asking for the impossible.
+    run (adaptive conformal inference: Gibbs and Candès, NeurIPS 2021, equation 2). Never more
+    lenient than what was promised, never asking for the impossible.
     """
     missing = 1.0 - probability
     step = rate * missing if kept else -rate * probability
@@ -131,8 +132,9 @@ class QueueFutures(Protocol):
 class Move:
     """What to do about a reservation now: submit, or look again in ``again_in_s``.
 
-    ``probability`` is that of submitting as early as the queue allows; ``latest_s`` the latest instant that is still sure
-    enough, None where none is any more; submitting is then the best that is left.
+    ``probability`` is that of submitting as early as the queue allows; ``latest_s`` the latest
+    instant that is still sure enough, None where none is any more; submitting is then the best that
+    is left.
     """
 
     submit: bool

@@ -1,7 +1,9 @@
-"""One simulation of bags on twenty clusters: ours against the same system written plainly with SimPy.
+"""One simulation of bags on twenty clusters: ours against the same system written plainly with
+SimPy.
 
-The same workload (some 60,000 tasks, 60 % load, S-T/FPLT, csp) in both; ends must agree. Then the growth with ten
-times the tasks, and the seconds that the paper's 1,200 simulations would take on two cores.
+The same workload (some 60,000 tasks, 60 % load, S-T/FPLT, csp) in both; ends must agree. Then the
+growth with ten times the tasks, and the seconds that the paper's 1,200 simulations would take on
+two cores.
 
     python -m pip install simpy; python benchmarks/dispatch/bench_bags.py
 """
@@ -30,7 +32,8 @@ def workload(days: float) -> tuple[Bags, System]:
 
 
 def plain_simpy(bags: Bags, system: System) -> list[float]:
-    """Ends of all tasks: a process for the arrivals and one for each task that runs, a heap of what waits."""
+    """Ends of all tasks: a process for the arrivals and one for each task that runs, a heap of what
+    waits."""
     import simpy  # noqa: PLC0415  # an alternative that need not be there
 
     environment = simpy.Environment()
@@ -81,7 +84,8 @@ def main() -> None:
     ours_s, outcome = timed(bags, system, how)
     count = len(bags.runtime_s)
     print(
-        f"{count:,} tasks in {len(bags):,} bags on {system.procs.sum():,} processors: {ours_s:.3f} s"
+        f"{count:,} tasks in {len(bags):,} bags on {system.procs.sum():,} processors: "
+        f"{ours_s:.3f} s"
     )
     try:
         began = time.perf_counter()
@@ -89,7 +93,8 @@ def main() -> None:
         plain_s = time.perf_counter() - began
         off = float(np.abs(np.array(ends) - outcome.end_s).max())
         print(
-            f"plain SimPy: {plain_s:.2f} s, {plain_s / ours_s:.0f} times as long; ends differ by {off:.6f} s at most"
+            f"plain SimPy: {plain_s:.2f} s, {plain_s / ours_s:.0f} times as long; ends "
+            f"differ by {off:.6f} s at most"
         )
     except ImportError:
         print("plain SimPy: left out, simpy is not installed")
@@ -98,10 +103,12 @@ def main() -> None:
     exponent = math.log(large_s / ours_s) / math.log(len(large.runtime_s) / count)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(
-        f"{len(large.runtime_s):,} tasks: {large_s:.2f} s, exponent {exponent:.2f}, peak {peak:.0f} MiB"
+        f"{len(large.runtime_s):,} tasks: {large_s:.2f} s, exponent {exponent:.2f}, peak "
+        f"{peak:.0f} MiB"
     )
     print(
-        f"1,200 simulations of {len(large.runtime_s):,} tasks on two cores: {600 * large_s / 60:.0f} minutes"
+        f"1,200 simulations of {len(large.runtime_s):,} tasks on two cores: "
+        f"{600 * large_s / 60:.0f} minutes"
     )
 
 

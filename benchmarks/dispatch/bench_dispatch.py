@@ -1,10 +1,13 @@
-"""Dispatching tasks: how fast, how many, through what faults, beside Dask, Parsl, Ray and HyperQueue.
+"""Dispatching tasks: how fast, how many, through what faults, beside Dask, Parsl, Ray and
+HyperQueue.
 
-    python benchmarks/dispatch/bench_dispatch.py [--only NAME ...] [--chaos [TASKS]] [--storm] [--away SECONDS] [--full]
+    python benchmarks/dispatch/bench_dispatch.py [--only NAME ...] [--chaos [TASKS]] [--storm]
+    [--away SECONDS] [--full]
 
-Hosts are real connections from other processes that run nothing (``noop_hosts.py``), the journal is on, unless it
-is said otherwise. Process tasks and chaos go through ``vgrads bags run`` itself. Peers run from interpreters of their
-own (``dispatch_peers.py``). Without ``--full`` the sizes are a tenth, and chaos and storm are only named.
+Hosts are real connections from other processes that run nothing (``noop_hosts.py``), the journal is
+on, unless it is said otherwise. Process tasks and chaos go through ``vgrads bags run`` itself.
+Peers run from interpreters of their own (``dispatch_peers.py``). Without ``--full`` the sizes are a
+tenth, and chaos and storm are only named.
 """
 
 from __future__ import annotations
@@ -234,7 +237,10 @@ def storms(sizes: Sizes) -> list[Row]:
 def killing(sizes: Sizes) -> list[Row]:
     """A host each second, the dispatcher each 30 s."""
     found = chaos(sizes.chaos, 0.05)
-    what = f"{found.tasks:,} tasks of 50 ms, {found.hosts_killed} agents and {found.managers_killed} dispatchers killed"
+    what = (
+        f"{found.tasks:,} tasks of 50 ms, {found.hosts_killed} agents and "
+        f"{found.managers_killed} dispatchers killed"
+    )
     measured = f"{found.once:,} once, {found.seconds:.0f} s"
     return [
         Row(what, "each once", "each once", measured, found.once == found.tasks == len(found.ends))

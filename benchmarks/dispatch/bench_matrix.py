@@ -1,10 +1,12 @@
-"""All-Pairs and Wavefront: a million cells in virtual time, and real ones on this machine beside Makeflow rules.
+"""All-Pairs and Wavefront: a million cells in virtual time, and real ones on this machine beside
+Makeflow rules.
 
     python benchmarks/dispatch/bench_matrix.py [--only NAME ...]
 
-Virtual: core, journal and matrix file as they are, hosts that are played (``matrix_virtual.py``). Real: the commands,
-from beginning to end, measuring of F included. Makeflow rules are read and carried out by ``vgrads run``, one rule a
-cell, of a small part of the same items: the whole set would take hours. Programs and libraries are compiled with cc.
+Virtual: core, journal and matrix file as they are, hosts that are played (``matrix_virtual.py``).
+Real: the commands, from beginning to end, measuring of F included. Makeflow rules are read and
+carried out by ``vgrads run``, one rule a cell, of a small part of the same items: the whole set
+would take hours. Programs and libraries are compiled with cc.
 """
 
 from __future__ import annotations
@@ -148,7 +150,10 @@ def wavefronts(folder: Path) -> list[Row]:
 def _makeflow(folder: Path) -> float:
     """Cells a second of All-Pairs as rules, one a cell, of the first items."""
     rules = [
-        f"out.{i}.{j}: pair items/i{i:04} items/i{j:04}\n\t./pair items/i{i:04} items/i{j:04} > out.{i}.{j}\n"
+        (
+            f"out.{i}.{j}: pair items/i{i:04} items/i{j:04}\n\t./pair items/i{i:04} "
+            f"items/i{j:04} > out.{i}.{j}\n"
+        )
         for i in range(_PART)
         for j in range(_PART)
     ]
@@ -158,7 +163,8 @@ def _makeflow(folder: Path) -> float:
         f'[[site]]\nname = "here"\nkind = "local"\nprocs = {procs}\ndriver = "local"\n'
     )
     (folder / "pairs.yaml").write_text(
-        "name: pairs\ndeadline: 1h\nfraction: 1\nsites: here.toml\nworkflows:\n  - file: pairs.mf\n    runtimes: {pair: 0.1}\n"
+        "name: pairs\ndeadline: 1h\nfraction: 1\nsites: here.toml\nworkflows:\n  - file: "
+        "pairs.mf\n    runtimes: {pair: 0.1}\n"
     )
     return _PART * _PART / vgrads_s(folder, "run", "pairs.yaml", "--out", folder / "out")
 

@@ -1,12 +1,14 @@
-"""Models of `vgrads/pool/models.py` against what happens: on this machine, on random clusters in virtual time, and as a choice.
+"""Models of `vgrads/pool/models.py` against what happens: on this machine, on random clusters in
+virtual time, and as a choice.
 
     python benchmarks/dispatch/bench_models.py [--only real clusters choice] [--runs 3] [--json]
 
-Real: All-Pairs and Wavefront in blocks of cells that compute, and a small graph of processes, by their commands. How long
-blocks and processes ran is what their ends say, for others use this machine too; what a command takes to begin, and what
-a block costs beside, is measured by two runs of cells that do nothing. Virtual: the dispatcher's core
-and lazy orders, a host for each job, run times drawn (log-normal, up to 0.3), each job ``dispatch_s`` longer, hosts of
-All-Pairs begun one after the other. Choice: serial, multicore or distributed, each played as its model would do it.
+Real: All-Pairs and Wavefront in blocks of cells that compute, and a small graph of processes, by
+their commands. How long blocks and processes ran is what their ends say, for others use this
+machine too; what a command takes to begin, and what a block costs beside, is measured by two runs
+of cells that do nothing. Virtual: the dispatcher's core and lazy orders, a host for each job, run
+times drawn (log-normal, up to 0.3), each job ``dispatch_s`` longer, hosts of All-Pairs begun one
+after the other. Choice: serial, multicore or distributed, each played as its model would do it.
 """
 
 from __future__ import annotations
@@ -153,7 +155,10 @@ def matrices(folder: Path, kind: str, runs: int, procs: int) -> list[Row]:
         model_s = start_s - first_s + _modelled(kind, _SIDE, _BLOCK, procs, 0.0, block_s + beside_s)
         found.append(
             Row(
-                what=f"{kind} {_SIDE}×{_SIDE} in {_BLOCK}×{_BLOCK}, {block_s:.2f} s a block and {beside_s * 1e3:.0f} ms beside",
+                what=(
+                    f"{kind} {_SIDE}×{_SIDE} in {_BLOCK}×{_BLOCK}, {block_s:.2f} s a block and "
+                    f"{beside_s * 1e3:.0f} ms beside"
+                ),
                 model_s=model_s,
                 passed_s=passed_s,
             )
@@ -195,12 +200,14 @@ def _dag(
             (folder / program).hardlink_to(folder / "spin")
             named[program] = max(0.01, size * _SPIN * 1e-9)
             rules.append(
-                f"f{layer}.{n}: {program} {' '.join(needs)}\n\t./{program} {size * _SPIN} > f{layer}.{n}\n"
+                f"f{layer}.{n}: {program} {' '.join(needs)}\n\t./{program} {size * _SPIN} "
+                f"> f{layer}.{n}\n"
             )
     (folder / "graph.mf").write_text("\n".join(rules))
     runtimes = ", ".join(f"{name}: {seconds:.3f}" for name, seconds in named.items())
     (folder / "set.yaml").write_text(
-        f"name: g\ndeadline: 1h\nfraction: 1\nsites: here.toml\nworkflows:\n  - file: graph.mf\n    runtimes: {{{runtimes}}}\n"
+        "name: g\ndeadline: 1h\nfraction: 1\nsites: here.toml\nworkflows:\n  - file: "
+        f"graph.mf\n    runtimes: {{{runtimes}}}\n"
     )
     with tempfile.TemporaryDirectory() as out:
         passed_s = vgrads_s(folder, "run", "set.yaml", "--out", Path(out) / "out")
@@ -226,7 +233,8 @@ def real(runs: int) -> list[Row]:
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
-    """``places``: so many blocks at once; ``later_s``: between the coming of two of them; ``spread``: of run times."""
+    """``places``: so many blocks at once; ``later_s``: between the coming of two of them;
+    ``spread``: of run times."""
 
     places: int
     dispatch_s: float
@@ -282,7 +290,10 @@ def clusters(seed: int = 0) -> list[Row]:
             machines = Machines(dispatch_s=dispatch_s)
             model_s = allpairs_s((side, side), cell_s, block**2, places, machines, meanwhile=True)
         passed_s = played(grid, lambda count, t=cell_s: count * t, cluster, len(found))  # type: ignore[misc]
-        what = f"{kind} {side} in {block}, {places} hosts, cell {cell_s:.2g} s, dispatch {dispatch_s:.2g} s"
+        what = (
+            f"{kind} {side} in {block}, {places} hosts, cell {cell_s:.2g} s, dispatch "
+            f"{dispatch_s:.2g} s"
+        )
         found.append(Row(what=what, model_s=model_s, passed_s=passed_s))
     return found
 
@@ -348,7 +359,10 @@ def choices(seed: int = 1) -> list[Chosen]:
             if how == "serial" or here > 1
         }
         took["distributed"] = _distributed_s(kind, side, cell_s, machines, n)
-        what = f"{kind} {side}, cell {cell_s:.2g} s, {here} here, {machines.hosts} hosts, dispatch {machines.dispatch_s:.2g} s"
+        what = (
+            f"{kind} {side}, cell {cell_s:.2g} s, {here} here, {machines.hosts} hosts, "
+            f"dispatch {machines.dispatch_s:.2g} s"
+        )
         found.append(Chosen(what=what, how=one.how, took_s=took))
     return found
 
@@ -361,7 +375,8 @@ def _tell(rows: Sequence[Row], most: float) -> bool:
     print("| what | model, s | passed, s | off | |\n|---|--:|--:|--:|---|")
     for row in rows:
         print(
-            f"| {row.what} | {row.model_s:.1f} | {row.passed_s:.1f} | {row.off:+.1%} | {'' if abs(row.off) <= most else 'missed'} |"
+            f"| {row.what} | {row.model_s:.1f} | {row.passed_s:.1f} | {row.off:+.1%} | "
+            f"{'' if abs(row.off) <= most else 'missed'} |"
         )
     worst = max(abs(row.off) for row in rows)
     middle = statistics.median(abs(row.off) for row in rows)
@@ -405,11 +420,13 @@ def main() -> None:
         good &= right >= 0.95 and regret <= 0.05
         if not chosen.json:
             print(
-                f"right in {right:.1%} of {len(found)} (within 1 % of the best in {near:.1%}), mean regret {regret:.2%}; worst:"
+                f"right in {right:.1%} of {len(found)} (within 1 % of the best in "
+                f"{near:.1%}), mean regret {regret:.2%}; worst:"
             )
             for one in worst:
                 print(
-                    f"- {one.what}: {one.how}, {one.regret:+.0%} ({', '.join(f'{k} {v:.0f} s' for k, v in one.took_s.items())})"
+                    f"- {one.what}: {one.how}, {one.regret:+.0%} "
+                    f"({', '.join(f'{k} {v:.0f} s' for k, v in one.took_s.items())})"
                 )
     if chosen.json:
         print(json.dumps(told, indent=1))

@@ -1,5 +1,5 @@
-"""Policies of bags: verdicts remembered and fresh, states of a bag, reading, explaining, the dearest expression,
-and a thousand bags at the desk.
+"""Policies of bags: verdicts remembered and fresh, states of a bag, reading, explaining, the
+dearest expression, and a thousand bags at the desk.
 
 python benchmarks/dispatch/bench_policies.py               # all sections
 python benchmarks/dispatch/bench_policies.py passes cost   # some of them
@@ -130,7 +130,8 @@ DEAR = (
 
 
 def cost() -> None:
-    """Of each kind the longest expression that is taken, over the longest values: 5 ms may not be passed."""
+    """Of each kind the longest expression that is taken, over the longest values: 5 ms may not be
+    passed."""
     values = (["a" * LONGEST] * MOST, "a" * LONGEST, 0.1, [1.5] * MOST)
     for piece in DEAR:
         policy, count = longest_taken(piece)

@@ -1,7 +1,9 @@
-"""A bag through ``vgrads bags run`` while an agent is killed each second and the dispatcher every thirty.
+"""A bag through ``vgrads bags run`` while an agent is killed each second and the dispatcher every
+thirty.
 
-Everything is real: the command, its local site, agents, tasks that are processes. Only processes with this
-benchmark's own folder in their environment are killed. At the end each task has exactly one end that decides it.
+Everything is real: the command, its local site, agents, tasks that are processes. Only processes
+with this benchmark's own folder in their environment are killed. At the end each task has exactly
+one end that decides it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""A dispatcher's manager in this process, hosts that run nothing in another one: what an exchange costs.
+"""A dispatcher's manager in this process, hosts that run nothing in another one: what an exchange
+costs.
 
 Each measurement wants a process of its own (:func:`alone`): memory of one is not another's.
 """
@@ -34,7 +35,8 @@ SINGLE = Rules(in_hand_s=0.0)
 
 @dataclass(frozen=True, kw_only=True)
 class Load:
-    """What is measured. ``single``: every end is a message of its own; ``seconds``: how long hosts take for a task."""
+    """What is measured. ``single``: every end is a message of its own; ``seconds``: how long hosts
+    take for a task."""
 
     tasks: int
     hosts: int
@@ -45,7 +47,8 @@ class Load:
 
 @dataclass(kw_only=True)
 class Ran:
-    """How it went. ``ends``: in each second; memory in MiB; ``first_s``: from the first task given to the last end."""
+    """How it went. ``ends``: in each second; memory in MiB; ``first_s``: from the first task given
+    to the last end."""
 
     seconds: float = 0.0
     exchanges: int = 0

@@ -1,9 +1,11 @@
-"""Peers of the dispatcher, each in an interpreter of its own: tasks a second, of nothing and of a process.
+"""Peers of the dispatcher, each in an interpreter of its own: tasks a second, of nothing and of a
+process.
 
-PARSL_PYTHON, RAY_PYTHON and HYPERQUEUE_PYTHON name interpreters that have them; Dask runs from this environment.
-Dask, Parsl and Ray call a function that does nothing, or one that begins ``true`` and waits for it. HyperQueue's
-wheel has no tasks of nothing (its workers that only pretend are built from source): processes alone, whose output
-goes nowhere, as tasks of a job. Submission counts, with every one of them.
+PARSL_PYTHON, RAY_PYTHON and HYPERQUEUE_PYTHON name interpreters that have them; Dask runs from this
+environment. Dask, Parsl and Ray call a function that does nothing, or one that begins ``true`` and
+waits for it. HyperQueue's wheel has no tasks of nothing (its workers that only pretend are built
+from source): processes alone, whose output goes nowhere, as tasks of a job. Submission counts, with
+every one of them.
 """
 
 from __future__ import annotations

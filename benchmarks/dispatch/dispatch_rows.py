@@ -74,7 +74,8 @@ def distinct_bytes(tasks: int) -> float:
 
 @dataclass(frozen=True)
 class Appended:
-    """``pause_s``: the longest time in which nothing was appended, while segments were closed and compacted."""
+    """``pause_s``: the longest time in which nothing was appended, while segments were closed and
+    compacted."""
 
     rate: float
     bytes_a_task: float
@@ -129,7 +130,8 @@ def appended(tasks: int, bundle: int = 1000) -> Appended:
 
 
 def by_command(command: str, tasks: int, procs: int = 2, hosts: int = 1) -> float:
-    """Tasks a second through ``vgrads bags run``: from hand-over to the last end, the start of hosts included."""
+    """Tasks a second through ``vgrads bags run``: from hand-over to the last end, the start of
+    hosts included."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         rules: dict[str, Any] = {"most": hosts, "procs": procs // hosts, "acquire": "one-at-a-time"}

@@ -1,7 +1,9 @@
-"""A dispatcher's manager alone, for benchmarks that kill it: ``python benchmarks/dispatch/dispatch_server.py FOLDER``.
+"""A dispatcher's manager alone, for benchmarks that kill it: ``python
+benchmarks/dispatch/dispatch_server.py FOLDER``.
 
-It takes on the bags that lie in the folder, and the port of before. A line of JSON each fifth of a second: how long it
-took to read its journal, how many hosts are connected, exchanges and tasks done so far.
+It takes on the bags that lie in the folder, and the port of before. A line of JSON each fifth of a
+second: how long it took to read its journal, how many hosts are connected, exchanges and tasks done
+so far.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The dispatcher is killed while hosts work, and comes back: what it takes to read its journal, and how hosts return."""
+"""The dispatcher is killed while hosts work, and comes back: what it takes to read its journal, and
+how hosts return."""
 
 from __future__ import annotations
 
@@ -58,7 +59,8 @@ class Script:
 
 @dataclass(frozen=True, kw_only=True)
 class Returned:
-    """``read_s``: until the port was open; ``back_s``: from then until all hosts were; hosts that came in a second at most."""
+    """``read_s``: until the port was open; ``back_s``: from then until all hosts were; hosts that
+    came in a second at most."""
 
     read_s: float
     back_s: float
@@ -111,7 +113,8 @@ def _back(folder: Path, hosts: int, before: Script, talking: Script) -> Returned
 
 
 def restart(tasks: int, hosts: int = 64) -> Returned:
-    """Killed at 45 % (of 2 M tasks: just before a segment of the journal is full); at the end, ends are counted."""
+    """Killed at 45 % (of 2 M tasks: just before a segment of the journal is full); at the end, ends
+    are counted."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         keys_of(folder)

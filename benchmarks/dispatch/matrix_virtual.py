@@ -1,4 +1,5 @@
-"""A million cells in virtual time: core, journal, matrix file and virtual hosts, as fast as this machine plays them."""
+"""A million cells in virtual time: core, journal, matrix file and virtual hosts, as fast as this
+machine plays them."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ from vgrads.dispatch.storage.matrix_store import MatrixStore, joined
 from vgrads.workflows.generated.blocks import Grid
 
 _STEP_S = 0.5  # of virtual time
-_GROUP_S = 0.1  # of real time, between two groups of the journal; dispatchers in virtual time take half a second
+# of real time, between two groups of the journal; dispatchers in virtual time take half a second
+_GROUP_S = 0.1
 
 
 class Numbered:
@@ -115,8 +117,9 @@ class _Play:
 
 
 def played(grid: Grid, cell_s: float, hosts: int, procs: int) -> Played:
-    """A grid carried out by so many virtual hosts. Run times are drawn (log-normal, a fifth of the mean), so that no
-    host ends two blocks at once by chance; values are ready-made, for making them is the user's part."""
+    """A grid carried out by so many virtual hosts. Run times are drawn (log-normal, a fifth of the
+    mean), so that no host ends two blocks at once by chance; values are ready-made, for making them
+    is the user's part."""
     with tempfile.TemporaryDirectory() as name:
         play = _Play(Path(name), grid, cell_s)
         for n in range(hosts):

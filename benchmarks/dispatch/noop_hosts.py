@@ -1,8 +1,9 @@
 """Hosts that run nothing: each task has ended as soon as they have it, or after a stated time.
 
-``python benchmarks/dispatch/noop_hosts.py CONTACT KEYS_FILE [--single] [--seconds S]`` with a contact ``tcp://host:port`` or
-``tls://host:port``; a line of the file for each host: its slot and its key. ``--single``: every end is a message of its
-own. ``--seconds``: a host of one processor runs one task after the other, and each takes so long.
+``python benchmarks/dispatch/noop_hosts.py CONTACT KEYS_FILE [--single] [--seconds S]`` with a
+contact ``tcp://host:port`` or ``tls://host:port``; a line of the file for each host: its slot and
+its key. ``--single``: every end is a message of its own. ``--seconds``: a host of one processor
+runs one task after the other, and each takes so long.
 """
 
 from __future__ import annotations
@@ -34,7 +35,10 @@ class _Host(asyncio.Protocol):
         body = json.dumps(
             {"host": f"h{self.number}", "life": "1", "seq": self.seq, "wait_s": 30, **more}
         ).encode()
-        head = f"POST /exchange HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {self.key}\r\nContent-Length: {len(body)}\r\n\r\n"
+        head = (
+            f"POST /exchange HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {self.key}\r\n"
+            f"Content-Length: {len(body)}\r\n\r\n"
+        )
         assert self.transport is not None
         self.transport.write(head.encode() + body)
 

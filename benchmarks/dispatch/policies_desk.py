@@ -1,7 +1,9 @@
-"""The desk under load: hosts that tell ends and ask for more, over a real core with a thousand bags and their policies.
+"""The desk under load: hosts that tell ends and ask for more, over a real core with a thousand bags
+and their policies.
 
-Time is simulated, a millisecond a request, so that what is done once a second costs a thousand requests as it would
-at the rate that is asked for. Hosts run what they get in the order in which they ask.
+Time is simulated, a millisecond a request, so that what is done once a second costs a thousand
+requests as it would at the rate that is asked for. Hosts run what they get in the order in which
+they ask.
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ CHANGING = {
 
 
 def policy(i: int, concurrency: str) -> dict[str, str]:
-    """Of fifty bags: one reads what is left of it, the others are constant, read the host, or turn with their tail."""
+    """Of fifty bags: one reads what is left of it, the others are constant, read the host, or turn
+    with their tail."""
     last = {"Concurrency": concurrency}
     if i % 50 == 49:
         return {**CHANGING, **last}
@@ -68,7 +71,8 @@ def policy(i: int, concurrency: str) -> dict[str, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Desk:
-    """What is measured. ``kind``: policies as they are, none, or evaluated plainly; ``packed``: as a journal does."""
+    """What is measured. ``kind``: policies as they are, none, or evaluated plainly; ``packed``: as
+    a journal does."""
 
     bags: int = 1000
     jobs: int = 10_000_000
@@ -84,7 +88,8 @@ class Desk:
 
 @dataclass
 class Met:
-    """How it went: seconds of each request, of looks at hosts that wait, jobs given, bytes packed."""
+    """How it went: seconds of each request, of looks at hosts that wait, jobs given, bytes
+    packed."""
 
     asked_s: np.ndarray
     looked_s: float = 0.0
@@ -134,7 +139,8 @@ def template(name: str, count: int, **more: Any) -> Bag:
 
 
 def made(desk: Desk, tell: Any) -> Core:
-    """A core with its bags; some of them come to their tails at once, and some of those go back and forth."""
+    """A core with its bags; some of them come to their tails at once, and some of those go back and
+    forth."""
     core = Core(State(), Rules(lost_s=1e9), tell)
     if desk.kind == "plain":
         core.giving.choosing = core.copies._choosing = Plain(core.board)
@@ -209,8 +215,8 @@ def _turns(holds: dict[int, list[tuple[int, int, int]]]) -> Iterator[int]:
 
 
 class Plain(Choosing):
-    """The naive way: for each request every bag's ad is held against the host's, and the fitting ones are sorted
-    (GridBot, Algorithm 1)."""
+    """The naive way: for each request every bag's ad is held against the host's, and the fitting
+    ones are sorted (GridBot, Algorithm 1)."""
 
     def __init__(self, board: Board) -> None:
         super().__init__(board)
@@ -249,7 +255,8 @@ def slope(sizes: list[int], seconds: list[float]) -> float:
 
 
 def fit(name: str, sizes: list[int], rounds: int, **named: Any) -> None:
-    """Means of requests over sizes, in turns so that what the machine does meanwhile meets them all."""
+    """Means of requests over sizes, in turns so that what the machine does meanwhile meets them
+    all."""
     found: dict[int, list[float]] = {size: [] for size in sizes}
     for turn in range(rounds):
         for size in sizes:
@@ -261,7 +268,8 @@ def fit(name: str, sizes: list[int], rounds: int, **named: Any) -> None:
 
 
 def desk() -> None:
-    """Rates and latencies, against naive evaluation and against no policies; then what they grow with."""
+    """Rates and latencies, against naive evaluation and against no policies; then what they grow
+    with."""
     for owners in (50, 1):
         for hosts in (256, 2000):
             for concurrency in (1, 5, 10):

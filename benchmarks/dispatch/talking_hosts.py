@@ -1,8 +1,9 @@
 """Many hosts in one process that speak as the agent does: its own talk, connections and pauses.
 
-``python benchmarks/dispatch/talking_hosts.py FOLDER HOSTS SECONDS`` with a dispatcher's folder; tasks run nothing and take this
-long (0: no time at all). A line of JSON each second: hosts that are connected, ends that were acknowledged, those that
-were acknowledged twice, hosts that would have given up.
+``python benchmarks/dispatch/talking_hosts.py FOLDER HOSTS SECONDS`` with a dispatcher's folder;
+tasks run nothing and take this long (0: no time at all). A line of JSON each second: hosts that are
+connected, ends that were acknowledged, those that were acknowledged twice, hosts that would have
+given up.
 """
 
 from __future__ import annotations

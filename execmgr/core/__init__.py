@@ -1,1 +1,2 @@
-"""What an execution manager decides: state, event in, commands out. Nothing here waits, reads or writes."""
+"""What an execution manager decides: state, event in, commands out. Nothing here waits, reads or
+writes."""

@@ -52,7 +52,8 @@ class Book:
 
     @cached_property
     def overdue_s(self) -> Mapping[str, float]:
-        """Slot → when it gives cause to think again if it is still not ready: 19 of 20 are ready by then."""
+        """Slot → when it gives cause to think again if it is still not ready: 19 of 20 are ready by
+        then."""
         return {slot: _overdue_s(use) for slot, use in self.uses.items()}
 
     @property

@@ -1,4 +1,5 @@
-"""What has come to its end, and what an end means for others. Questions only: nothing is changed here."""
+"""What has come to its end, and what an end means for others. Questions only: nothing is changed
+here."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from vgrads.planner.snapshot import CopyKey
 
 
 def over(state: RunState) -> bool:
-    """True when no copy waits or runs, every slot has ended or was never asked for, and no plan is awaited."""
+    """True when no copy waits or runs, every slot has ended or was never asked for, and no plan is
+    awaited."""
     return not state.replanning and all(
         record.state is not None and record.state.ended for record in state.slots.values()
     )
@@ -28,7 +30,8 @@ def workflows_done(book: Book, state: RunState) -> dict[str, float]:
 
 
 def fault_of(book: Book, copies: Mapping[CopyKey, CopyRecord], event: CopyEnded) -> str:
-    """How a task fails by itself: the same exit code from the same command twice. Empty while it may be bad luck."""
+    """How a task fails by itself: the same exit code from the same command twice. Empty while it
+    may be bad luck."""
     if event.ok or event.code is None:
         return ""
     if not any(copies[twin].code == event.code for twin in book.copies[event.key[:2]]):
@@ -37,7 +40,8 @@ def fault_of(book: Book, copies: Mapping[CopyKey, CopyRecord], event: CopyEnded)
 
 
 def alike(book: Book, slots: Mapping[str, SlotRecord], slot: str) -> Iterator[str]:
-    """Slots of the same queue that were not asked for yet: what is wrong with one is wrong with them."""
+    """Slots of the same queue that were not asked for yet: what is wrong with one is wrong with
+    them."""
     where = queue_of(book, slot)
     for other, record in slots.items():
         if other != slot and record.state is None and queue_of(book, other) == where:

@@ -1,4 +1,5 @@
-"""What follows from the rules for exit codes that a task was given: tries, and what each is given more of. Pure.
+"""What follows from the rules for exit codes that a task was given: tries, and what each is given
+more of. Pure.
 
 Failures count for the task, whichever copy failed; so does what they multiply.
 """
@@ -70,7 +71,10 @@ def too_much(book: Book, copies: Copies, event: CopyEnded) -> str:
     most_mib = max((slot.memory_for(task.procs) for slot in able), default=0.0)
     if needed_mib <= most_mib or needed_mib <= task.memory_mib:
         return ""
-    return f"{event.reason}; needs {needed_mib:.0f} MiB of memory by its errors, the slot with most of it has {most_mib:.0f}"
+    return (
+        f"{event.reason}; needs {needed_mib:.0f} MiB of memory by its errors, the slot with "
+        f"most of it has {most_mib:.0f}"
+    )
 
 
 def fits(book: Book, copies: Copies, key: CopyKey) -> bool:

@@ -1,7 +1,7 @@
 """The journal: every event, written down before anything is done about it.
 
-State is the fold of the events through :func:`vgrads.execmgr.core.step.step`, so whoever has the plan and the
-journal has the run.
+State is the fold of the events through :func:`vgrads.execmgr.core.step.step`, so whoever has the
+plan and the journal has the run.
 """
 
 from __future__ import annotations
@@ -36,13 +36,15 @@ class LeaseLost(VgradsError):
 
 
 class LeaseExpired(LeaseLost):
-    """The journal could not be reached for a whole lease: another manager may look after the run by now."""
+    """The journal could not be reached for a whole lease: another manager may look after the run by
+    now."""
 
     exit_code = 4
 
 
 class Journal(Protocol):
-    """Where events are kept; both calls raise :class:`LeaseLost` for a manager that was followed by another."""
+    """Where events are kept; both calls raise :class:`LeaseLost` for a manager that was followed by
+    another."""
 
     def append(self, events: Iterable[Event]) -> None:
         """Write down, durably, in this order."""
@@ -80,7 +82,8 @@ def advance(books: Sequence[Book], state: RunState, event: Event) -> RunState:
 
 
 def ruling(state: RunState, event: Event) -> int:
-    """The version of the book that an event is read by: a new one rules from the event that says so."""
+    """The version of the book that an event is read by: a new one rules from the event that says
+    so."""
     return event.version if isinstance(event, Replanned) else state.version
 
 

@@ -77,7 +77,8 @@ def plan_remainder(book: Book, state: RunState, offers: Offers) -> tuple[Book | 
 def plan_growth(
     book: Book, state: RunState, offers: Offers, added: Sequence[tuple[str, Task]]
 ) -> tuple[Book | None, str]:
-    """The book with more tasks, or None where they cannot be placed; and why. InputError where they do not fit."""
+    """The book with more tasks, or None where they cannot be placed; and why. InputError where they
+    do not fit."""
     amended, reason = grow(book.plan, book.snapshot, progress_of(book, state), offers, added)
     return _amended(book, state, amended), reason
 

@@ -30,7 +30,8 @@ class CopyState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotNews:
-    """A slot moved on; ``permanent``: it failed for what is written down wrong, so asking again is of no use."""
+    """A slot moved on; ``permanent``: it failed for what is written down wrong, so asking again is
+    of no use."""
 
     at_s: float
     slot: str
@@ -41,12 +42,14 @@ class SlotNews:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyEnded:
-    """A running copy came to its end; ``committed``: its outputs, if it has any, are where they belong.
+    """A running copy came to its end; ``committed``: its outputs, if it has any, are where they
+    belong.
 
-    A copy that succeeded and is not committed ends a second time, when it is, or when that has failed.
-    ``code``: the exit code that its command chose; None where a signal or something around it ended it. ``ended``: its end
-    as a shell tells it, 128 and more for signals; None where it was not the command that ended. ``times``:
-    where the time went since it was ordered, or ended the first time; None where nobody measured it.
+    A copy that succeeded and is not committed ends a second time, when it is, or when that has
+    failed. ``code``: the exit code that its command chose; None where a signal or something around
+    it ended it. ``ended``: its end as a shell tells it, 128 and more for signals; None where it was
+    not the command that ended. ``times``: where the time went since it was ordered, or ended the
+    first time; None where nobody measured it.
     """
 
     at_s: float
@@ -76,7 +79,8 @@ class Cancelled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replanned:
-    """The planner was asked again. From here the book of ``version`` rules; the same as before: it had nothing better."""
+    """The planner was asked again. From here the book of ``version`` rules; the same as before: it
+    had nothing better."""
 
     at_s: float
     version: int
@@ -85,7 +89,8 @@ class Replanned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteSilent:
-    """A site did not answer, or did not do what it was asked. Changes nothing; it is asked again."""
+    """A site did not answer, or did not do what it was asked. Changes nothing; it is asked
+    again."""
 
     at_s: float
     site: str
@@ -94,7 +99,8 @@ class SiteSilent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """Leave to begin a task, with what it is to run; ``number`` tells it from later leaves for the same task.
+    """Leave to begin a task, with what it is to run; ``number`` tells it from later leaves for the
+    same task.
 
     ``used``: its command has failed by itself, and another leave is needed.
     """
@@ -170,8 +176,8 @@ Command = OpenSlot | CloseSlot | StartCopy | CommitCopy | CancelCopy | Replan
 class SlotRecord:
     """A slot of the run; ``next``: nothing waits before this position of its planned order.
 
-    ``wake_s``: when it needs another look even if nothing is reported; ``overdue``: it was noticed to be late;
-    ``permanent``: it failed for what is written down wrong.
+    ``wake_s``: when it needs another look even if nothing is reported; ``overdue``: it was noticed
+    to be late; ``permanent``: it failed for what is written down wrong.
     """
 
     state: SlotState | None = None  # None: not asked for yet
@@ -190,10 +196,12 @@ class SlotRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyRecord:
-    """A copy of the run; ``committing``: it has run, and its outputs are on their way to where they belong.
+    """A copy of the run; ``committing``: it has run, and its outputs are on their way to where they
+    belong.
 
-    ``code``: the exit code that its last failed attempt chose. ``failures``: attempts that failed by a rule of its task's
-    policy; ``memory``, ``time``: by how much these rules have multiplied what it is given.
+    ``code``: the exit code that its last failed attempt chose. ``failures``: attempts that failed
+    by a rule of its task's policy; ``memory``, ``time``: by how much these rules have multiplied
+    what it is given.
     """
 
     state: CopyState = CopyState.WAITING
@@ -220,10 +228,10 @@ class Delivery:
 class RunState:
     """Everything that a run has come to; the fold of its events.
 
-    ``faulty``: tasks that fail by themselves, and how: no other slot would help; ``version``: the book that
-    rules; ``whole``: workflows that are done; ``tried``: how bad things were when the planner was last asked; ``notes``: instants and words of
-    what was decided; ``released``: tasks that may begin, in sets that are released task by task; ``heard``: how far the
-    mailbox was read.
+    ``faulty``: tasks that fail by themselves, and how: no other slot would help; ``version``: the
+    book that rules; ``whole``: workflows that are done; ``tried``: how bad things were when the
+    planner was last asked; ``notes``: instants and words of what was decided; ``released``: tasks
+    that may begin, in sets that are released task by task; ``heard``: how far the mailbox was read.
     """
 
     now_s: float = 0.0

@@ -1,14 +1,15 @@
 """The core of execution: ``step(book, state, event) → (state, commands)``, pure.
 
-A copy starts when its slot is ready, its inputs are at the site, processors are free, the slot lives and the deadline
-lies far enough ahead, and nothing that stands before it in the slot's order is kept beyond its plan by it
-(:mod:`vgrads.planner.rules`). What can no longer happen is given up with a reason, and everything that needs it with it, so
-no pending queue stays stuck: slots and the deadline end, and with them everything that still waits.
+A copy starts when its slot is ready, its inputs are at the site, processors are free, the slot
+lives and the deadline lies far enough ahead, and nothing that stands before it in the slot's order
+is kept beyond its plan by it (:mod:`vgrads.planner.rules`). What can no longer happen is given up
+with a reason, and everything that needs it with it, so no pending queue stays stuck: slots and the
+deadline end, and with them everything that still waits.
 
-A copy that fails tries once more where no other copy of its task is left, or as the rules for its exit codes say
-(:mod:`vgrads.execmgr.core.growth`). What is not needed any more is withdrawn.
-Where fewer workflows are left than are needed, or a slot is overdue, the planner is asked about the remainder; its
-answer comes as an event.
+A copy that fails tries once more where no other copy of its task is left, or as the rules for its
+exit codes say (:mod:`vgrads.execmgr.core.growth`). What is not needed any more is withdrawn. Where
+fewer workflows are left than are needed, or a slot is overdue, the planner is asked about the
+remainder; its answer comes as an event.
 """
 
 from __future__ import annotations
@@ -139,7 +140,8 @@ class _Step(Turn):
                 self.surer = True
 
     def _commit(self, key: CopyKey) -> None:
-        """The first copy that has run is to count; a second one is too late while the first commits."""
+        """The first copy that has run is to count; a second one is too late while the first
+        commits."""
         record, twins = self.copies[key], self.book.copies[key[:2]]
         if key[:2] in self.done or any(self.copies[t].committing for t in twins if t != key):
             self.end_copy(key, CopyState.CANCELLED, "another copy was first")
@@ -148,7 +150,8 @@ class _Step(Turn):
             self.commands.append(CommitCopy(key))
 
     def _tries_again(self, event: CopyEnded) -> bool:
-        """A failed copy waits once more where it was, if no other copy can do its task, and time is left."""
+        """A failed copy waits once more where it was, if no other copy can do its task, and time is
+        left."""
         key = event.key
         if self.book.released and event.code is not None:
             return self._awaits_release(event)
@@ -174,7 +177,8 @@ class _Step(Turn):
         return True
 
     def _awaits_release(self, event: CopyEnded) -> bool:
-        """Of a task that fails by itself whoever released it says whether it is tried again, and how."""
+        """Of a task that fails by itself whoever released it says whether it is tried again, and
+        how."""
         record = self.copies[event.key]
         leave = self.released[event.key[:2]]
         self.released = self.released.set(event.key[:2], replace(leave, used=True))
@@ -201,7 +205,8 @@ class _Step(Turn):
         self.state = replace(self.state, heard=event.upto)
 
     def _weigh(self, event: CopyEnded) -> tuple[str, bool]:
-        """Why a task that failed is not to be begun any more, anywhere, or whether this copy may try again."""
+        """Why a task that failed is not to be begun any more, anywhere, or whether this copy may
+        try again."""
         key = event.key
         rule = self.book.snapshot.task(key[:2]).manner.rule_for(event.code, event.ended)
         if rule is None:
@@ -219,7 +224,8 @@ class _Step(Turn):
         return fault or too_much(self.book, self.copies, event), fits(self.book, self.copies, key)
 
     def _condemn(self, task: TaskKey, fault: str) -> None:
-        """A task that fails by itself is begun no more, anywhere; copies that run may still do it."""
+        """A task that fails by itself is begun no more, anywhere; copies that run may still do
+        it."""
         self.faulty = self.faulty.set(task, fault)
         self.note(f"{task[0]}/{task[1]}: {fault}")
         for twin in self.book.copies[task]:
@@ -252,7 +258,8 @@ class _Step(Turn):
                     self.lost = self.lost.delete(key[:2])
 
     def cancel(self, reason: str) -> None:
-        """Stop what runs, give up what waits; the slots then have nothing left and are given back."""
+        """Stop what runs, give up what waits; the slots then have nothing left and are given
+        back."""
         self.state = replace(self.state, cancelled=reason, replanning=False)
         self.note(f"stopped: {reason}")
         for key, record in self.copies.items():  # what waits first: nothing is to be begun instead
@@ -281,7 +288,8 @@ class _Step(Turn):
             self.settle()
 
     def consider_replan(self) -> None:
-        """Ask the planner where too few workflows are left, or a slot is overdue; once for each state of affairs."""
+        """Ask the planner where too few workflows are left, or a slot is overdue; once for each
+        state of affairs."""
         state = self.state
         if state.replanning or state.cancelled or state.replans >= _MOST_REPLANS:
             return

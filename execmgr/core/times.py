@@ -9,10 +9,11 @@ from dataclasses import dataclass, fields, replace
 class Times:
     """Seconds, and MiB; 0 where nothing was spent or nobody measured it.
 
-    ``waited_s``: ordered, and not begun; ``in_s``: inputs were brought, ``in_mib`` of them, of which ``cached_mib`` were
-    there; ``ran_s``: by the clock, ``cpu_s``: of processors, ``peak_mib``: memory at most; ``out_s``, ``out_mib``: outputs
-    were brought back; ``commit_s``: until they were on the disk; ``own_s``: the manager's own work since the end that was
-    told before, shared by those told together.
+    ``waited_s``: ordered, and not begun; ``in_s``: inputs were brought, ``in_mib`` of them, of
+    which ``cached_mib`` were there; ``ran_s``: by the clock, ``cpu_s``: of processors,
+    ``peak_mib``: memory at most; ``out_s``, ``out_mib``: outputs were brought back; ``commit_s``:
+    until they were on the disk; ``own_s``: the manager's own work since the end that was told
+    before, shared by those told together.
     """
 
     waited_s: float = 0.0

@@ -1,4 +1,5 @@
-"""When is there cause to think again? Questions about a run, answered from the book and what happened."""
+"""When is there cause to think again? Questions about a run, answered from the book and what
+happened."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ def shortfall(book: Book, lost: Mapping[TaskKey, str]) -> str:
 
 
 def beyond_help(book: Book, faulty: Mapping[TaskKey, str]) -> bool:
-    """True where too many workflows have a task that fails by itself: no plan can keep the promise any more."""
+    """True where too many workflows have a task that fails by itself: no plan can keep the promise
+    any more."""
     if not faulty:
         return False
     broken = {workflow for workflow, _ in faulty}

@@ -26,7 +26,8 @@ _MAY_PASS = may_pass.plain
 
 
 class Turn:
-    """Maps under change. ``touched``: slots for which something may have changed; they are walked by :meth:`settle`."""
+    """Maps under change. ``touched``: slots for which something may have changed; they are walked
+    by :meth:`settle`."""
 
     def __init__(self, book: Book, state: RunState, now_s: float) -> None:
         self.book, self.now_s, self.state = book, now_s, state
@@ -81,7 +82,8 @@ class Turn:
         self.set_slot(slot, used=used, next=min(held.next, self.book.position[key]))
 
     def end_copy(self, key: CopyKey, state: CopyState, reason: str) -> None:
-        """A copy has come to its end; where none is left of its task, what needs the task is given up."""
+        """A copy has come to its end; where none is left of its task, what needs the task is given
+        up."""
         before, slot = self.copies[key], self.book.slot_of(key)
         if before.state == CopyState.RUNNING:
             self.set_slot(slot, used=self.slots[slot].used - self.book.placements[key].procs)
@@ -99,7 +101,8 @@ class Turn:
             self.end_copy(key, state, reason)
 
     def deliver(self, key: CopyKey) -> None:
-        """The first copy of a task has ended well: its twins are not needed, its children may go."""
+        """The first copy of a task has ended well: its twins are not needed, its children may
+        go."""
         task: TaskKey = key[:2]
         self.done = self.done.set(task, Delivery(site=self.book.site_of(key), at_s=self.now_s))
         for twin in self.book.copies[task]:
@@ -148,11 +151,13 @@ class Turn:
         return end_s - self.given_s(key) + SLACK_S
 
     def given_s(self, key: CopyKey) -> float:
-        """The time that a copy is given: as planned, and more after failures of its own for which that is the rule."""
+        """The time that a copy is given: as planned, and more after failures of its own for which
+        that is the rule."""
         return self.book.duration_s(key) * self.copies[key].time
 
     def inputs_at(self, key: CopyKey) -> float:
-        """When the outputs of all parents are at the copy's site; ``inf`` while one is not done, or it is not released."""
+        """When the outputs of all parents are at the copy's site; ``inf`` while one is not done, or
+        it is not released."""
         if self.book.released and not self.may_begin(key[:2]):
             return _INF
         workflow, site, latest_s = self.book.workflow(key), self.book.site_of(key), 0.0
@@ -174,7 +179,8 @@ class Turn:
     # slots
 
     def settle(self) -> None:
-        """Open slots that are due, start what may start, give up what cannot, until nothing changes."""
+        """Open slots that are due, start what may start, give up what cannot, until nothing
+        changes."""
         while self.touched:
             batch = [slot for slot in self.book.order if slot in self.touched]
             self.touched = set()
@@ -202,7 +208,8 @@ class Turn:
         self.slots = self.slots.set(slot, replace(record, wake_s=wake_s))
 
     def _walk(self, slot: str) -> float:
-        """Go along what waits, in its order, as :mod:`vgrads.planner.rules` says; when to look again if nothing is reported."""
+        """Go along what waits, in its order, as :mod:`vgrads.planner.rules` says; when to look
+        again if nothing is reported."""
         order, wake_s = self.book.order[slot], _INF
         position, in_front, looked = self.slots[slot].next, True, 0
         passed, horizon_s = (

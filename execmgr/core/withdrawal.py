@@ -31,7 +31,8 @@ class Standing(Protocol):
 
 
 def withdrawn(book: Book, run: Standing, whole: int) -> tuple[list[CopyKey], str]:
-    """Copies that wait or run and are not needed, and why in words; ``whole``: workflows that are done."""
+    """Copies that wait or run and are not needed, and why in words; ``whole``: workflows that are
+    done."""
     plan, deadline_s = book.plan, book.plan.deadline_s
     if whole < plan.needed and plan.spare >= EVERYTHING:
         return [], ""
@@ -54,7 +55,9 @@ def withdrawn(book: Book, run: Standing, whole: int) -> tuple[list[CopyKey], str
         words = f"{whole} workflows are done, {plan.needed} are needed: the rest is given back"
     else:
         words = (
-            f"{plan.needed + plan.spare} workflows stand in slots that are there, {plan.needed} are needed: "
-            f"the rest is withdrawn; with this rule the plan promised {plan.promise.probability:.3f}"
+            f"{plan.needed + plan.spare} workflows stand in slots that are there, "
+            f"{plan.needed} are needed: "
+            "the rest is withdrawn; with this rule the plan promised "
+            f"{plan.promise.probability:.3f}"
         )
     return [key for key, one in zip(keys, spare, strict=True) if one], words

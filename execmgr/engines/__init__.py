@@ -1,1 +1,2 @@
-"""What runs tasks inside slots: processes here, Dask workers elsewhere, virtual time, an engine outside."""
+"""What runs tasks inside slots: processes here, Dask workers elsewhere, virtual time, an engine
+outside."""

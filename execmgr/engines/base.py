@@ -44,10 +44,11 @@ class Pilot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reach:
-    """How a run deals with a site beside its driver: how often it asks, and what its slots must run.
+    """How a run deals with a site beside its driver: how often it asks, and what its slots must
+    run.
 
-    ``reports``: whether the pilot of a slot is there for tasks; ``patience_s``: how long it may take to come
-    once its site says that the slot is ready.
+    ``reports``: whether the pilot of a slot is there for tasks; ``patience_s``: how long it may
+    take to come once its site says that the slot is ready.
     """
 
     poll_s: float = 0.0
@@ -65,18 +66,20 @@ class Engine(Protocol):
     def recover(self, orders: Sequence[TaskOrder]) -> None:
         """After the manager was killed: these and no others should be running.
 
-        What still runs is found again, what has ended meanwhile is told, what never began or was lost with
-        the manager begins now, and what runs although it should not is stopped.
+        What still runs is found again, what has ended meanwhile is told, what never began or was
+        lost with the manager begins now, and what runs although it should not is stopped.
         """
 
     def commit(self, orders: Sequence[TaskOrder]) -> None:
-        """Put the outputs of these copies, which have run, where they belong; told as ends that are committed.
+        """Put the outputs of these copies, which have run, where they belong; told as ends that are
+        committed.
 
         Asked for again after a manager was killed, also of one that is committed already.
         """
 
     def cancel(self, key: CopyKey) -> None:
-        """Stop a copy, without waiting for it; one that has ended is no error and brings no news."""
+        """Stop a copy, without waiting for it; one that has ended is no error and brings no
+        news."""
 
     def poll(self) -> list[CopyEnded]:
         """Copies that ended since the last call."""

@@ -1,9 +1,9 @@
 """Tasks in slots on other machines, through Dask distributed.
 
-The manager holds a scheduler; the pilot of each slot (:mod:`vgrads.execmgr.pilot`) brings a worker that bears the
-slot's name and its processors, over TLS with certificates made for this run. Tasks are pinned to their
-slot's worker. Dask decides nothing: the core has decided what starts where and when, and a worker that is
-lost is a lost task, told as such.
+The manager holds a scheduler; the pilot of each slot (:mod:`vgrads.execmgr.pilot`) brings a worker
+that bears the slot's name and its processors, over TLS with certificates made for this run. Tasks
+are pinned to their slot's worker. Dask decides nothing: the core has decided what starts where and
+when, and a worker that is lost is a lost task, told as such.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ from vgrads.planner.snapshot import CopyKey
 
 _STOP = ".stop"
 PAGES = "127.0.0.1:0"
-"""Where Dask's own web server listens: it cannot be left out, so nobody else reaches it, and it shows nothing."""
+"""Where Dask's own web server listens: it cannot be left out, so nobody else reaches it, and it
+shows nothing."""
 NO_PAGES: dict[str, list[str]] = {
     "distributed.scheduler.http.routes": [],
     "distributed.worker.http.routes": [],
@@ -50,7 +51,8 @@ _STOPPED: set[str] = set()  # on a worker: copies that are to stop
 
 @dataclass(frozen=True, kw_only=True)
 class Contact:
-    """Where pilots find the manager, and what they prove themselves with. Kept with the run, for resuming."""
+    """Where pilots find the manager, and what they prove themselves with. Kept with the run, for
+    resuming."""
 
     port: int
     ca: str
@@ -90,7 +92,8 @@ def _open_contact(folder: Path) -> Contact:
 
 @contextmanager
 def _room_here() -> Iterator[None]:
-    """A disk that takes nothing is a site that does not answer: asked again later, when it may have room."""
+    """A disk that takes nothing is a site that does not answer: asked again later, when it may have
+    room."""
     try:
         yield
     except OSError as error:
@@ -128,8 +131,8 @@ def _listen(port: int, security: Security) -> LocalCluster:
 class DaskEngine(FolderEngine):
     """Runs copies on the workers of their slots.
 
-    ``folder`` is the same on every machine, except at the sites in ``apart``: there a task's files travel
-    with it, and its outputs back (:mod:`vgrads.execmgr.tasks.parcels`).
+    ``folder`` is the same on every machine, except at the sites in ``apart``: there a task's files
+    travel with it, and its outputs back (:mod:`vgrads.execmgr.tasks.parcels`).
     """
 
     def __init__(
@@ -212,7 +215,8 @@ class DaskEngine(FolderEngine):
         return tell
 
     def _timed(self, order: TaskOrder, verdict: Verdict, came_s: float) -> Verdict:
-        """With what it took besides: waiting for the worker, the way there and back, putting its outputs away."""
+        """With what it took besides: waiting for the worker, the way there and back, putting its
+        outputs away."""
         there = verdict.times or Times()
         now_s = time.monotonic()
         since_s = came_s - self._ordered_s.pop(order.key, came_s)
@@ -231,7 +235,8 @@ class DaskEngine(FolderEngine):
         return verdict
 
     def recover(self, orders: Sequence[TaskOrder]) -> None:
-        """Ordered again: the worker finds what runs or has ended in the task's folder, or begins it."""
+        """Ordered again: the worker finds what runs or has ended in the task's folder, or begins
+        it."""
         wanted = {self._folder.place(order) for order in orders}
         for notes in self._folder.noted():
             if notes.parent not in wanted and not has_ended(notes.parent):
@@ -278,7 +283,8 @@ def run_order(order: TaskOrder, folder: TaskFolder) -> Verdict:
 
 
 def _run_or_find(order: TaskOrder, folder: TaskFolder, mark: str) -> tuple[int, Times | None]:
-    """The exit code of a copy that is run now, or was begun before; and where the time of one that is run now went."""
+    """The exit code of a copy that is run now, or was begun before; and where the time of one that
+    is run now went."""
     scratch = folder.place(order)
 
     def stop() -> bool:
@@ -299,7 +305,8 @@ def _run_or_find(order: TaskOrder, folder: TaskFolder, mark: str) -> tuple[int, 
 
 
 def run_apart(order: TaskOrder, inputs: Parcel) -> Verdict | tuple[Verdict, Parcel]:
-    """On a worker that shares no files with the manager: run a copy there; what it made and printed with it."""
+    """On a worker that shares no files with the manager: run a copy there; what it made and printed
+    with it."""
     base = Path(os.environ["VGRADS_WORK"])
     folder = TaskFolder(base / "run", base / "set" / _work_name(order), AWAY)
     try:
@@ -328,7 +335,8 @@ def reap() -> None:
 
 
 def end_tasks_here(slot: str, but: Collection[str] = ()) -> bool:
-    """Kill all tasks of a slot on this machine but those with these marks; False where one does not die."""
+    """Kill all tasks of a slot on this machine but those with these marks; False where one does not
+    die."""
     ours = _marks_here()
     found = marked(lambda mark: mark.startswith(ours) and mark not in but)
     doomed = {mark for pid, mark in found.items() if variable_of(pid, "VGRADS_SLOT") == slot}
@@ -336,7 +344,8 @@ def end_tasks_here(slot: str, but: Collection[str] = ()) -> bool:
 
 
 def _marks_here() -> tuple[str, ...]:
-    """What the marks begin with of tasks that may run in this slot: with the manager's files, or apart."""
+    """What the marks begin with of tasks that may run in this slot: with the manager's files, or
+    apart."""
     folders = (Path(os.environ["VGRADS_WORK"]) / "run", Path(os.environ["VGRADS_RUN"]))
     return tuple(TaskFolder(run, run, AWAY).marks for run in folders)
 

@@ -1,5 +1,5 @@
-"""What engines share whose tasks work in folders: ends told in two steps, outputs committed in between; how they were
-made is kept."""
+"""What engines share whose tasks work in folders: ends told in two steps, outputs committed in
+between; how they were made is kept."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ class FolderEngine(NewsDesk):
         self._witness.close()
 
     def _done_before(self, order: TaskOrder) -> bool:
-        """Tell the end of a copy whose task is committed already: its journal was cut off behind that."""
+        """Tell the end of a copy whose task is committed already: its journal was cut off behind
+        that."""
         if not order.outputs or not is_committed(self._folder, order):
             return False
         self._tell_committed(order, "")

@@ -13,7 +13,8 @@ News = queue.SimpleQueue[CopyEnded]
 
 
 class NewsDesk(ABC):
-    """The part of an engine that is the same for all; engines that share ``news`` are waited for as one."""
+    """The part of an engine that is the same for all; engines that share ``news`` are waited for as
+    one."""
 
     def __init__(self, news: News | None = None) -> None:
         self.news: News = news or queue.SimpleQueue()

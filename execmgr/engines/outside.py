@@ -1,9 +1,10 @@
-"""Tasks that an outside workflow engine runs: it announces each, is told where and when, and tells the end.
+"""Tasks that an outside workflow engine runs: it announces each, is told where and when, and tells
+the end.
 
-The way of the paper (SC'09 §3.3): the portal's own engine walks the workflows; the order in the slots is
-kept here. A copy whose turn has come is *offered*; whoever announces its task is given the turn, runs it in
-that slot by its own means, and reports how it ended. A turn for which nobody comes is given up after a
-while, so that it holds up nobody else.
+The way of the paper (SC'09 §3.3): the portal's own engine walks the workflows; the order in the
+slots is kept here. A copy whose turn has come is *offered*; whoever announces its task is given the
+turn, runs it in that slot by its own means, and reports how it ended. A turn for which nobody comes
+is given up after a while, so that it holds up nobody else.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ class _Turn:
 
 
 class OutsideEngine(NewsDesk):
-    """Offers turns and takes reports; both may come from any thread. ``patience_s``: how long a turn waits."""
+    """Offers turns and takes reports; both may come from any thread. ``patience_s``: how long a
+    turn waits."""
 
     def __init__(
         self, clock: Clock, patience_s: float = PATIENCE_S, news: News | None = None
@@ -43,7 +45,8 @@ class OutsideEngine(NewsDesk):
     # what the outside says
 
     def announce(self, task: TaskKey, wait_s: float = 0.0) -> list[TaskOrder]:
-        """The turns of a task, at once or within ``wait_s`` of real time; empty: not yet, or not any more."""
+        """The turns of a task, at once or within ``wait_s`` of real time; empty: not yet, or not
+        any more."""
         end_s = time.monotonic() + wait_s
         with self._changed:
             while not (mine := [t for key, t in self._turns.items() if key[:2] == task]):
@@ -56,7 +59,8 @@ class OutsideEngine(NewsDesk):
             return [turn.order for turn in mine]
 
     def report(self, key: CopyKey, ok: bool, reason: str = "") -> bool:
-        """How a copy ended; False where it has no turn (it was cancelled meanwhile: nobody needs it)."""
+        """How a copy ended; False where it has no turn (it was cancelled meanwhile: nobody needs
+        it)."""
         with self._changed:
             if key not in self._turns:
                 return False

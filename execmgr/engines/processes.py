@@ -1,8 +1,8 @@
 """Tasks as processes of this machine (:mod:`vgrads.execmgr.tasks.folder`).
 
-A few threads, however many tasks: some begin them, so that no signal comes between a start and the note of it
-(Python delivers signals to the main thread); one hears of their ends and looks at what is watched; one kills what
-ended tasks leave behind, which may take its time.
+A few threads, however many tasks: some begin them, so that no signal comes between a start and the
+note of it (Python delivers signals to the main thread); one hears of their ends and looks at what
+is watched; one kills what ended tasks leave behind, which may take its time.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ _Item = TypeVar("_Item")
 
 @dataclass(eq=False)
 class _Copy:
-    """One that was ordered: by whom it is run here, and whether anybody wants to hear of its end."""
+    """One that was ordered: by whom it is run here, and whether anybody wants to hear of its
+    end."""
 
     order: TaskOrder
     mark: str
@@ -124,7 +125,8 @@ class ProcessEngine(FolderEngine):
         self._ordered.put(None)  # for the next of them
 
     def _begin_with_room(self, copy: _Copy) -> None:
-        """Begin it as soon as there are descriptors for it: others give theirs back when they end."""
+        """Begin it as soon as there are descriptors for it: others give theirs back when they
+        end."""
         while True:
             with self._changed:
                 while not self._spawner.has_room(DESCRIPTORS) and self._waits_for_others(copy):
@@ -225,7 +227,8 @@ class ProcessEngine(FolderEngine):
     # the undertaker
 
     def _bury_all(self) -> None:
-        """Await what dies by itself; one look through all processes for what is left of as many as there are."""
+        """Await what dies by itself; one look through all processes for what is left of as many as
+        there are."""
         while (first := self._ended.get()) is not None:
             left, end_s = [], time.monotonic() + QUICK_S
             for copy, code in (first, *_waiting(self._ended)):

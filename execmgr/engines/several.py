@@ -24,7 +24,8 @@ class SharingEngine(Engine, Protocol):
 
 
 class AwayEngine:
-    """The Dask engine, begun when a slot somewhere else first needs it: a run that stays here opens no port."""
+    """The Dask engine, begun when a slot somewhere else first needs it: a run that stays here opens
+    no port."""
 
     def __init__(self, clock: Clock, folder: TaskFolder, news: News, apart: frozenset[str]) -> None:
         self._made_of = (clock, folder, news, apart)
@@ -46,7 +47,8 @@ class AwayEngine:
         self.dask().start(orders)
 
     def recover(self, orders: Sequence[TaskOrder]) -> None:
-        """The port is opened again at once where an earlier manager had one: workers look for it."""
+        """The port is opened again at once where an earlier manager had one: workers look for
+        it."""
         if orders or (self._made_of[1].run_folder / CONTACT).is_file():
             self.dask().recover(orders)
 

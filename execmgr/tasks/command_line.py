@@ -1,7 +1,9 @@
-"""What the shell of a task is given: its command with setup, activation, folder and container around it.
+"""What the shell of a task is given: its command with setup, activation, folder and container
+around it.
 
-The one place where this is put together, whichever engine runs it: a pure function of the order and of where it runs.
-Setup comes first, on the machine itself; conda and venv are activated where the command runs, inside a container too.
+The one place where this is put together, whichever engine runs it: a pure function of the order and
+of where it runs. Setup comes first, on the machine itself; conda and venv are activated where the
+command runs, inside a container too.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ TOLD = (
 _NO_GO = 125
 _MODULES = (
     'command -v module >/dev/null 2>&1 || for init in "${LMOD_PKG:-/usr/share/lmod/lmod}/init/sh" '
-    '"${MODULESHOME:-/usr/share/modules}/init/sh"; do [ ! -r "$init" ] || { . "$init"; break; }; done'
+    '"${MODULESHOME:-/usr/share/modules}/init/sh"; do [ ! -r "$init" ] || { . "$init"; '
+    "break; }; done"
 )
 """Plain shells know of no modules by themselves."""
 _PREFIX = {"apptainer": "APPTAINERENV_", "singularity": "SINGULARITYENV_"}
@@ -38,8 +41,8 @@ _PREFIX = {"apptainer": "APPTAINERENV_", "singularity": "SINGULARITYENV_"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a task runs: its folder, the folders that its inputs are links into, who runs it (user, group), what its
-    container is called, the interpreter that moves files."""
+    """Where a task runs: its folder, the folders that its inputs are links into, who runs it (user,
+    group), what its container is called, the interpreter that moves files."""
 
     folder: Path
     reads: tuple[Path, ...] = ()
@@ -87,7 +90,10 @@ def _activation(manner: Manner) -> list[str]:
         failed = shlex.quote(f"vgrads: the conda environment {manner.conda} cannot be activated")
         hook = 'eval "$("${CONDA_EXE:-conda}" shell.posix hook)"'
         return [
-            f"{hook} && conda activate {shlex.quote(manner.conda)} || {{ echo {failed} >&2; exit {_NO_GO}; }}"
+            (
+                f"{hook} && conda activate {shlex.quote(manner.conda)} || {{ echo {failed} "
+                f">&2; exit {_NO_GO}; }}"
+            )
         ]
     if manner.venv:
         return [f". {shlex.quote(manner.venv + '/bin/activate')} || exit {_NO_GO}"]

@@ -1,9 +1,10 @@
 """Outputs of the copy that counts, moved to where they belong: one copy's, whole, and on the disk.
 
-Which copy counts is the core's decision (:mod:`vgrads.execmgr.core.step`). Here it is made to hold: a copy gathers its
-outputs in a folder, which becomes the task's claim in one rename; a claim that is there already is another
-copy's, and is kept. Then each output moves from the claim to the results. Whoever is killed in between is
-followed by somebody who goes on from the claim. Before the end is told, all of it is on the disk.
+Which copy counts is the core's decision (:mod:`vgrads.execmgr.core.step`). Here it is made to hold:
+a copy gathers its outputs in a folder, which becomes the task's claim in one rename; a claim that
+is there already is another copy's, and is kept. Then each output moves from the claim to the
+results. Whoever is killed in between is followed by somebody who goes on from the claim. Before the
+end is told, all of it is on the disk.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ Tell = Callable[[TaskOrder, str], None]
 
 
 class Committer:
-    """Commits in a thread of its own, several at once where several wait: one sync for all of them."""
+    """Commits in a thread of its own, several at once where several wait: one sync for all of
+    them."""
 
     def __init__(self, folder: TaskFolder, tell: Tell) -> None:
         self._folder, self._tell = folder, tell
@@ -77,7 +79,8 @@ def commit(folder: TaskFolder, orders: Sequence[TaskOrder]) -> list[str]:
 def is_committed(folder: TaskFolder, order: TaskOrder) -> bool:
     """True where some copy's outputs of this task are where they belong, or can be put there now.
 
-    A claim of before the machine was started anew does not count: nobody said that it is on the disk.
+    A claim of before the machine was started anew does not count: nobody said that it is on the
+    disk.
     """
     whose = _whose(_claim(folder, order))
     if not whose or whose.get("boot") != boot_id():
@@ -173,7 +176,8 @@ def _forbid_writing(path: Path) -> None:
 
 
 def sync(folder: Path) -> None:
-    """Everything of the folder's file system onto the disk (syncfs(2)); OSError where it did not get there."""
+    """Everything of the folder's file system onto the disk (syncfs(2)); OSError where it did not
+    get there."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         if _libc.syncfs(descriptor):

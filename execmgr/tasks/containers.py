@@ -1,4 +1,5 @@
-"""Containers whose processes are not children of their task: ended by name, beside what ends by its mark."""
+"""Containers whose processes are not children of their task: ended by name, beside what ends by its
+mark."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ def ending(engine: str, name: str) -> tuple[str, ...]:
 
 
 def end_container(words: Sequence[str], environment: Mapping[str, str]) -> None:
-    """End a container by these words; one that is gone is no error, and an engine that hangs is not waited for long."""
+    """End a container by these words; one that is gone is no error, and an engine that hangs is not
+    waited for long."""
     if words:
         with suppress(OSError, subprocess.SubprocessError):
             subprocess.run(

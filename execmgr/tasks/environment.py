@@ -1,4 +1,5 @@
-"""What a task of a planned run finds in its environment, beside what it is passed (:mod:`vgrads.agent.environment`)."""
+"""What a task of a planned run finds in its environment, beside what it is passed
+(:mod:`vgrads.agent.environment`)."""
 
 from __future__ import annotations
 

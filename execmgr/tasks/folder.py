@@ -1,9 +1,11 @@
-"""Where the copies of a run's tasks work: scratch folders, what they may read, what they must have written.
+"""Where the copies of a run's tasks work: scratch folders, what they may read, what they must have
+written.
 
-Used wherever tasks run as processes: by the manager on its own machine, and by the pilots of slots. Inputs are
-not for writing: a small one is a copy of its own, a large one a link to a file that may only be read; what a
-task reads and writes under one name is always a copy. The files beside the set are linked from a copy that the
-run made of them, so that no task can reach those of the user (up to :data:`_MOST_BESIDE`).
+Used wherever tasks run as processes: by the manager on its own machine, and by the pilots of slots.
+Inputs are not for writing: a small one is a copy of its own, a large one a link to a file that may
+only be read; what a task reads and writes under one name is always a copy. The files beside the set
+are linked from a copy that the run made of them, so that no task can reach those of the user (up to
+:data:`_MOST_BESIDE`).
 """
 
 from __future__ import annotations
@@ -38,7 +40,8 @@ from vgrads.workflows.dag import Workflow
 from vgrads.workflows.manner import with_env
 
 _MOST_COPIED = 16 * 2**20
-"""Bytes up to which an input is copied where the file system cannot share blocks: some milliseconds."""
+"""Bytes up to which an input is copied where the file system cannot share blocks: some
+milliseconds."""
 _MOST_BESIDE = 256 * 2**20
 """Bytes of files beside the set of which a run keeps a copy of its own."""
 HERE = "tasks"
@@ -52,14 +55,16 @@ CLAIMS = ".committed"
 BESIDE = ".beside"
 """In a run's folder: its own copies of the files beside the set."""
 FETCHED = ".fetched"
-"""In a run's folder: inputs that were fetched from elsewhere, for whichever task there wants them."""
+"""In a run's folder: inputs that were fetched from elsewhere, for whichever task there wants
+them."""
 _ODD = re.compile(r"[^A-Za-z0-9._+@=,:-]|^\.")
 _LONGEST_NAME = 150
 _FICLONE = 0x40049409  # ioctl_ficlone(2)
 
 
 def file_name(text: str) -> str:
-    """A name as a single part of a path, whatever is in it; one without odd signs stays as it is."""
+    """A name as a single part of a path, whatever is in it; one without odd signs stays as it
+    is."""
     found = _ODD.sub(lambda sign: "".join(f"%{byte:02X}" for byte in sign[0].encode()), text)
     if len(found) <= _LONGEST_NAME:
         return found
@@ -75,9 +80,10 @@ def results_in(run_folder: Path, workflow: str) -> Path:
 class TaskFolder:
     """The run's folder, and the folder of the set with the files that tasks read.
 
-    ``kind`` keeps the scratch folders of one engine apart from those of another. ``own``: the tasks belong to
-    whoever runs this process and get its environment, less secrets; else only what is harmless. ``requested``: names
-    that the set wants passed; ``values``: those that came with the run; ``allowed``: by site, what it passes to all.
+    ``kind`` keeps the scratch folders of one engine apart from those of another. ``own``: the tasks
+    belong to whoever runs this process and get its environment, less secrets; else only what is
+    harmless. ``requested``: names that the set wants passed; ``values``: those that came with the
+    run; ``allowed``: by site, what it passes to all.
     """
 
     run_folder: Path
@@ -113,7 +119,8 @@ class TaskFolder:
         return {}
 
     def _environment(self, site: str) -> tuple[dict[str, str], list[str]]:
-        """What tasks at a site are passed of this process's environment, and what of the requested they are not."""
+        """What tasks at a site are passed of this process's environment, and what of the requested
+        they are not."""
         if site not in self._passed:
             allowed = self.allowed.get(site, ())
             passed, refused = pass_environment(os.environ, self.own, self.requested, allowed)
@@ -146,7 +153,8 @@ class TaskFolder:
         return results_in(self.run_folder, workflow)
 
     def prepare(self, order: TaskOrder) -> TaskProcess:
-        """An attempt in an empty folder, to be begun; OSError where an input is not there or the disk is full.
+        """An attempt in an empty folder, to be begun; OSError where an input is not there or the
+        disk is full.
 
         Earlier attempts of the copy are proven dead on this machine first.
         """
@@ -188,7 +196,8 @@ class TaskFolder:
         return reads_of(order, order.manner, self._named) | inputs
 
     def _note_moves(self, order: TaskOrder, scratch: Path) -> None:
-        """What is to be fetched and sent, for the program that does it (:mod:`vgrads.agent.staging`)."""
+        """What is to be fetched and sent, for the program that does it
+        (:mod:`vgrads.agent.staging`)."""
         if not order.fetches and not order.sends:
             return
         written = {*order.outputs, *(file.name for file in order.sends)}
@@ -207,7 +216,8 @@ class TaskFolder:
         end_container(_ending(order, self.mark(order)), os.environ)
 
     def _reads(self, order: TaskOrder, scratch: Path) -> tuple[Path, ...]:
-        """The folders that links in a scratch folder lead into, for a container; outermost ones only."""
+        """The folders that links in a scratch folder lead into, for a container; outermost ones
+        only."""
         if order.manner.boxed is None:
             return ()
         found = {self.run_folder / FETCHED} if order.fetches else set()
@@ -237,7 +247,8 @@ class TaskFolder:
         return scratch
 
     def sources(self, order: TaskOrder) -> dict[str, Path]:
-        """What a task may read, by name: files beside the set, and its inputs; OSError where one is not there."""
+        """What a task may read, by name: files beside the set, and its inputs; OSError where one is
+        not there."""
         found = {name: path for name, path in self._beside.items() if name not in order.outputs}
         return found | {name: self._input(order, name) for name in order.inputs}
 
@@ -279,8 +290,8 @@ def _ending(order: TaskOrder, mark: str) -> tuple[str, ...]:
 
 
 def _kept_copy(file: Path, folder: Path) -> Path:
-    """A run's copy of a file beside the set, that may only be read; as old as the file, so that it can be told whether
-    that was changed."""
+    """A run's copy of a file beside the set, that may only be read; as old as the file, so that it
+    can be told whether that was changed."""
     kept = folder / file.name
     if not kept.exists():
         folder.mkdir(parents=True, exist_ok=True)
@@ -338,7 +349,8 @@ def _clone(source: Path, target: Path) -> bool:
 
 
 def make_room(run_folder: Path, left: Iterable[Workflow]) -> None:
-    """In a folder that an earlier run used, remove what would be taken for that of the tasks that are left to do."""
+    """In a folder that an earlier run used, remove what would be taken for that of the tasks that
+    are left to do."""
     for name in (BESIDE, FETCHED):
         shutil.rmtree(run_folder / name, ignore_errors=True)
     (run_folder / CONTACT).unlink(missing_ok=True)
@@ -354,9 +366,9 @@ def make_room(run_folder: Path, left: Iterable[Workflow]) -> None:
 
 
 def clean_up(folder: TaskFolder, workflow: Workflow, final_only: bool) -> None:
-    """Remove what a finished workflow needs no more: scratch folders but for what tasks printed, and with
-    ``final_only`` also outputs that other tasks of the workflow have read. Nothing outside the run's folder is
-    touched.
+    """Remove what a finished workflow needs no more: scratch folders but for what tasks printed,
+    and with ``final_only`` also outputs that other tasks of the workflow have read. Nothing outside
+    the run's folder is touched.
     """
     base = folder.run_folder / workflow.name
     shutil.rmtree(base / CLAIMS, ignore_errors=True)

@@ -1,7 +1,8 @@
 """posix_spawn(3) while the other threads of this process go on.
 
-``os.posix_spawn`` keeps the interpreter's lock until the child has reached its program, which on a busy machine
-takes longer than all else that is done for a task; the C library's own function, called like this, does not.
+``os.posix_spawn`` keeps the interpreter's lock until the child has reached its program, which on a
+busy machine takes longer than all else that is done for a task; the C library's own function,
+called like this, does not.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ def spawn(
 ) -> int:
     """Begin a program, the path of which is the first word; its number. OSError where it cannot be.
 
-    ``descriptors``: what it holds → which of this process's that is; all others are closed that are not inheritable.
+    ``descriptors``: what it holds → which of this process's that is; all others are closed that are
+    not inheritable.
     """
     actions = ctypes.create_string_buffer(_ROOM)
     _check(_libc.posix_spawn_file_actions_init(actions))

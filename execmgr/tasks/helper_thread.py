@@ -1,4 +1,5 @@
-"""A thread that works off what it is given, one piece after the other, begun with the first of it."""
+"""A thread that works off what it is given, one piece after the other, begun with the first of
+it."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ Piece = TypeVar("Piece")
 
 
 class HelperThread(Generic[Piece]):
-    """``work`` takes pieces from the queue until it finds None there, the word that no more will come."""
+    """``work`` takes pieces from the queue until it finds None there, the word that no more will
+    come."""
 
     def __init__(self, name: str, work: Callable[[SimpleQueue[Piece | None]], None]) -> None:
         self._name, self._work = name, work

@@ -11,11 +11,13 @@ from pathlib import Path
 STDOUT, STDERR = "stdout.txt", "stderr.txt"
 """In a scratch folder: what a task printed."""
 MOST_KEPT = 2**20
-"""Bytes of the end of each that are kept when scratch folders go, and that travel from other machines."""
+"""Bytes of the end of each that are kept when scratch folders go, and that travel from other
+machines."""
 
 
 def tail(file: Path, most: int = 4096) -> str:
-    """The end of a file, whole lines where it is longer; empty where there is none, or something else in its place."""
+    """The end of a file, whole lines where it is longer; empty where there is none, or something
+    else in its place."""
     try:
         handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         with os.fdopen(handle, "rb") as printed:
@@ -30,8 +32,9 @@ def tail(file: Path, most: int = 4096) -> str:
 
 
 def since(file: Path, position: int, whole_lines: bool, most: int = MOST_KEPT) -> tuple[str, int]:
-    """What a file has had since a position, and the position behind it; nothing where there is none, or something else in
-    its place. ``whole_lines``: a line that is still being written waits for its end."""
+    """What a file has had since a position, and the position behind it; nothing where there is
+    none, or something else in its place. ``whole_lines``: a line that is still being written waits
+    for its end."""
     try:
         handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         with os.fdopen(handle, "rb") as printed:

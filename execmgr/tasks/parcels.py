@@ -1,4 +1,5 @@
-"""Files of a task on their way between machines that share none: packed, checked, written whole or not at all."""
+"""Files of a task on their way between machines that share none: packed, checked, written whole or
+not at all."""
 
 from __future__ import annotations
 
@@ -8,12 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MOST_MIB = 512.0
-"""In one parcel. It travels through the memory of both ends; more belongs on a shared file system."""
+"""In one parcel. It travels through the memory of both ends; more belongs on a shared file
+system."""
 
 
 @dataclass(frozen=True, slots=True)
 class PackedFile:
-    """A file: its name below the folder, its mode, its content with the checksum that was reckoned at the source."""
+    """A file: its name below the folder, its mode, its content with the checksum that was reckoned
+    at the source."""
 
     name: str
     mode: int
@@ -37,7 +40,8 @@ def pack(files: Mapping[str, Path]) -> Parcel:
     size_mib = sum(path.stat().st_size for path in files.values()) / 1024 / 1024
     if size_mib > MOST_MIB:
         raise OSError(
-            f"its files have {size_mib:.0f} MiB, over the {MOST_MIB:.0f} that are sent; share a file system instead"
+            f"its files have {size_mib:.0f} MiB, over the {MOST_MIB:.0f} that are sent; "
+            "share a file system instead"
         )
     return Parcel(tuple(_packed(name, path) for name, path in sorted(files.items())))
 
@@ -52,7 +56,8 @@ def _packed(name: str, path: Path) -> PackedFile:
 def unpack(parcel: Parcel, folder: Path, only: Iterable[str] | None = None) -> None:
     """Write a parcel's files below a folder, each in one rename; OSError where a checksum is wrong.
 
-    ``only``: the names that were asked for; others are not written, and none may lead out of the folder.
+    ``only``: the names that were asked for; others are not written, and none may lead out of the
+    folder.
     """
     wanted = None if only is None else set(only)
     for file in parcel.files:

@@ -1,8 +1,9 @@
 """A task as a process: its shell with everything that it begins, which ends with it.
 
-The shell leads a session of its own; it notes its number and, at its end, the exit code in the scratch folder,
-so whoever comes after finds what runs, and what has ended, by looking. All that it begins inherits the writing
-end of a pipe: when nobody holds that any more, nothing of the task is left.
+The shell leads a session of its own; it notes its number and, at its end, the exit code in the
+scratch folder, so whoever comes after finds what runs, and what has ended, by looking. All that it
+begins inherits the writing end of a pipe: when nobody holds that any more, nothing of the task is
+left.
 """
 
 from __future__ import annotations
@@ -66,9 +67,11 @@ _LONG_S = (
     0.5  # a task of this length is worth a look through all processes: daemons let go of the pipe
 )
 _HELD_AT = 198
-"""What a task holds its pipe as, or the number above: where scripts look for nothing. Lower where the limit is."""
+"""What a task holds its pipe as, or the number above: where scripts look for nothing. Lower where
+the limit is."""
 DESCRIPTORS = 3
-"""Of this process that a task takes: two ends of its pipe until it has begun, one afterwards, and its process."""
+"""Of this process that a task takes: two ends of its pipe until it has begun, one afterwards, and
+its process."""
 _OF_ITS_OWN = 8
 """Of a task that has a spawner of its own."""
 _alone: set[TaskProcess] = set()
@@ -89,7 +92,8 @@ class TaskProcess:
         careful: bool = False,
         ending: Sequence[str] = (),
     ) -> None:
-        """``careful``: what it leaves is looked for however short it was; ``ending``: the words that end its container."""
+        """``careful``: what it leaves is looked for however short it was; ``ending``: the words
+        that end its container."""
         self._command, self._scratch, self._environment = command, scratch, environment
         self._careful, self._ending = careful, ending
         self._spawner: Spawner | None = None
@@ -98,7 +102,8 @@ class TaskProcess:
         self._usage: Any = None
 
     def begin(self, spawner: Spawner, token: Hashable) -> None:
-        """Begin it in its scratch folder; OSError where it cannot be. The spawner tells its end by the token."""
+        """Begin it in its scratch folder; OSError where it cannot be. The spawner tells its end by
+        the token."""
         parts = parts_of(self._command)
         inner = 'eval "$1"' if len(parts) == 1 else JOINED
         simple = words_of(self._command)  # leaves the shell as it is: one process less
@@ -121,9 +126,11 @@ class TaskProcess:
         spawner.watch(self._pid, token)
 
     def attend(self, memory_mib: float = 0.0, stop: Callable[[], bool] | None = None) -> int:
-        """Begin it and wait for its end, within its memory where that is stated; ``stop`` ends it. Its exit code.
+        """Begin it and wait for its end, within its memory where that is stated; ``stop`` ends it.
+        Its exit code.
 
-        When this returns, nothing of the task runs any more; OSError where something cannot be killed.
+        When this returns, nothing of the task runs any more; OSError where something cannot be
+        killed.
         """
         spawner = self._begin_alone(stop)
         try:
@@ -147,7 +154,8 @@ class TaskProcess:
                 _attended.notify_all()
 
     def _begin_alone(self, stop: Callable[[], bool] | None) -> Spawner:
-        """Begin it with a spawner of its own, when others that end have made room for its descriptors."""
+        """Begin it with a spawner of its own, when others that end have made room for its
+        descriptors."""
         with _attended:
             while _alone and not has_room(_OF_ITS_OWN) and not (stop is not None and stop()):
                 _attended.wait(LOOK_S)
@@ -169,8 +177,8 @@ class TaskProcess:
         self._ended_s, self._usage = time.monotonic(), ended.usage
 
     def times(self, came_s: float, begun_s: float, inputs: tuple[float, float]) -> Times:
-        """Where its time went, if it was ordered at an instant and its inputs were brought from another one on;
-        ``inputs``: their MiB, and how many of these were here."""
+        """Where its time went, if it was ordered at an instant and its inputs were brought from
+        another one on; ``inputs``: their MiB, and how many of these were here."""
         ran = self._usage is not None
         return Times(
             waited_s=begun_s - came_s,
@@ -183,7 +191,8 @@ class TaskProcess:
         )
 
     def is_gone(self, patience_s: float = 0.0) -> bool:
-        """Of one whose shell has ended: True where nothing of it is left in this time, False where one must look.
+        """Of one whose shell has ended: True where nothing of it is left in this time, False where
+        one must look.
 
         Another task that is just being begun may hold the pipe for an instant.
         """
@@ -215,7 +224,8 @@ class TaskProcess:
 
 
 def _held_at(held: int) -> int:
-    """The number that a task holds its pipe as: one that the limit allows, and not the one that it has here."""
+    """The number that a task holds its pipe as: one that the limit allows, and not the one that it
+    has here."""
     limit = descriptor_limit()
     at = _HELD_AT if limit < 0 else min(_HELD_AT, limit - 2)
     return at + (held == at)
@@ -251,7 +261,8 @@ def _notes(scratch: Path) -> list[int]:
 
 
 def alive(scratch: Path) -> int | None:
-    """The process of a scratch folder, if it still runs: its number may be somebody else's by now."""
+    """The process of a scratch folder, if it still runs: its number may be somebody else's by
+    now."""
     notes = _notes(scratch)
     with suppress(OSError):
         here = Path(f"/proc/{notes[0]}/cwd").resolve() == scratch.resolve() if notes else False
@@ -272,7 +283,8 @@ def noted_code(scratch: Path) -> int:
 
 
 def await_end(scratch: Path, mark: str, stop: Callable[[], bool] | None = None) -> int:
-    """The exit code of a task that somebody else began; −9 where it ends without one. ``stop`` ends it.
+    """The exit code of a task that somebody else began; −9 where it ends without one. ``stop`` ends
+    it.
 
     As with :meth:`TaskProcess.attend`, nothing of the task runs any more then.
     """
@@ -287,10 +299,12 @@ def await_end(scratch: Path, mark: str, stop: Callable[[], bool] | None = None) 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Why an attempt did not do its task, empty where it did; ``code``: the exit code that its command chose.
+    """Why an attempt did not do its task, empty where it did; ``code``: the exit code that its
+    command chose.
 
-    Without one, a signal or something around it ended it: the next attempt may fare better. ``times``: where the
-    attempt's time went, as far as it was measured; ``ended``: the exit code as a shell tells it, 128 and more for signals.
+    Without one, a signal or something around it ended it: the next attempt may fare better.
+    ``times``: where the attempt's time went, as far as it was measured; ``ended``: the exit code as
+    a shell tells it, 128 and more for signals.
     """
 
     reason: str = ""

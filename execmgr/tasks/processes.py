@@ -1,7 +1,8 @@
 """Processes of tasks, found by a mark in their environment, and proven dead before anybody says so.
 
-A task's children may leave its process group (``setsid``), outlive it (``&``) or lose their parent (a shell that
-was killed); what they cannot help is to have inherited an environment. Linux tells it in ``/proc``.
+A task's children may leave its process group (``setsid``), outlive it (``&``) or lose their parent
+(a shell that was killed); what they cannot help is to have inherited an environment. Linux tells it
+in ``/proc``.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ MARK = "VGRADS_COPY"
 """In the environment of every process of a task: ``run.kind:workflow/task/copy/attempt``."""
 _PAUSE_S = 0.02
 DEATH_S = 10.0
-"""How long killed processes may take to be gone; one that waits for a dead disk does not die at all."""
+"""How long killed processes may take to be gone; one that waits for a dead disk does not die at
+all."""
 _PROC = Path("/proc")
 
 
@@ -41,8 +43,8 @@ def marked(wanted: Callable[[str], bool]) -> dict[int, str]:
 
 
 def kill_marked(wanted: Callable[[str], bool], patience_s: float = DEATH_S) -> bool:
-    """Kill all of them, and those that they beget meanwhile, with the containers that they look after; False where some
-    are still there in the end."""
+    """Kill all of them, and those that they beget meanwhile, with the containers that they look
+    after; False where some are still there in the end."""
     end_s = time.monotonic() + patience_s
     clients: dict[str, str] = {}
     while found := marked(wanted):
@@ -78,7 +80,8 @@ def runs(pid: int) -> bool:
 
 
 def start_ticks(pid: int) -> int | None:
-    """When a process began, in ticks since the machine did: with its number, whose it is. None: not there."""
+    """When a process began, in ticks since the machine did: with its number, whose it is. None: not
+    there."""
     try:
         return int(_stat(pid)[19])
     except (OSError, IndexError, ValueError):
@@ -107,7 +110,8 @@ def _stat(pid: int) -> list[str]:
 
 
 def is_over(descriptor: int, patience_s: float) -> bool:
-    """True when a process's descriptor (pidfd) or the reading end of a pipe tells the end in this time."""
+    """True when a process's descriptor (pidfd) or the reading end of a pipe tells the end in this
+    time."""
     watch = select.poll()
     watch.register(descriptor, select.POLLIN | select.POLLHUP)
     return bool(watch.poll(max(0.0, patience_s) * 1000.0))
@@ -121,7 +125,8 @@ def _numbers() -> Iterator[int]:
 
 
 def variable_of(pid: int, name: str) -> str:
-    """A variable of the environment that a process began with; empty where it has none, or is not ours."""
+    """A variable of the environment that a process began with; empty where it has none, or is not
+    ours."""
     try:
         with (_PROC / str(pid) / "environ").open("rb") as file:
             body = b"\0" + file.read()

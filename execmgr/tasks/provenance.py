@@ -1,9 +1,10 @@
-"""What the outputs of tasks were made of, kept in their run's folder: a later run of the same set asks it what need not
-be done again.
+"""What the outputs of tasks were made of, kept in their run's folder: a later run of the same set
+asks it what need not be done again.
 
-A task's record holds its recipe (command, environment, names), a trace of each file that counts for it, and a trace of
-each of its outputs. Files count that it declares, and those beside the set that its command names, or that a file names
-which counts; of absolute names those of files. What a program finds in another way is not seen: it must be declared.
+A task's record holds its recipe (command, environment, names), a trace of each file that counts for
+it, and a trace of each of its outputs. Files count that it declares, and those beside the set that
+its command names, or that a file names which counts; of absolute names those of files. What a
+program finds in another way is not seen: it must be declared.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ RECORDS = ".provenance"
 MOST_BESIDE = 1000
 """Files beside a set that its tasks find in their folders."""
 _MOST_READ = 2**30
-"""Bytes of a file beyond which its content is not read: its size and the time of its last change must do."""
+"""Bytes of a file beyond which its content is not read: its size and the time of its last change
+must do."""
 _MOST_SEARCHED = 2**20  # bytes of a file in which names of others are looked for
 _MOST_KNOWN = 2**16  # files whose content is remembered
 _MODULES = (".py", ".pm", ".so")  # which programs name without the ending
@@ -42,7 +44,8 @@ Seen = tuple[Path, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A file or folder as it was: bytes, last change (ns since 1970), digest of the content; empty where it is too large."""
+    """A file or folder as it was: bytes, last change (ns since 1970), digest of the content; empty
+    where it is too large."""
 
     size: int
     changed_ns: int
@@ -59,7 +62,8 @@ class Trace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Made:
-    """How a task was done: ``run`` whose manager saw it, empty: of the folder that the record lies in."""
+    """How a task was done: ``run`` whose manager saw it, empty: of the folder that the record lies
+    in."""
 
     key: TaskKey
     beside: str
@@ -85,7 +89,8 @@ class Doing(Protocol):
 
 
 def can_stand(task: Doing) -> bool:
-    """Whether it can be told at all that a task need not run again: it makes files here, of what can be compared."""
+    """Whether it can be told at all that a task need not run again: it makes files here, of what
+    can be compared."""
     known = all(file.digest for file in task.fetches)
     return bool(task.command and task.outputs) and not task.sends and known
 
@@ -154,7 +159,8 @@ def _words(text: str) -> set[str]:
 
 
 class Beside:
-    """The files beside a set by name, to be found by how commands, and they themselves, call them."""
+    """The files beside a set by name, to be found by how commands, and they themselves, call
+    them."""
 
     def __init__(self, files: Mapping[str, Path]) -> None:
         self.files = files
@@ -164,7 +170,8 @@ class Beside:
         self._known: dict[str, tuple[tuple[int, int], set[str]]] = {}
 
     def named(self, text: str) -> set[str]:
-        """Those that are named in a text; of one with blanks or signs in its name, as it stands or behind backslashes."""
+        """Those that are named in a text; of one with blanks or signs in its name, as it stands or
+        behind backslashes."""
         plain = text.replace("\\", "") if self._odd else ""
         found = {self._called[word] for word in _words(text) if word in self._called}
         return found | {name for name in self._odd if name in text or name in plain}
@@ -204,7 +211,8 @@ def _content(file: Path, size: int) -> str:
 
 
 def _seen(path: Path) -> tuple[int, int]:
-    """Size and last change of a file or of all that a folder holds; OSError where nothing is there."""
+    """Size and last change of a file or of all that a folder holds; OSError where nothing is
+    there."""
     found = path.stat()
     if not path.is_dir():
         return found.st_size, found.st_mtime_ns
@@ -262,7 +270,8 @@ def _as_it_was(path: Path, *seen: int) -> Trace:
 
 
 def line_of(made: Made) -> str:
-    """A record as a line of :data:`RECORDS`, with its line break before it: what a full disk cut off harms no other."""
+    """A record as a line of :data:`RECORDS`, with its line break before it: what a full disk cut
+    off harms no other."""
     kept = {
         "key": made.key,
         "beside": made.beside,

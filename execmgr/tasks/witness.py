@@ -1,6 +1,8 @@
-"""Keeps how tasks were done (:mod:`vgrads.execmgr.tasks.provenance`), in a thread of its own: nobody waits for a digest.
+"""Keeps how tasks were done (:mod:`vgrads.execmgr.tasks.provenance`), in a thread of its own:
+nobody waits for a digest.
 
-What is not kept, since its manager was killed or the disk is full, is done again by the next run: no more than that.
+What is not kept, since its manager was killed or the disk is full, is done again by the next run:
+no more than that.
 """
 
 from __future__ import annotations

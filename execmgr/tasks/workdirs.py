@@ -1,4 +1,5 @@
-"""Outputs of tasks that run in a folder of their user's: what they wrote there, and nothing older, counts as theirs."""
+"""Outputs of tasks that run in a folder of their user's: what they wrote there, and nothing older,
+counts as theirs."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ def note_workdir(order: TaskOrder, scratch: Path) -> None:
 
 
 def fetch_from_workdir(order: TaskOrder, scratch: Path) -> None:
-    """Copy outputs that the task wrote into its workdir, and not into its own folder, beside its others."""
+    """Copy outputs that the task wrote into its workdir, and not into its own folder, beside its
+    others."""
     note = scratch / _NOTE
     if not order.manner.workdir or not note.exists():
         return
@@ -40,8 +42,8 @@ def fetch_from_workdir(order: TaskOrder, scratch: Path) -> None:
 
 
 def _look(path: Path) -> str:
-    """What tells whether something was written anew; empty where nothing is there. Needs no clock: file servers have
-    their own."""
+    """What tells whether something was written anew; empty where nothing is there. Needs no clock:
+    file servers have their own."""
     if not path.exists():
         return ""
     parts = [path, *sorted(path.rglob("*"))] if path.is_dir() else [path]

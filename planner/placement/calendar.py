@@ -1,7 +1,7 @@
 """Processors in use over time in one slot: where does a task still fit?
 
-What is asked task by task is asked of a :class:`Calendar`; loops that place whole workflows work on its :class:`Steps`,
-compiled. The search for room stands once, for both.
+What is asked task by task is asked of a :class:`Calendar`; loops that place whole workflows work on
+its :class:`Steps`, compiled. The search for room stands once, for both.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from vgrads.kernel.compiled import compiled
 
 
 class Steps(NamedTuple):
-    """A step function of used processors, with room for more steps: when each begins and how many are in use; ``head``:
-    how many steps there are, and before which of them no processor is left."""
+    """A step function of used processors, with room for more steps: when each begins and how many
+    are in use; ``head``: how many steps there are, and before which of them no processor is
+    left."""
 
     times_s: Any
     used: Any
@@ -27,8 +28,8 @@ class Steps(NamedTuple):
 
 @compiled
 def room(s: Any, n: Any, most: Any, start_s: Any, length_s: Any, latest_end_s: Any) -> Any:
-    """First start from ``start_s`` on, which lies in step ``n``, at which no more than ``most`` processors are in use all
-    along; ``inf`` where it would end too late."""
+    """First start from ``start_s`` on, which lies in step ``n``, at which no more than ``most``
+    processors are in use all along; ``inf`` where it would end too late."""
     while start_s + length_s <= latest_end_s + 1e-9:
         end_s, blocked = start_s + length_s, -1
         while n < s.head[0] and s.times_s[n] < end_s:
@@ -100,7 +101,8 @@ def fit(s: Any, size: Any, ready_s: Any, length_s: Any, procs: Any, latest_end_s
 
 @compiled
 def use_all(s: Any, starts_s: Any, ends_s: Any, procs: Any) -> None:
-    """Use processors for many; where they are given back, steps that no longer differ become one."""
+    """Use processors for many; where they are given back, steps that no longer differ become
+    one."""
     for n in range(len(starts_s)):
         use(s, starts_s[n], ends_s[n], procs[n])
     if len(procs) > 0 and procs[0] < 0:
@@ -163,7 +165,8 @@ class Calendar:
     def earliest_fit(
         self, ready_s: float, duration_s: float, procs: int, latest_end_s: float
     ) -> float | None:
-        """First start at or after ``ready_s`` that leaves room and ends in time; None if there is none."""
+        """First start at or after ``ready_s`` that leaves room and ends in time; None if there is
+        none."""
         if procs > self.procs:
             return None
         steps, latest_end_s = len(self._times), min(latest_end_s, self.end_s)

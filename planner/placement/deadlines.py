@@ -1,4 +1,5 @@
-"""Deadlines of tasks from the deadline of the workflow, bottom-up through the DAG (SC'09 §3.2.2)."""
+"""Deadlines of tasks from the deadline of the workflow, bottom-up through the DAG (SC'09
+§3.2.2)."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ _CAUTIOUS_SPEED = 0.5  # quantile of the offered speeds that a task is reckoned 
 def latest_finishes(workflow: Workflow, snapshot: Snapshot) -> Mapping[str, float]:
     """Task id → the latest finish that still lets all its descendants finish by the deadline.
 
-    Run times at the median speed on offer; transfers between tasks as over the default link, because
-    nobody knows yet whether they will share a site.
+    Run times at the median speed on offer; transfers between tasks as over the default link,
+    because nobody knows yet whether they will share a site.
     """
     speed = typical_speed(snapshot)
     latest: dict[str, float] = {}

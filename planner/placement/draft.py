@@ -61,7 +61,8 @@ class Draft:
         )
 
     def place_all(self, placements: Sequence[Placement]) -> None:
-        """Add copies of one workflow's tasks; in which scenarios they succeed is reckoned for all at once, by :meth:`settle`."""
+        """Add copies of one workflow's tasks; in which scenarios they succeed is reckoned for all
+        at once, by :meth:`settle`."""
         name = placements[0].workflow
         self.outcome(name)
         self._touched[name].update([p.task for p in placements])
@@ -94,8 +95,9 @@ class Draft:
     def place_gang(self, placements: Sequence[Placement]) -> bool:
         """Add a copy of every task of a workflow, all in one slot; False where that raises nothing.
 
-        Such a copy needs no outcome of its own: it is done where the slot is ready by the first start and lives to the
-        last end. That copies of one workflow could also help each other out task by task is left uncounted.
+        Such a copy needs no outcome of its own: it is done where the slot is ready by the first
+        start and lives to the last end. That copies of one workflow could also help each other out
+        task by task is left uncounted.
         """
         name, copy, mark = placements[0].workflow, placements[0].copy, self.mark()
         before = self.scenarios.share(self.done[name]) if name in self.done else 0.0
@@ -265,7 +267,8 @@ class Draft:
         return found
 
     def _gang_begins(self, name: str) -> Iterator[tuple[Placement, float]]:
-        """A task succeeds where the slot is ready by the first start before it, which is told, and lives to its end."""
+        """A task succeeds where the slot is ready by the first start before it, which is told, and
+        lives to its end."""
         workflow, placed = self.snapshot.workflow_by_name[name], self.copies[name]
         for n in range(len(self._gangs[name])):
             first_s = dict[str, float]()

@@ -1,4 +1,5 @@
-"""A whole workflow in one slot: list scheduling by deadline, for sets too large to weigh every task.
+"""A whole workflow in one slot: list scheduling by deadline, for sets too large to weigh every
+task.
 
 Everything of the workflow then shares one fate, so its probability is one look-up, and a set of a
 hundred thousand tasks is planned in seconds. What a slot alone cannot hold is left to
@@ -25,8 +26,9 @@ _EQUAL = 0.02  # chances closer than this count as equal: the emptier slot decid
 
 @compiled
 def pack(s: Any, order: Any, lengths_s: Any, place: Any, starts_s: Any) -> Any:
-    """All tasks of a shape in this order at their earliest; False where one ends too late. ``place``: the steps of a
-    slot's calendar, its processors, from when on and until when; filled: when each starts."""
+    """All tasks of a shape in this order at their earliest; False where one ends too late.
+    ``place``: the steps of a slot's calendar, its processors, from when on and until when; filled:
+    when each starts."""
     steps, size, begin_s, latest_end_s = place
     ends_s = np.zeros(len(order))
     for t in order:
@@ -74,7 +76,8 @@ class Gangs:
         return sorted(slots, key=rank)
 
     def _fit(self, name: str, slot: Slot) -> list[Placement]:
-        """All tasks in their order at their earliest, from where the slot is sure; empty if too late."""
+        """All tasks in their order at their earliest, from where the slot is sure; empty if too
+        late."""
         workflow = self.draft.snapshot.workflow_by_name[name]
         shape, snapshot = workflow.shape, self.draft.snapshot
         if not slot.curve.milestones or not all(slot.holds(asked) for asked in shape.asked):

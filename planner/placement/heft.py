@@ -25,8 +25,9 @@ Floats = NDArray[np.float64]
 
 
 class Machines(NamedTuple):
-    """Slots as numbers: what each holds and from when on, until when what it runs must have ended, at which site it is;
-    ``moves``: latency and seconds a MiB, sites × sites; and the steps of each calendar, a row each."""
+    """Slots as numbers: what each holds and from when on, until when what it runs must have ended,
+    at which site it is; ``moves``: latency and seconds a MiB, sites × sites; and the steps of each
+    calendar, a row each."""
 
     procs: Any
     begin_s: Any
@@ -52,8 +53,9 @@ def upward_ranks(s: Any, slowness: Any, latency_s: Any, per_mib: Any) -> Any:
 
 @compiled
 def place_all(s: Any, m: Any, ranks: Any, lengths_s: Any, slots: Any, starts_s: Any) -> Any:
-    """Every task, by rank, where it ends first; False where one ends nowhere in time. ``lengths_s``: in each slot, ``inf``
-    where it does not fit in; filled: where and when each starts."""
+    """Every task, by rank, where it ends first; False where one ends nowhere in time.
+    ``lengths_s``: in each slot, ``inf`` where it does not fit in; filled: where and when each
+    starts."""
     ends_s = np.zeros(len(ranks))
     for t in np.argsort(-ranks, kind="mergesort"):
         best, best_s, hoped_s = -1, np.inf, np.inf
@@ -80,7 +82,8 @@ def place_all(s: Any, m: Any, ranks: Any, lengths_s: Any, slots: Any, starts_s: 
 
 
 def place_heft(draft: Draft, name: str, slots: Sequence[Slot]) -> bool:
-    """Place a workflow by HEFT; False, with nothing placed, where a task ends after the deadline."""
+    """Place a workflow by HEFT; False, with nothing placed, where a task ends after the
+    deadline."""
     if not slots:
         return False
     workflow, snapshot = draft.snapshot.workflow_by_name[name], draft.snapshot
@@ -145,7 +148,8 @@ def _machines(draft: Draft, slots: Sequence[Slot], more: int) -> Machines:
 
 
 def _lengths_s(workflow: Workflow, snapshot: Snapshot, slots: Sequence[Slot]) -> Floats:
-    """How long each task takes in each slot, as :meth:`Snapshot.duration_s` has it; ``inf`` where it does not fit in."""
+    """How long each task takes in each slot, as :meth:`Snapshot.duration_s` has it; ``inf`` where
+    it does not fit in."""
     speeds = np.array([slot.speed for slot in slots])
     found: Floats = snapshot.lengths_s(workflow)[:, None] / speeds
     for needs in workflow.shape.asked:

@@ -116,7 +116,8 @@ def earliest(options: Iterable[Candidate]) -> Candidate | None:
 
 
 def place_workflow(draft: Draft, name: str, slots: tuple[Slot, ...]) -> bool:
-    """Place all tasks of a workflow by deadline, most probable first; if that fails, earliest first."""
+    """Place all tasks of a workflow by deadline, most probable first; if that fails, earliest
+    first."""
     workflow = draft.snapshot.workflow_by_name[name]
     latest = latest_finishes(workflow, draft.snapshot)
     position = {task_id: index for index, task_id in enumerate(workflow.order)}

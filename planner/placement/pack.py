@@ -1,9 +1,10 @@
 """Whole workflows into slots for as little more money as possible.
 
-What is there or paid for comes first. Then so many equal machines are opened, each for so many billing units, at once or
-one after the other, that they hold what is missing: the cheapest that do, or, where the budget does not suffice, those
-that hold most. Static and dynamic provisioning of ensembles (Malawski et al., SC'12, doi:10.1109/SC.2012.38) know one kind
-of machine and one number of them; here every kind and length of time is weighed by placing everything.
+What is there or paid for comes first. Then so many equal machines are opened, each for so many
+billing units, at once or one after the other, that they hold what is missing: the cheapest that do,
+or, where the budget does not suffice, those that hold most. Static and dynamic provisioning of
+ensembles (Malawski et al., SC'12, doi:10.1109/SC.2012.38) know one kind of machine and one number
+of them; here every kind and length of time is weighed by placing everything.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ _FINEST = 50  # a number of billing units is found to this part of itself
 def cheapest(
     draft: Draft, names: Sequence[str], count: int, slots: Sequence[Slot], budget_usd: float
 ) -> Packing:
-    """The packing of so many of these workflows, or of as many as this budget allows, that costs least."""
+    """The packing of so many of these workflows, or of as many as this budget allows, that costs
+    least."""
     taken = {
         p.slot for name in names for copies in draft.copies.get(name, {}).values() for p in copies
     }
@@ -50,8 +52,9 @@ def cheapest(
 def _with_machines(
     packer: Packer, base: Sequence[Window], share: float, budget_usd: float
 ) -> Packing:
-    """The best beside what stands: machines of one kind, and further ones where these are too few. The first may be of any
-    kind, or of those with most use for their money, even if they do not hold everything."""
+    """The best beside what stands: machines of one kind, and further ones where these are too few.
+    The first may be of any kind, or of those with most use for their money, even if they do not
+    hold everything."""
     asked, found = packer.draft.snapshot.wanted.probability, packer.trial(base)
     if _enough(found, packer, asked):
         return found
@@ -64,7 +67,8 @@ def _with_machines(
 def _mixed(
     packer: Packer, found: Packing, base: Sequence[Window], how: tuple[int, float, float]
 ) -> Packing:
-    """Beside what is found: machines of one of the first kinds, then, as long as that helps, of any."""
+    """Beside what is found: machines of one of the first kinds, then, as long as that helps, of
+    any."""
     asked, (first, share, budget_usd) = packer.draft.snapshot.wanted.probability, how
     kinds: int | None = first
     while not _enough(found, packer, asked):
@@ -88,7 +92,8 @@ def _enough(packing: Packing, packer: Packer, asked: float) -> bool:
 
 @dataclass(kw_only=True)
 class _Layout:
-    """Machines of one kind, each for so many units, asked for over so much time; ``fewest`` units that could do."""
+    """Machines of one kind, each for so many units, asked for over so much time; ``fewest`` units
+    that could do."""
 
     kind: Machines
     beside: tuple[Window, ...]
@@ -160,7 +165,8 @@ class _Search:
                         )
 
     def _beside(self, kind: Machines) -> Machines | None:
-        """The cheapest machines that hold what these do not; the roomiest where none hold all of it."""
+        """The cheapest machines that hold what these do not; the roomiest where none hold all of
+        it."""
         rest = [needs for needs in self.packer.needs if not kind.slots[0].holds(needs)]
         if not rest:
             return None
@@ -200,7 +206,8 @@ def _most_usd(window: Window) -> float:
 
 
 def pack_minimum(draft: Draft, slots: Sequence[Slot]) -> Steps:
-    """What the minimum lacks, in what is paid for, in free slots and in as few others as hold it, within the budget."""
+    """What the minimum lacks, in what is paid for, in free slots and in as few others as hold it,
+    within the budget."""
     snapshot = draft.snapshot
     missing = snapshot.wanted.needed - len(draft.copies)
     if missing <= 0 or not any(slot.paid for slot in slots):
@@ -229,7 +236,8 @@ def pack_minimum(draft: Draft, slots: Sequence[Slot]) -> Steps:
 def pack_batch(
     draft: Draft, names: Sequence[str], count: int, slots: Sequence[Slot], budget_usd: float
 ) -> int:
-    """So many of these workflows, or copies of them, for at most so much more money; how many gain by it."""
+    """So many of these workflows, or copies of them, for at most so much more money; how many gain
+    by it."""
     packing = cheapest(draft, names, count, slots, budget_usd)
     return put(draft, packing, "whole workflows at least cost")
 

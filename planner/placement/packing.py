@@ -22,14 +22,16 @@ _MISSES = 4  # shapes of workflow that may find no room before no other is tried
 EARLY, DENSE, TOGETHER = WAYS = ("early", "dense", "together")
 _LOOKS = 8  # at each candidate window, in steps of a compiled loop, on average
 Row = tuple[str, tuple[str, ...], Any, Any]
-"""A workflow, its tasks in the order in which they are placed, and when and in which window each starts."""
+"""A workflow, its tasks in the order in which they are placed, and when and in which window each
+starts."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Packing:
     """Workflows that have room in windows.
 
-    ``usd``: at most, for what is opened; ``sure``: that all slots are there, those of one queue as one.
+    ``usd``: at most, for what is opened; ``sure``: that all slots are there, those of one queue as
+    one.
     """
 
     windows: tuple[Window, ...] = ()
@@ -38,7 +40,8 @@ class Packing:
     sure: float = 1.0
 
     def rank(self, asked: float) -> tuple[int, float, float]:
-        """Most workflows first; then as sure as asked, and of those the cheapest; else the surest."""
+        """Most workflows first; then as sure as asked, and of those the cheapest; else the
+        surest."""
         if self.sure >= asked:
             return len(self.rows), asked, -self.usd
         return len(self.rows), self.sure, -self.usd
@@ -48,8 +51,8 @@ class Packing:
 class Packer:
     """Tries windows for ``count`` of these workflows.
 
-    ``least_s``: processor-seconds of the smallest, and the longest critical path among these; ``needs``: processors and
-    memory of their tasks.
+    ``least_s``: processor-seconds of the smallest, and the longest critical path among these;
+    ``needs``: processors and memory of their tasks.
     """
 
     draft: Draft
@@ -78,9 +81,10 @@ class Packer:
         return float((tasks["length_s"] * tasks["procs"]).sum())
 
     def trial(self, windows: Sequence[Window], way: str = EARLY, above: int = 0) -> Packing:
-        """As many of the workflows as have room. One after the other, each task as early as can be (``EARLY``) or in the
-        first window that leaves enough time for what follows it (``DENSE``); or the tasks of all ``TOGETHER``, those that
-        most follows first, which is looked into for numbers ``above`` one that is known."""
+        """As many of the workflows as have room. One after the other, each task as early as can be
+        (``EARLY``) or in the first window that leaves enough time for what follows it (``DENSE``);
+        or the tasks of all ``TOGETHER``, those that most follows first, which is looked into for
+        numbers ``above`` one that is known."""
         if not windows:
             return Packing()
         if way != TOGETHER:
@@ -137,7 +141,8 @@ class Packer:
     def _fill(
         self, room: Room, windows: Sequence[Window], what: tuple[Rows, int, float]
     ) -> tuple[int, Any, Any]:
-        """See :func:`vgrads.planner.placement.room.fill`; where more steps are needed, there will be next time."""
+        """See :func:`vgrads.planner.placement.room.fill`; where more steps are needed, there will
+        be next time."""
         rows, number, limit_s = what
         holds = np.array([[w.slot.holds(kind) for w in windows] for kind in rows.kinds])
         shape = Shape(rows.tasks, rows.parents, rows.mib, holds, self._links)

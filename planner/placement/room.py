@@ -1,7 +1,8 @@
-"""Windows of slots and what is placed in them, in arrays: whole workflows go in, gaps used, in time or as early as can be.
+"""Windows of slots and what is placed in them, in arrays: whole workflows go in, gaps used, in time
+or as early as can be.
 
-The inner loops of :mod:`vgrads.planner.placement.pack`: list scheduling with insertion (Topcuoglu, Hariri, Wu, IEEE TPDS 13(3) 2002,
-doi:10.1109/71.993206) into windows that are given.
+The inner loops of :mod:`vgrads.planner.placement.pack`: list scheduling with insertion (Topcuoglu,
+Hariri, Wu, IEEE TPDS 13(3) 2002, doi:10.1109/71.993206) into windows that are given.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ TASK = np.dtype(
 
 
 class Room(NamedTuple):
-    """Windows, and in each how many processors are used from which instant on: ``steps`` of them, no two equal neighbours.
+    """Windows, and in each how many processors are used from which instant on: ``steps`` of them,
+    no two equal neighbours.
 
     ``room_s``: processor-seconds that are left in a window.
     """
@@ -40,9 +42,11 @@ class Room(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """The tasks of a workflow in the order in which they are placed, parents first; one row more than there are.
+    """The tasks of a workflow in the order in which they are placed, parents first; one row more
+    than there are.
 
-    ``rest_s``: what follows a task at least; ``holds``: kind of task × window; ``links``: latency and seconds a MiB, sites × sites.
+    ``rest_s``: what follows a task at least; ``holds``: kind of task × window; ``links``: latency
+    and seconds a MiB, sites × sites.
     """
 
     tasks: Any
@@ -113,8 +117,8 @@ def use(room: Any, w: Any, start_s: Any, end_s: Any, procs: Any) -> None:
 
 @compiled
 def place(room: Any, shape: Any, t: Any, limit_s: Any, starts_s: Any, where: Any) -> Any:
-    """Put a task into the first window in which it ends so early that what follows can end by the limit; where there is
-    none, where it ends first. False where none has room."""
+    """Put a task into the first window in which it ends so early that what follows can end by the
+    limit; where there is none, where it ends first. False where none has room."""
     task, sites = shape.tasks[t], shape.links.shape[1]
     ready_s = np.zeros(sites)
     for n in range(task.parents_at, shape.tasks[t + 1].parents_at):
@@ -149,7 +153,8 @@ def place(room: Any, shape: Any, t: Any, limit_s: Any, starts_s: Any, where: Any
 
 @compiled
 def fill(room: Any, shape: Any, limit_s: Any, starts_s: Any, where: Any) -> Any:
-    """Place equal workflows, a row each, until one has no room; how many were placed. −1: more steps are needed."""
+    """Place equal workflows, a row each, until one has no room; how many were placed. −1: more
+    steps are needed."""
     count = len(shape.tasks) - 1
     for row in range(len(starts_s)):
         for t in range(count):

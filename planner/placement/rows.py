@@ -17,8 +17,8 @@ from vgrads.workflows.needs import Needs
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """What is the same of equal workflows: their tasks in the order in which they are placed, which is that of their latest
-    starts, and the kinds of these."""
+    """What is the same of equal workflows: their tasks in the order in which they are placed, which
+    is that of their latest starts, and the kinds of these."""
 
     order: tuple[str, ...]
     latest_s: Any
@@ -65,8 +65,8 @@ def make_rows(workflow: Workflow, snapshot: Snapshot) -> Rows:
 
 
 def merged(parts: Sequence[Rows]) -> tuple[Rows, Any]:
-    """The tasks of several workflows as if they were one, by their latest starts; and for each turn which task it is,
-    counted through the parts. Parents stay before their children."""
+    """The tasks of several workflows as if they were one, by their latest starts; and for each turn
+    which task it is, counted through the parts. Parents stay before their children."""
     sizes = np.array([len(part.order) for part in parts])
     tasks = np.concatenate([part.tasks[:-1] for part in parts])
     before = np.concatenate(([0], np.cumsum(sizes)))

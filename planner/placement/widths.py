@@ -1,7 +1,9 @@
-"""How wide tasks are that need more than processors: units of resources are shared out with processors.
+"""How wide tasks are that need more than processors: units of resources are shared out with
+processors.
 
-Of a node with P processors and G units, a task that needs g units takes up its share of the processors as well, so a slot
-that never gives away more processors than it has never gives away more units either; no other rule is needed.
+Of a node with P processors and G units, a task that needs g units takes up its share of the
+processors as well, so a slot that never gives away more processors than it has never gives away
+more units either; no other rule is needed.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ _Kind = tuple[Site, NodeType]
 
 
 def widened(wanted: WorkflowSet, catalog: Catalog) -> WorkflowSet:
-    """The set with tasks as wide as their resources make them; ``threads`` keeps what each asked for."""
+    """The set with tasks as wide as their resources make them; ``threads`` keeps what each asked
+    for."""
     kinds = [(site, node) for site in catalog.sites for node in site.nodes if node.resources]
     known: dict[int, Workflow] = {}  # equal workflows share their tasks
     found = []
@@ -38,7 +41,8 @@ def _widened(workflow: Workflow, kinds: Iterable[_Kind]) -> Workflow:
 
 
 def _wide(task: Task, kinds: Iterable[_Kind]) -> Task:
-    """The width at which most of a task's like can run at once, over all kinds of nodes that have what it needs."""
+    """The width at which most of a task's like can run at once, over all kinds of nodes that have
+    what it needs."""
     if not task.resources:
         return task
     asked = task.threads or task.procs

@@ -1,4 +1,5 @@
-"""When could slots be held? Windows of slots that are there or paid for, and machines that could be asked for."""
+"""When could slots be held? Windows of slots that are there or paid for, and machines that could be
+asked for."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from vgrads.vgrid.binding import latest_submission
 from vgrads.vgrid.slot import Slot
 from vgrads.vgrid.varq import STEP_S
 
-_SHORT = 1e-3  # of its best probability, that a slot may lack when it is used (as in vgrads.vgrid.binding)
+# of its best probability, that a slot may lack when it is used (as in vgrads.vgrid.binding)
+_SHORT = 1e-3
 _HOLDS = (
     6  # lengths of time that machines are tried for, besides each of the first few billing units
 )
@@ -22,7 +24,8 @@ _HOLDS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """A slot from ``begin_s`` to ``end_s``; ``asked_s``: its request, from which it is paid for; ``opened``: only if used."""
+    """A slot from ``begin_s`` to ``end_s``; ``asked_s``: its request, from which it is paid for;
+    ``opened``: only if used."""
 
     slot: Slot
     asked_s: float
@@ -57,7 +60,8 @@ class Machines:
         return max(0.0, held_s - self.lead_s) * slot.procs * slot.speed
 
     def holds(self, deadline_s: float) -> Sequence[int]:
-        """Billing units that a machine may be held for: the first few, then coarser up to the deadline."""
+        """Billing units that a machine may be held for: the first few, then coarser up to the
+        deadline."""
         slot = self.slots[0]
         fewest = math.floor(self.lead_s / slot.billing_s) + 1
         most = max(fewest, math.ceil(min(slot.end_s, deadline_s) / slot.billing_s))
@@ -66,8 +70,9 @@ class Machines:
         return sorted({round(n) for n in np.geomspace(fewest, most, _HOLDS)})
 
     def hired(self, total: int, units: int, spread_s: float, deadline_s: float) -> Iterator[Window]:
-        """Machines of so many billing units together, each held for ``units`` and the last for what is left, asked for
-        one after the other over ``spread_s``, or as much of it as the deadline leaves."""
+        """Machines of so many billing units together, each held for ``units`` and the last for what
+        is left, asked for one after the other over ``spread_s``, or as much of it as the deadline
+        leaves."""
         whole, rest = divmod(total, units)
         lengths = [*[units] * whole, *([rest] if rest else [])][: len(self.slots)]
         for n, (slot, length) in enumerate(zip(self.slots, lengths, strict=False)):
@@ -82,12 +87,14 @@ class Machines:
 
 
 def lead_s(slot: Slot, share: float = 1.0) -> float:
-    """When a slot is there with this share of its best chance, after its request; in whole seconds."""
+    """When a slot is there with this share of its best chance, after its request; in whole
+    seconds."""
     return float(math.ceil(slot.curve.ready_at(max(0.0, share * slot.curve.best - _SHORT))))
 
 
 def machines(draft: Draft, slots: Iterable[Slot], share: float = 1.0) -> list[Machines]:
-    """Paid slots that are not in use, equal ones together; those with most use for their money first."""
+    """Paid slots that are not in use, equal ones together; those with most use for their money
+    first."""
     found: dict[tuple[object, ...], list[Slot]] = defaultdict(list)
     for slot in slots:
         if slot.paid and slot.curve.best > 0 and not draft.in_slot(slot.id):
@@ -117,7 +124,8 @@ def machines(draft: Draft, slots: Iterable[Slot], share: float = 1.0) -> list[Ma
 
 
 def standing(draft: Draft, slots: Iterable[Slot]) -> list[Window]:
-    """What costs nothing more: billing units that are paid for, and free slots from where they promise most time."""
+    """What costs nothing more: billing units that are paid for, and free slots from where they
+    promise most time."""
     found = []
     deadline_s = draft.snapshot.wanted.deadline_s
     for slot in slots:

@@ -1,4 +1,5 @@
-"""How long tasks take in scenarios: medians, and the errors that they have alone or share (:mod:`vgrads.workflows.spread`)."""
+"""How long tasks take in scenarios: medians, and the errors that they have alone or share
+(:mod:`vgrads.workflows.spread`)."""
 
 from __future__ import annotations
 
@@ -19,8 +20,9 @@ _SHARED = ("kind", "workflow", "site")
 
 @dataclass(frozen=True, eq=False)
 class Lengths:
-    """What run times are drawn from, a row each copy of a schedule: ``median_s`` where it runs, standard deviations
-    (own, kind, workflow, site), and whose errors it shares. Copies of one task run equally long but for their site."""
+    """What run times are drawn from, a row each copy of a schedule: ``median_s`` where it runs,
+    standard deviations (own, kind, workflow, site), and whose errors it shares. Copies of one task
+    run equally long but for their site."""
 
     median_s: Floats
     task: NDArray[np.int64]
@@ -75,7 +77,8 @@ def make_lengths(snapshot: Snapshot, schedule: Schedule, slots: Any) -> Lengths:
 def _of_tasks(
     wanted: WorkflowSet, workflow: Any, kinds: dict[str, int]
 ) -> tuple[Floats, NDArray[np.int64]]:
-    """Median and deviations (5 × tasks) in the workflow's order, and the number of each task's kind."""
+    """Median and deviations (5 × tasks) in the workflow's order, and the number of each task's
+    kind."""
     tasks = [workflow.tasks[task_id] for task_id in workflow.order]
     rows = [
         (t.runtime_s, s.own, s.kind, s.workflow, s.site) for t in tasks for s in (wanted.spread(t),)
@@ -85,7 +88,8 @@ def _of_tasks(
 
 
 def drawn_factor(snapshot: Snapshot, seed: int, key: CopyKey, site: str) -> float:
-    """What one execution draws for a copy: its run time over its median; the same errors for all that share them."""
+    """What one execution draws for a copy: its run time over its median; the same errors for all
+    that share them."""
     task = snapshot.task(key[:2])
     spread = snapshot.wanted.spread(task)
     if not spread.total:

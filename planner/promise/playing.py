@@ -1,6 +1,8 @@
-"""One execution of a plan, event by event, in records: what :mod:`vgrads.execmgr.core.step` does, a hundred thousand times a second.
+"""One execution of a plan, event by event, in records: what :mod:`vgrads.execmgr.core.step` does, a
+hundred thousand times a second.
 
-Every function here has its like in :mod:`vgrads.execmgr.core.turn`; a property test holds the two together.
+Every function here has its like in :mod:`vgrads.execmgr.core.turn`; a property test holds the two
+together.
 """
 
 from __future__ import annotations
@@ -19,9 +21,10 @@ _UNASKED, _ASKED, _READY, _CLOSED = 0, 1, 2, 3  # slots
 class Run(NamedTuple):
     """What a run has beside the records of its schedule.
 
-    ``lengths_s``: how long each copy runs; ``fails``: at which share of it each attempt fails, ``inf`` where it does not,
-    nothing where none can; ``limits``: see :func:`vgrads.planner.rules.needless`; ``heap_s``, ``heap``: the copies that run by
-    their ends, a binary heap; ``counts``: of these, of workflows done, and whether something has become surer.
+    ``lengths_s``: how long each copy runs; ``fails``: at which share of it each attempt fails,
+    ``inf`` where it does not, nothing where none can; ``limits``: see
+    :func:`vgrads.planner.rules.needless`; ``heap_s``, ``heap``: the copies that run by their ends,
+    a binary heap; ``counts``: of these, of workflows done, and whether something has become surer.
     """
 
     lengths_s: Any
@@ -219,7 +222,8 @@ def settle(s: Any, r: Any, now_s: Any) -> None:
 
 @compiled
 def copy_ends(s: Any, r: Any, c: Any, now_s: Any) -> None:
-    """A running copy comes to its end: well, or it tries once more where it is the last of its task, or not."""
+    """A running copy comes to its end: well, or it tries once more where it is the last of its
+    task, or not."""
     k = s.copies[c]
     if len(r.fails) == 0 or r.fails[c, k.tries] == np.inf:
         end_copy(s, c)
@@ -348,8 +352,8 @@ def play(s: Any, r: Any) -> None:
 def play_all(
     s: Any, fates_s: Any, lengths_s: Any, fails: Any, limits: Any, done_s: Any, until_s: Any
 ) -> None:
-    """All scenarios. ``fates_s``: ready and lost, scenarios × 2 × slots. Filled: when each workflow is done (``inf``: not by
-    the deadline), until when each slot was held."""
+    """All scenarios. ``fates_s``: ready and lost, scenarios × 2 × slots. Filled: when each workflow
+    is done (``inf``: not by the deadline), until when each slot was held."""
     size = ATTEMPTS * len(s.copies) + 1
     heap_s, heap = np.zeros(size), np.zeros(size, np.int64)
     for n in range(len(done_s)):

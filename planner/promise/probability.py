@@ -3,9 +3,9 @@
 The paper multiplies along edges and takes minima (SC'09 §3.2.2). But tasks in one slot share its
 fate, and slots of one queue are delayed together. Here a scenario draws, once for all tasks, when
 each slot is ready (:func:`vgrads.vgrid.fate.slot_fate`: slots of one queue together) and when it
-breaks. A copy succeeds where its slot is ready by its start, lives to its end, and the data of every
-parent is there from some copy that succeeded in time. All scenarios are worked on at once, a bit
-each. A task that starts late may still be done in time, so this is a cautious estimate.
+breaks. A copy succeeds where its slot is ready by its start, lives to its end, and the data of
+every parent is there from some copy that succeeded in time. All scenarios are worked on at once, a
+bit each. A task that starts late may still be done in time, so this is a cautious estimate.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ class Scenarios:
         return found
 
     def alive_all(self, copies: Sequence[Placement]) -> Bits:
-        """:meth:`alive` for many copies, a row each, without those scenarios in which they fail by themselves."""
+        """:meth:`alive` for many copies, a row each, without those scenarios in which they fail by
+        themselves."""
         found = np.empty((len(copies), len(self.all)), np.uint8)
         by_slot: dict[str, list[int]] = {}
         for n, p in enumerate(copies):

@@ -1,8 +1,10 @@
-"""How the plan will probably go: its execution in many scenarios, by the very rules of :mod:`vgrads.execmgr.core.step`.
+"""How the plan will probably go: its execution in many scenarios, by the very rules of
+:mod:`vgrads.execmgr.core.step`.
 
-The phases count a task as failed where its slot is not ready by the planned start. In execution it starts late, or early,
-and slack may save it; what stands behind it may pass; its twin is stopped where it was first; what is not needed any more
-is withdrawn. All of that is played, event by event (:mod:`vgrads.planner.promise.playing`), without what only replanning would save.
+The phases count a task as failed where its slot is not ready by the planned start. In execution it
+starts late, or early, and slack may save it; what stands behind it may pass; its twin is stopped
+where it was first; what is not needed any more is withdrawn. All of that is played, event by event
+(:mod:`vgrads.planner.promise.playing`), without what only replanning would save.
 """
 
 from __future__ import annotations
@@ -33,8 +35,9 @@ _AT_ONCE = 256  # scenarios whose run times are drawn at once
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Played:
-    """What became of a plan in each scenario: ``done_s`` workflow → when it was done (``inf``: not by the deadline),
-    slot → ``ready_s`` (``inf``: never) and ``until_s``, until when it was held (0 where it never was)."""
+    """What became of a plan in each scenario: ``done_s`` workflow → when it was done (``inf``: not
+    by the deadline), slot → ``ready_s`` (``inf``: never) and ``until_s``, until when it was held (0
+    where it never was)."""
 
     scenarios: int
     done_s: Mapping[str, Floats]
@@ -62,7 +65,8 @@ class Played:
         }
 
     def usd_by_slot(self, uses: Iterable[SlotUse]) -> dict[str, float]:
-        """Slot → what it costs, on average: paid for from when it is ready to when it is given back."""
+        """Slot → what it costs, on average: paid for from when it is ready to when it is given
+        back."""
         return {use.slot.id: self._mean_usd(use.slot) for use in uses}
 
     def hours(self, uses: Iterable[SlotUse]) -> float:
@@ -90,8 +94,9 @@ def rollout(
     spare: int = EVERYTHING,
     scenarios: int | None = None,
 ) -> Played:
-    """Play a plan through; ``submits_s``: slot → when it is asked for; ``spare``: workflows beyond the needed that stand
-    before the rest is withdrawn. Very large plans are played in fewer scenarios than the snapshot has."""
+    """Play a plan through; ``submits_s``: slot → when it is asked for; ``spare``: workflows beyond
+    the needed that stand before the rest is withdrawn. Very large plans are played in fewer
+    scenarios than the snapshot has."""
     most = max(_FEWEST, _STEPS // max(1, len(placements)))
     count = min(scenarios or snapshot.scenarios, snapshot.scenarios, most)
     schedule, _ = make_schedule(snapshot, placements, submits_s)
@@ -132,8 +137,8 @@ def _fates(snapshot: Snapshot, submits_s: Mapping[str, float], count: int) -> Fl
 def _play(
     played: tuple[Snapshot, Schedule, Lengths], fates_s: Floats, spare: int, at_once: int
 ) -> tuple[Floats, Floats]:
-    """When each workflow is done and until when each slot is held; ``at_once``: scenarios whose run times are drawn
-    together."""
+    """When each workflow is done and until when each slot is held; ``at_once``: scenarios whose run
+    times are drawn together."""
     (snapshot, schedule, lengths), count = played, len(fates_s)
     wanted = snapshot.wanted
     done_s = np.empty((count, len(wanted.workflows)))
@@ -159,7 +164,8 @@ def _play(
 
 
 def _fails(snapshot: Snapshot, s: Schedule, begin: int, count: int) -> Floats:
-    """At which share of its length each attempt of a copy fails; ``inf`` where it does not; nothing where none can."""
+    """At which share of its length each attempt of a copy fails; ``inf`` where it does not; nothing
+    where none can."""
     if not s.slots.failure.any():
         return np.zeros((1, 0, 2))
     draws = stream(snapshot.seed, "task", str(begin))

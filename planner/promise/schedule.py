@@ -62,12 +62,13 @@ _SLOT = np.dtype(
 
 
 class Schedule(NamedTuple):
-    """Records of copies (slot by slot, in the order in which slots take them), tasks (workflow by workflow, parents
-    first) and slots; of tasks and slots one more than there are.
+    """Records of copies (slot by slot, in the order in which slots take them), tasks (workflow by
+    workflow, parents first) and slots; of tasks and slots one more than there are.
 
-    ``…_at`` says where the rows of each begin: its copies in ``of_task``, its parents, its children; a slot's copies
-    themselves. ``mib``: what a task reads of each parent. ``links``: latency and seconds a MiB, sites × sites.
-    ``dearest``: slots by price, then width. Fields from ``state``, ``done_s`` and ``ready_s`` on are for playing.
+    ``…_at`` says where the rows of each begin: its copies in ``of_task``, its parents, its
+    children; a slot's copies themselves. ``mib``: what a task reads of each parent. ``links``:
+    latency and seconds a MiB, sites × sites. ``dearest``: slots by price, then width. Fields from
+    ``state``, ``done_s`` and ``ready_s`` on are for playing.
     """
 
     copies: Any
@@ -91,7 +92,8 @@ class Schedule(NamedTuple):
 def make_schedule(
     snapshot: Snapshot, placements: Sequence[Placement], submits_s: Mapping[str, float]
 ) -> tuple[Schedule, list[Placement]]:
-    """The arrays of these placements, and the copies in their order; ``submits_s``: slot → when it is asked for."""
+    """The arrays of these placements, and the copies in their order; ``submits_s``: slot → when it
+    is asked for."""
     slots = [snapshot.slot_by_id[slot] for slot in submits_s]
     number = {slot.id: n for n, slot in enumerate(slots)}
     ordered = in_order(placements, snapshot)
@@ -147,7 +149,8 @@ Dag = dict[str, Any]
 
 
 def _tasks(snapshot: Snapshot, names: Sequence[str]) -> tuple[dict[str, Mapping[str, int]], Dag]:
-    """Workflow → task → its number, and the edges of all; equal workflows share what is reckoned."""
+    """Workflow → task → its number, and the edges of all; equal workflows share what is
+    reckoned."""
     numbers: dict[str, Mapping[str, int]] = {}
     owners, sources, targets, mib = [], [], [], []
     base = 0

@@ -1,9 +1,10 @@
 """What has run so far sharpens what is left.
 
-Run times are log-normal with shared errors (:mod:`vgrads.workflows.spread`), so what ended tells of its kind, its workflow and
-its site: the errors that are left are the normal ones given those that were seen (the conditional of a joint normal
-distribution). Errors of a workflow touch only its own tasks; they are eliminated first (Schur complement), so the cost
-is linear in tasks and cubic only in kinds and sites. Of tasks that still run, their age says that they are longer.
+Run times are log-normal with shared errors (:mod:`vgrads.workflows.spread`), so what ended tells of
+its kind, its workflow and its site: the errors that are left are the normal ones given those that
+were seen (the conditional of a joint normal distribution). Errors of a workflow touch only its own
+tasks; they are eliminated first (Schur complement), so the cost is linear in tasks and cubic only
+in kinds and sites. Of tasks that still run, their age says that they are longer.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ _WIDEST = 3.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """One task that ended: in which workflow and at which site, its ``error``: the logarithm of what it took there over
-    its median there."""
+    """One task that ended: in which workflow and at which site, its ``error``: the logarithm of
+    what it took there over its median there."""
 
     workflow: str
     site: str
@@ -41,8 +42,8 @@ class Seen:
 
 @dataclass(frozen=True, eq=False)
 class Sharpened:
-    """Shared errors as they are known now: mean and variance of each, in standard deviations of its origin; of sites the
-    mean is the logarithm itself."""
+    """Shared errors as they are known now: mean and variance of each, in standard deviations of its
+    origin; of sites the mean is the logarithm itself."""
 
     kinds: Mapping[str, tuple[float, float]]
     sites: Mapping[str, tuple[float, float]]
@@ -114,7 +115,8 @@ _Part = tuple[float, float, list[int], Floats]
 
 
 def _workflow(rows: list[tuple[int, int, Seen]], precision: Floats, pull: Floats) -> _Part:
-    """Adds what a workflow's tasks say of kinds and sites, its own error eliminated; what is needed to find that."""
+    """Adds what a workflow's tasks say of kinds and sites, its own error eliminated; what is needed
+    to find that."""
     touched = sorted({n for kind, site, _ in rows for n in (kind, site)})
     place = {n: k for k, n in enumerate(touched)}
     block, pulls = np.zeros((len(touched), len(touched))), np.zeros(len(touched))
@@ -134,7 +136,8 @@ def _workflow(rows: list[tuple[int, int, Seen]], precision: Floats, pull: Floats
 
 
 def left_of(task: Task, spread: RuntimeSpread, age_s: float) -> Task:
-    """What is left of a task that has run for so long (at speed 1): its distribution given that it is longer."""
+    """What is left of a task that has run for so long (at speed 1): its distribution given that it
+    is longer."""
     if spread.total <= 0:
         return replace(task, runtime_s=max(0.0, task.runtime_s - age_s))
     if age_s <= 0:

@@ -1,6 +1,7 @@
 """In which scenarios the copies of a whole workflow succeed, reckoned in one go.
 
-The same as :meth:`vgrads.planner.promise.probability.WorkflowOutcome.success` copy by copy, which a test holds it to.
+The same as :meth:`vgrads.planner.promise.probability.WorkflowOutcome.success` copy by copy, which a
+test holds it to.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from vgrads.kernel.compiled import compiled
 
 
 class Spread(NamedTuple):
-    """A workflow's copies task by task, those of task t from ``copies_at[t]`` on; ``alive``: in which scenarios each has
-    its slot and does not fail by itself, a bit each; ``links``: latency and MiB a second, sites × sites."""
+    """A workflow's copies task by task, those of task t from ``copies_at[t]`` on; ``alive``: in
+    which scenarios each has its slot and does not fail by itself, a bit each; ``links``: latency
+    and MiB a second, sites × sites."""
 
     copies_at: Any
     site: Any

@@ -1,4 +1,5 @@
-"""The smallest manager that speaks with a host's agent as it should: every answer is decided by the test."""
+"""The smallest manager that speaks with a host's agent as it should: every answer is decided by the
+test."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ PATIENCE_S = 15.0
 
 
 class Desk:
-    """Parks what has nothing to answer; acknowledges what was told; says what the test wants said."""
+    """Parks what has nothing to answer; acknowledges what was told; says what the test wants
+    said."""
 
     def __init__(self) -> None:
         self.messages: list[dict] = []
@@ -133,7 +135,8 @@ class Desk:
             loop.call_later(message["wait_s"], self._held_long_enough, writer, message["seq"])
 
     def _held_long_enough(self, writer, seq: int) -> None:
-        """A question is not held longer than its host said: in turns it can tell nothing meanwhile."""
+        """A question is not held longer than its host said: in turns it can tell nothing
+        meanwhile."""
         if self._parked.get(writer) == seq:
             self._answer(writer, seq)
 
@@ -189,8 +192,8 @@ def environment(desk: Desk, folder: str, **more: str) -> dict[str, str]:
 
 @asynccontextmanager
 async def at_work(secure: bool = False, python: str = sys.executable, files: int = 0, **more: str):
-    """(desk, host): an agent from its one file, told of a desk, in a temporary folder of its own; ``files``: how many it may
-    open, if that is limited."""
+    """(desk, host): an agent from its one file, told of a desk, in a temporary folder of its own;
+    ``files``: how many it may open, if that is limited."""
     desk = Desk()
     with tempfile.TemporaryDirectory() as folder:
         context = None

@@ -1,4 +1,5 @@
-"""A host's agent against the smallest manager that speaks with it: nothing is lost, nothing is left behind."""
+"""A host's agent against the smallest manager that speaks with it: nothing is lost, nothing is left
+behind."""
 
 import asyncio
 import base64
@@ -355,7 +356,8 @@ def test_an_agent_ends_what_one_that_was_killed_has_left(tmp_path):
 
 @pytest.mark.parametrize("killed", ["agent", "guardian"])
 def test_nothing_of_a_killed_agent_outlives_its_slot(killed, tmp_path):
-    """A new attempt begins when the slot has ended: by then all of the first one is dead, and its folder gone."""
+    """A new attempt begins when the slot has ended: by then all of the first one is dead, and its
+    folder gone."""
     note = tmp_path / "note"
 
     async def scenario(desk, host):
@@ -378,7 +380,8 @@ def test_nothing_of_a_killed_agent_outlives_its_slot(killed, tmp_path):
 
 
 def test_a_task_begins_again_when_what_a_dead_agent_left_of_it_is_dead():
-    """An agent is given what another one of its machine had, which was killed together with its guardian."""
+    """An agent is given what another one of its machine had, which was killed together with its
+    guardian."""
 
     async def scenario(desk, host):
         (end,) = await desk.run("pwd")

@@ -1,4 +1,5 @@
-"""A host behind a network of its own, from which one address can be reached and into which nothing comes."""
+"""A host behind a network of its own, from which one address can be reached and into which nothing
+comes."""
 
 import json
 import os
@@ -21,7 +22,8 @@ hosts: {guests: true}
 
 @pytest.fixture
 def network():
-    """A network namespace with one cable to this machine: (its name, this machine's address there)."""
+    """A network namespace with one cable to this machine: (its name, this machine's address
+    there)."""
     name = f"vg{os.getpid()}"
     here, there = f"{name}a"[:15], f"{name}b"[:15]
     subnet = f"10.203.{os.getpid() % 250}"

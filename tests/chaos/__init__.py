@@ -1,1 +1,2 @@
-"""Real runs among faults: managers stopped, continued, killed and doubled, shells killed, disks filling."""
+"""Real runs among faults: managers stopped, continued, killed and doubled, shells killed, disks
+filling."""

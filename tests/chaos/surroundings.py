@@ -1,4 +1,5 @@
-"""What a run may be surrounded by: a clock that jumps, a disk that fills, a Slurm whose parts die."""
+"""What a run may be surrounded by: a clock that jumps, a disk that fills, a Slurm whose parts
+die."""
 
 from __future__ import annotations
 
@@ -55,11 +56,13 @@ def faketime():
 _SLEEP = """import select, time
 time.sleep = lambda seconds: select.select((), (), (), seconds) and None
 """
-"""libfaketime (0.9.10) reads the monotonic instant at which ``time.sleep`` ends as one of the calendar: EINVAL."""
+"""libfaketime (0.9.10) reads the monotonic instant at which ``time.sleep`` ends as one of the
+calendar: EINVAL."""
 
 
 class Clock(Surroundings):
-    """The calendar of the managers and their tasks; as on a real machine, only the monotonic clock is never set."""
+    """The calendar of the managers and their tasks; as on a real machine, only the monotonic clock
+    is never set."""
 
     JUMPS = ("+0", "+1h", "-30m", "+26h", "-3d")
 
@@ -109,7 +112,8 @@ def may_mount():
 
 
 class Disk(Surroundings):
-    """A real file system of a few megabytes under the home, or only under what runs write; a ballast fills it."""
+    """A real file system of a few megabytes under the home, or only under what runs write; a
+    ballast fills it."""
 
     @staticmethod
     def missing():
@@ -169,7 +173,8 @@ _COMMANDS = ("sbatch", "squeue", "sacct", "scancel", "sinfo", "scontrol")
 
 
 class SlurmSite(Surroundings):
-    """A site of real Slurm: its controller dies and comes back, its jobs and what keeps them are killed."""
+    """A site of real Slurm: its controller dies and comes back, its jobs and what keeps them are
+    killed."""
 
     missing = staticmethod(slurm.missing)
 
@@ -248,7 +253,8 @@ class SlurmSite(Surroundings):
 
 
 def _own_clock(folder):
-    """Slurm's commands stand for its login node, which has a clock of its own: not the one that jumps."""
+    """Slurm's commands stand for its login node, which has a clock of its own: not the one that
+    jumps."""
     folder.mkdir()
     for name in _COMMANDS:
         command = folder / name
@@ -258,7 +264,8 @@ def _own_clock(folder):
 
 
 def _jobs():
-    """Slots that Slurm holds, or "?" where it does not say; a job of whoever kills controllers is no slot."""
+    """Slots that Slurm holds, or "?" where it does not say; a job of whoever kills controllers is
+    no slot."""
     lines = _said("squeue", "-h", "-t", "R,PD,CG", "-o", "%i %j", failed="? vg-").splitlines()
     return [
         job for job, _, name in (line.partition(" ") for line in lines) if name.startswith("vg-")

@@ -1,7 +1,9 @@
-"""Whatever is done to its managers and tasks, a run ends, with every result whole, once, and nothing left behind.
+"""Whatever is done to its managers and tasks, a run ends, with every result whole, once, and
+nothing left behind.
 
-Each seed draws what surrounds its run, and its own faults. Every test run plays a few; ``VGRADS_CHAOS=300 python
--m pytest tests/chaos`` as many as you like, ``VGRADS_CHAOS_FROM`` from another seed on.
+Each seed draws what surrounds its run, and its own faults. Every test run plays a few;
+``VGRADS_CHAOS=300 python -m pytest tests/chaos`` as many as you like, ``VGRADS_CHAOS_FROM`` from
+another seed on.
 """
 
 from __future__ import annotations
@@ -75,7 +77,8 @@ def cksum(paths):
 
 
 def check(world):
-    """No result lost, mixed or committed twice; no process or job left; no traceback at the user."""
+    """No result lost, mixed or committed twice; no process or job left; no traceback at the
+    user."""
     log = (world.folder / "managers.log").read_text()
     assert "Traceback" not in log, log[-3000:]
     state = final_state(world)
@@ -121,7 +124,8 @@ def test_no_fault_loses_mixes_or_doubles_anything(seed, surroundings, tmp_path):
 
 
 def note(seed, ended, played):
-    """What was played, for whoever reads the report of a failure, or wants to count: ``VGRADS_CHAOS_NOTES=FILE``."""
+    """What was played, for whoever reads the report of a failure, or wants to count:
+    ``VGRADS_CHAOS_NOTES=FILE``."""
     kinds = [kind.__name__ for kind in kinds_of(seed)]
     line = json.dumps({"seed": seed, "kinds": kinds, "ended": ended, "faults": played})
     print(line)

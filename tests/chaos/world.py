@@ -25,7 +25,8 @@ _ROUNDS = 12
 
 
 def task(name, parents, sleep_s):
-    """A task that notes its beginning, writes some files, slowly, and reads what its parents wrote."""
+    """A task that notes its beginning, writes some files, slowly, and reads what its parents
+    wrote."""
     outputs = [f"{name}.{n}" for n in range(PARTS)]
     inputs = [f"{parent}.{n}" for parent in parents for n in range(PARTS)]
     read = f"cat {' '.join(sorted(inputs))} | cksum | cut -d' ' -f1" if inputs else "echo 0"
@@ -57,7 +58,8 @@ def write_set(folder, draws, sites):
 
 
 class World:
-    """A run among its surroundings (:mod:`tests.chaos.surroundings`), each of which brings faults of its own."""
+    """A run among its surroundings (:mod:`tests.chaos.surroundings`), each of which brings faults
+    of its own."""
 
     def __init__(self, folder, draws, surroundings=()):
         self.folder, self.draws, self.surroundings = folder, draws, surroundings
@@ -88,7 +90,8 @@ class World:
             return database.execute(query).fetchall()
 
     def run(self):
-        """Its name and state, as far as the database can be read: a reader needs room on the disk too."""
+        """Its name and state, as far as the database can be read: a reader needs room on the disk
+        too."""
         with suppress(sqlite3.OperationalError):
             self._seen = next(iter(self.ask("SELECT id, state FROM run")), None)
         return self._seen
@@ -108,7 +111,8 @@ class World:
 
     @property
     def faults(self):
-        """What may be done to the managers and tasks of any run, and what its surroundings can do."""
+        """What may be done to the managers and tasks of any run, and what its surroundings can
+        do."""
         anywhere = [
             self.kill_manager,
             self.stop_manager,

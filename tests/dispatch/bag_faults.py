@@ -1,4 +1,5 @@
-"""A dispatcher that is killed at any instant, over its real core and journal; who judges what is seen."""
+"""A dispatcher that is killed at any instant, over its real core and journal; who judges what is
+seen."""
 
 from __future__ import annotations
 
@@ -196,7 +197,8 @@ class Judge:
 
 
 class Desk:
-    """A dispatcher as ``vgrads.dispatch.server.manager`` is one, without sockets: hear, decide, write, answer."""
+    """A dispatcher as ``vgrads.dispatch.server.manager`` is one, without sockets: hear, decide,
+    write, answer."""
 
     def __init__(self, world):
         self.world, self.folder = world, world.folder
@@ -321,7 +323,8 @@ class Desk:
             self.world.crash()
 
     def _tear(self, group):
-        """Any part of a group reaches the disk, perhaps with what was never written in its place."""
+        """Any part of a group reaches the disk, perhaps with what was never written in its
+        place."""
         draw = self.world.draw
         cut = draw.randrange(len(group) + 1)
         path = sorted(self.folder.glob("seg-*.log"))[-1]

@@ -1,4 +1,5 @@
-"""Hosts that fail in every way there is, in virtual time: agents, their connections, and what they are seen to do."""
+"""Hosts that fail in every way there is, in virtual time: agents, their connections, and what they
+are seen to do."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ class Line:
 
 @dataclass(eq=False)
 class Agent:
-    """One life of a host: news are told until they are acknowledged, on one connection after the other."""
+    """One life of a host: news are told until they are acknowledged, on one connection after the
+    other."""
 
     world: object
     id: str

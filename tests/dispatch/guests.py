@@ -69,7 +69,8 @@ class Guests:
         self.processes = {}
 
     def start(self, script, name, **more):
-        """One more, with one processor; ``more``: variables of its environment, which its tasks see too."""
+        """One more, with one processor; ``more``: variables of its environment, which its tasks see
+        too."""
         environment = {
             k: v for k, v in os.environ.items() if not k.startswith(("VGRADS_", "PYTHON"))
         }

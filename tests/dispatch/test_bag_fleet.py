@@ -238,7 +238,8 @@ def test_a_site_that_refuses_loses_the_work_to_the_other_meanwhile():
 
 @pytest.mark.parametrize("both", [True, False])
 def test_supply_follows_a_tail_within_two_looks(both):
-    """Tasks of a bag end one after the other, at two simulated sites, while another bag works elsewhere on and on."""
+    """Tasks of a bag end one after the other, at two simulated sites, while another bag works
+    elsewhere on and on."""
     clock = SimClock()
     core = Core(State(), Rules(), lambda record: None)
     hosts = VirtualHosts(

@@ -1,4 +1,5 @@
-"""Bags over real Slurm (agents on four nodes) and real Grid Engine, while hosts and the dispatcher are killed."""
+"""Bags over real Slurm (agents on four nodes) and real Grid Engine, while hosts and the dispatcher
+are killed."""
 
 import json
 import os
@@ -67,8 +68,8 @@ def start(folder, *arguments):
 
 
 def agents(site_variable):
-    """Agents that a batch system has started: process → node. Not those of tasks, which have a task's number, and not what an
-    agent has just forked and what is still called like it."""
+    """Agents that a batch system has started: process → node. Not those of tasks, which have a
+    task's number, and not what an agent has just forked and what is still called like it."""
     found = {}
     for folder in Path("/proc").glob("[0-9]*"):
         pid = int(folder.name)
@@ -108,7 +109,8 @@ def nothing_left():
 
 
 def test_a_bag_on_four_slurm_nodes_with_hosts_and_dispatcher_killed(world, tmp_path):
-    """Agents by fan-out; two are killed, then the dispatcher, which comes back: all done, each committed once."""
+    """Agents by fan-out; two are killed, then the dispatcher, which comes back: all done, each
+    committed once."""
     run = start(tmp_path, "run", world(600, "slurm"))
     until(
         lambda: len(set(agents("SLURM_JOB_ID").values())) == 4 and (tmp_path / "ran").exists(),

@@ -1,4 +1,5 @@
-"""Ten thousand hosts whose manager was away: they come back evenly, by the agent's own pauses, in virtual time."""
+"""Ten thousand hosts whose manager was away: they come back evenly, by the agent's own pauses, in
+virtual time."""
 
 import random
 
@@ -12,7 +13,8 @@ HOSTS = 10_000
 
 
 def returns_s(away_s):
-    """When each host is back, counted from the manager's return; every try before that is refused."""
+    """When each host is back, counted from the manager's return; every try before that is
+    refused."""
     back = []
     for _ in range(HOSTS):
         pauses, now = Pauses(), 0.0

@@ -1,4 +1,5 @@
-"""What bags survive: faulty hosts, lost and late messages, a dispatcher killed at any byte of its journal."""
+"""What bags survive: faulty hosts, lost and late messages, a dispatcher killed at any byte of its
+journal."""
 
 import heapq
 import os
@@ -56,7 +57,8 @@ def greet(core, id, at_s, procs=1, held=(), ends=(), life="1", seq=1, left_s=Non
 
 
 def a_journal(folder):
-    """A bag of ten on two hosts, with a failure and a host that is lost; whole groups, one a turn."""
+    """A bag of ten on two hosts, with a failure and a host that is lost; whole groups, one a
+    turn."""
     journal = Journal(folder, 1 << 20)
     core = Core(State(), Rules(in_hand_s=1.0), journal.add)
     groups, acknowledged, done = [], [], set()

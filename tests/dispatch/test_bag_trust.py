@@ -144,7 +144,8 @@ def test_a_record_that_cannot_be_applied_fails_its_bag_now_and_at_replay(tmp_pat
 
 
 def test_outputs_of_one_bag_that_cannot_be_put_in_place_fail_that_bag(tmp_path):
-    """Task 0 writes a file where task 1 needs a folder: others' ends are acknowledged all the same."""
+    """Task 0 writes a file where task 1 needs a folder: others' ends are acknowledged all the
+    same."""
 
     async def work(found, port):
         bag = Bag(name="clash", commands=Listed(("true", "true")), outputs=("{task}",))
@@ -274,7 +275,10 @@ def test_secrets_are_passed_to_those_alone_who_name_them():
 def test_bags_of_the_command_line_see_no_secrets_but_those_they_name(vgrads, write, monkeypatch):
     for name, value in (*SECRETS.items(), ("MINE", "seen")):
         monkeypatch.setenv(name, value)
-    text = 'name: x\ncommands: [env, \'env; tr "\\\\0" "\\\\n" </proc/$PPID/environ; exit 3\']\nretries: 0\npass_env: [HF_TOKEN, ABSENT]\n'
+    text = (
+        'name: x\ncommands: [env, \'env; tr "\\\\0" "\\\\n" </proc/$PPID/environ; exit 3\']\n'
+        "retries: 0\npass_env: [HF_TOKEN, ABSENT]\n"
+    )
     _, bag = run(vgrads, write("bag.yaml", text))
     first, second = sorted(ends(vgrads, bag["id"]), key=lambda end: end["task"])
     assert "MINE=seen" in first["out"] and "HF_TOKEN=hush-hf" in first["out"]
@@ -349,7 +353,10 @@ def test_bags_of_a_service_see_nothing_of_its_environment(tmp_path, monkeypatch)
 
 
 def test_parameters_are_texts_as_they_are_written():
-    yaml = "name: x\ncommand: 'echo {x}'\nparameters: {x: [1.50, 0x10, 010, yes, 1e3, ' a ', ~x, 2026-01-01], y: {range: [0, 2]}}\n"
+    yaml = (
+        "name: x\ncommand: 'echo {x}'\nparameters: {x: [1.50, 0x10, 010, yes, 1e3, ' a ', ~x, "
+        "2026-01-01], y: {range: [0, 2]}}\n"
+    )
     found = validate_field(BagDocument, with_written_parameters(parse_mapping(yaml, "", "yaml")))
     assert found.parameters["x"] == (
         "1.50",
@@ -361,7 +368,10 @@ def test_parameters_are_texts_as_they_are_written():
         "~x",
         "2026-01-01",
     )
-    text = '{"name": "x", "command": "echo {x}", "parameters": {"x": [1.50, 1e3, 100000000000000000001, true, "a"]}}'
+    text = (
+        '{"name": "x", "command": "echo {x}", "parameters": {"x": [1.50, 1e3, '
+        '100000000000000000001, true, "a"]}}'
+    )
     found = validate_field(BagDocument, with_written_parameters(parse_mapping(text, "", "json")))
     assert found.parameters["x"] == ("1.50", "1e3", "100000000000000000001", "true", "a")
     again = BagDocument.model_validate_json(found.model_dump_json())
@@ -369,7 +379,10 @@ def test_parameters_are_texts_as_they_are_written():
 
 
 def test_parameters_reach_commands_as_they_are_written(vgrads, write):
-    text = "name: x\ncommand: 'echo {x} {n}'\nparameters: {x: [1.50, 0x10, 010, yes], n: {range: [100000000000000000, 100000000000000002]}}\n"
+    text = (
+        "name: x\ncommand: 'echo {x} {n}'\nparameters: {x: [1.50, 0x10, 010, yes], n: {range: "
+        "[100000000000000000, 100000000000000002]}}\n"
+    )
     code, bag = run(vgrads, write("bag.yaml", text))
     assert code == 0
     printed = {end["out"].strip() for end in ends(vgrads, bag["id"])}

@@ -1,4 +1,5 @@
-"""Bags at simulated sites: the dispatcher's core, fleet and journal in virtual time, seen from the command line."""
+"""Bags at simulated sites: the dispatcher's core, fleet and journal in virtual time, seen from the
+command line."""
 
 import json
 

@@ -1,4 +1,5 @@
-"""Bags as a user meets them: the command, the files, the service, the page, futures; and what is refused."""
+"""Bags as a user meets them: the command, the files, the service, the page, futures; and what is
+refused."""
 
 import asyncio
 import json
@@ -175,7 +176,10 @@ def test_commands_in_a_file_and_a_table(vgrads, write):
 def test_a_killed_dispatcher_is_resumed_and_its_host_worked_on(vgrads, write, tmp_path):
     path = write(
         "bag.yaml",
-        f"name: slow\ncommand: 'echo {{x}} >> {tmp_path}/ran; sleep 0.3'\nparameters: {{x: {{range: [24]}}}}\n",
+        (
+            f"name: slow\ncommand: 'echo {{x}} >> {tmp_path}/ran; sleep 0.3'\nparameters: {{x: "
+            "{range: [24]}}\n"
+        ),
     )
     first = subprocess.Popen(
         [sys.executable, "-m", "vgrads", "bags", "run", str(path)],
@@ -212,7 +216,10 @@ def test_what_a_killed_dispatcher_still_held_after_the_last_task_is_given_back(
 def test_ctrl_c_gives_the_hosts_back_and_the_rest_can_go_on(vgrads, write, tmp_path):
     path = write(
         "bag.yaml",
-        f"name: slow\ncommand: 'echo {{x}} >> {tmp_path}/ran; sleep 0.2'\nparameters: {{x: {{range: [30]}}}}\n",
+        (
+            f"name: slow\ncommand: 'echo {{x}} >> {tmp_path}/ran; sleep 0.2'\nparameters: {{x: "
+            "{range: [30]}}\n"
+        ),
     )
     first = subprocess.Popen(
         [sys.executable, "-m", "vgrads", "bags", "run", str(path)],
@@ -234,7 +241,8 @@ def test_ctrl_c_gives_the_hosts_back_and_the_rest_can_go_on(vgrads, write, tmp_p
 
 
 def test_a_bag_on_the_workers_of_a_dask_cluster(vgrads, write, tmp_path):
-    """Somebody's cluster lends its workers: an agent on each, as a task that lasts, and none of it stays."""
+    """Somebody's cluster lends its workers: an agent on each, as a task that lasts, and none of it
+    stays."""
     with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
         sites = f"""
 [[site]]
@@ -247,7 +255,10 @@ endpoint = "{cluster.scheduler_address}"
 contact = "127.0.0.1"
 poll = "1s"
 """
-        bag = "name: lent\ncommand: 'echo $VGRADS_TASK; sleep 0.1'\nparameters: {x: {range: [40]}}\nhosts: {idle: 1s}\n"
+        bag = (
+            "name: lent\ncommand: 'echo $VGRADS_TASK; sleep 0.1'\nparameters: {x: {range: "
+            "[40]}}\nhosts: {idle: 1s}\n"
+        )
         answer = vgrads(
             "bags", "run", write("bag.yaml", bag), "--sites", write("sites.toml", sites), "--json"
         )
@@ -267,7 +278,8 @@ poll = "1s"
 
 @contextmanager
 def manager(folder, *commands):
-    """A dispatcher with one bag, in an event loop of the test; a function that runs a coroutine with its port."""
+    """A dispatcher with one bag, in an event loop of the test; a function that runs a coroutine
+    with its port."""
     folder.mkdir(exist_ok=True)
 
     async def main(work):
@@ -293,7 +305,10 @@ async def say(port, body, key=None, path="/exchange", method="POST"):
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     key = key_of(b"s", "h0") if key is None else key
     writer.write(
-        f"{method} {path} HTTP/1.1\r\nAuthorization: Bearer {key}\r\nContent-Length: {len(data)}\r\n\r\n".encode()
+        (
+            f"{method} {path} HTTP/1.1\r\nAuthorization: Bearer {key}\r\nContent-Length: "
+            f"{len(data)}\r\n\r\n"
+        ).encode()
         + data
     )
     status = int((await reader.readline()).split()[1])
@@ -388,11 +403,15 @@ def test_an_exchange_gives_acknowledges_and_ignores_what_nobody_gave(tmp_path):
 
 
 def test_messages_that_are_heard_in_one_round_are_all_answered(tmp_path):
-    """Those that only tell of inputs too: else its host soon has too many under way, and falls silent."""
+    """Those that only tell of inputs too: else its host soon has too many under way, and falls
+    silent."""
 
     def request(body):
         data = json.dumps(body).encode()
-        head = f"POST /exchange HTTP/1.1\r\nAuthorization: Bearer {key_of(b's', 'h0')}\r\nContent-Length: {len(data)}\r\n\r\n"
+        head = (
+            f"POST /exchange HTTP/1.1\r\nAuthorization: Bearer {key_of(b's', 'h0')}\r\n"
+            f"Content-Length: {len(data)}\r\n\r\n"
+        )
         return head.encode() + data
 
     async def work(found, port):
@@ -426,7 +445,8 @@ def test_an_agent_in_whose_place_another_came_is_stopped(tmp_path):
 
 
 def test_a_full_disk_is_waited_for_and_nothing_is_lost(tmp_path):
-    """Nobody is answered before what was decided is on the disk, and all of it is there in the end, once."""
+    """Nobody is answered before what was decided is on the disk, and all of it is there in the end,
+    once."""
 
     async def work(found, port):
         real, full = found.files[0].printed.append, [True]

@@ -1,4 +1,5 @@
-"""Hosts are taken away and come to their ends while tasks run: none is killed, none is begun that cannot end."""
+"""Hosts are taken away and come to their ends while tasks run: none is killed, none is begun that
+cannot end."""
 
 import random
 
@@ -14,7 +15,8 @@ DELAY_S = 0.001
 
 
 def scale_in(seed, hosts=12, tasks=150):
-    """One random interleaving: hosts with an end come, and are dismissed at random instants; how many were."""
+    """One random interleaving: hosts with an end come, and are dismissed at random instants; how
+    many were."""
     draws = random.Random(seed)
     runs_s = draws.choice((0.05, 1.0, 7.0, 60.0))
     ends: list[tuple[int, float]] = []

@@ -1,4 +1,5 @@
-"""All-Pairs and Wavefront from files to lines: stores that are torn, functions of three kinds, runs that go on."""
+"""All-Pairs and Wavefront from files to lines: stores that are torn, functions of three kinds, runs
+that go on."""
 
 import json
 import os

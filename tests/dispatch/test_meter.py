@@ -58,7 +58,8 @@ class Link:
 
 
 class Stream:
-    """Hosts that fetch what they have not, work, and tell their ends; each looks for the next task then."""
+    """Hosts that fetch what they have not, work, and tell their ends; each looks for the next task
+    then."""
 
     def __init__(self, mib_s, run_s, reads_of, out_s=0.0):
         self.meter, self.link = TaskMeter(), Link(mib_s)
@@ -133,8 +134,8 @@ def test_the_capacity_of_a_link_is_told_however_many_hosts_there_are(hosts, in_s
 
 @pytest.mark.parametrize("common", [True, False])
 def test_hosts_that_join_do_not_look_like_a_fall_of_the_capacity(common):
-    """Yu 2013, Fig 4.7: 1 GB that all tasks share, 5 s, 1 MB out; 1 worker, then 10 more. The file counts as shared by
-    what its name says, or because others had it before the hosts came."""
+    """Yu 2013, Fig 4.7: 1 GB that all tasks share, 5 s, 1 MB out; 1 worker, then 10 more. The file
+    counts as shared by what its name says, or because others had it before the hosts came."""
     stream = Stream(
         100.0, lambda _: 5.0, lambda _: [Read("all", 1000.0, common=common)], out_s=0.05
     )

@@ -1,4 +1,5 @@
-"""Which hosts at which grid serve the work: the overlay's answers are allowed, whole, and the best there are."""
+"""Which hosts at which grid serve the work: the overlay's answers are allowed, whole, and the best
+there are."""
 
 import itertools
 import math
@@ -40,7 +41,8 @@ def cases(draw, bags=6, grids=5, most=60, sizes=(1, 2, 3, 8)):
 
 
 def value(case, procs):
-    """What is served, heaviest first, and then how much of the hosts that are to be used first: more is better."""
+    """What is served, heaviest first, and then how much of the hosts that are to be used first:
+    more is better."""
     demands, grids, _ = case
     served, used = {}, {}
     for demand, row in zip(demands, procs, strict=True):

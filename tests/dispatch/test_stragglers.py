@@ -1,8 +1,9 @@
-"""Late tasks: the known faults of Work Queue's fast abort, each held against our copies. Virtual hosts, real core.
+"""Late tasks: the known faults of Work Queue's fast abort, each held against our copies. Virtual
+hosts, real core.
 
-Fast abort removes a worker whose task is older than a multiple of the mean of those that ended. cctools' own issues tell
-what goes wrong with it: #2580 (a long task never finishes), #2210 (what was killed never counts), #2696 (age from
-queueing on), #975 (one long task wipes out the pool).
+Fast abort removes a worker whose task is older than a multiple of the mean of those that ended.
+cctools' own issues tell what goes wrong with it: #2580 (a long task never finishes), #2210 (what
+was killed never counts), #2696 (age from queueing on), #975 (one long task wipes out the pool).
 """
 
 import random
@@ -19,7 +20,8 @@ BEAT_S = 10.0
 
 
 class Counted(VirtualHosts):
-    """Virtual hosts that count what was run, in seconds of a host as others are, and what was stopped."""
+    """Virtual hosts that count what was run, in seconds of a host as others are, and what was
+    stopped."""
 
     spent_s = 0.0
 
@@ -84,7 +86,8 @@ def test_a_long_task_takes_no_more_than_its_copies_places():
 
 @pytest.mark.parametrize("where", ["given_up", "running"])
 def test_what_was_given_up_or_goes_on_counts_as_longer(where):
-    """Otherwise the bound would stay that of the short ones, and every long task would be late again."""
+    """Otherwise the bound would stay that of the short ones, and every long task would be late
+    again."""
     ended, long_s = [10.0] * 95 + [200.0] * 5, [100.0] * 20
     assert Curve(ended, []).over(0.9) == 10.0
     assert Curve(ended, long_s).over(0.9) == 200.0
@@ -115,7 +118,8 @@ def test_age_counts_from_the_begin_of_execution():
 
 
 def test_what_waits_behind_a_long_task_is_not_late():
-    """Two tasks in hand at each host; those behind a long one have been given out for long, and are not copied."""
+    """Two tasks in hand at each host; those behind a long one have been given out for long, and are
+    not copied."""
     times_s = [5.0] * 100 + [400.0] + [5.0] * 9
     world = World(lambda _, task, __: (times_s[task], 0), beat_s=1.0)
     for n in range(10):
@@ -141,7 +145,8 @@ def drawn(kind, tasks, seed):
     ("kind", "tasks"), [("equal", 1000), ("log-normal", 1000), ("log-normal", 500)]
 )
 def test_slow_hosts_hardly_delay_a_bag(kind, tasks, slow):
-    """1 to 5 % of 100 hosts are ten times as slow: at most 1.15 times as long as without them, 5 % more work."""
+    """1 to 5 % of 100 hosts are ten times as slow: at most 1.15 times as long as without them, 5 %
+    more work."""
     times_s = drawn(kind, tasks, seed=slow)
     without = played(times_s, healthy=100 - slow)
     world = played(times_s, healthy=100 - slow, slow=slow)

@@ -1,4 +1,5 @@
-"""Every driver against the suite that ships with the package, each at a site that is as real as can be had."""
+"""Every driver against the suite that ships with the package, each at a site that is as real as can
+be had."""
 
 import os
 import time
@@ -199,7 +200,8 @@ def test_a_slot_whose_submission_never_arrived_can_be_given_back(pbs_bench, tmp_
 
 @pytest.mark.parametrize("again", ["looked at again", "closed"])
 def test_a_job_that_runs_on_after_its_slot_ended_is_removed(pbs_bench, tmp_path, again):
-    """As where a batch system has lost sight of a job's processes: its script has ended, its job has not."""
+    """As where a batch system has lost sight of a job's processes: its script has ended, its job
+    has not."""
     driver, spec, other = pbs_bench.open(), pbs_bench.spec(), pbs_bench.spec()
     driver.submit(spec)
     driver.submit(other)
@@ -293,7 +295,8 @@ def test_a_cloud_that_denies_and_one_that_is_down(cloud, monkeypatch, tmp_path):
     with pytest.raises(SiteError, match="no credentials"):
         find_credentials("ec2")
     file.write_text(
-        "[default]\naws_access_key_id = a\naws_secret_access_key = b\n[p]\naws_access_key_id = c\naws_secret_access_key = d%\n"
+        "[default]\naws_access_key_id = a\naws_secret_access_key = b\n[p]\n"
+        "aws_access_key_id = c\naws_secret_access_key = d%\n"
     )
     assert find_credentials("ec2", "p") == Credentials("c", "d%")
 
@@ -303,8 +306,10 @@ def test_a_cloud_from_the_command_line(cloud, vgrads, tmp_path, monkeypatch):
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
     sites = tmp_path / "sites.toml"
     text = (
-        '[[site]]\nname = "cloud"\nkind = "cloud"\nprocs = 16\nnode_type = "{0}"\nprice_usd_per_hour = 0.1\n'
-        'driver = "ec2"\n[site.access]\nendpoint = "{1}"\nimage = "ami-12c6146b"\nprice_currency = "USD"\n'
+        '[[site]]\nname = "cloud"\nkind = "cloud"\nprocs = 16\nnode_type = "{0}"\n'
+        "price_usd_per_hour = 0.1\n"
+        'driver = "ec2"\n[site.access]\nendpoint = "{1}"\nimage = "ami-12c6146b"\n'
+        'price_currency = "USD"\n'
         "price_date = 2026-11-01\n"
     )
     sites.write_text(text.format("m3.large", cloud.endpoint))

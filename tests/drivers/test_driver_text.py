@@ -34,23 +34,28 @@ ACCESS = Access(account="storm", reservation="r1", options=("--constraint=fast d
 
 def test_slurm_is_asked_like_this():
     assert Slurm().submit(ORDER, ACCESS) == (
-        "sbatch --parsable --no-requeue --job-name=vg-0123456789ab --comment=run-1.batch-1 --ntasks=16 --nodes=2 "
-        "--time=90 --output=/dev/null --error=/dev/null --partition=batch --begin=now+90 --deadline=now+7200 "
+        "sbatch --parsable --no-requeue --job-name=vg-0123456789ab --comment=run-1.batch-1 "
+        "--ntasks=16 --nodes=2 "
+        "--time=90 --output=/dev/null --error=/dev/null --partition=batch --begin=now+90 "
+        "--deadline=now+7200 "
         "--account=storm --reservation=r1 '--constraint=fast disk'"
     )
 
 
 def test_grid_engine_is_asked_like_this():
     assert GridEngine().submit(ORDER, ACCESS) == (
-        "qsub -terse -N vg-0123456789ab -r n -R y -w e -S /bin/sh -o /dev/null -j y -l h_rt=5430 -pe smp 16 -q batch "
+        "qsub -terse -N vg-0123456789ab -r n -R y -w e -S /bin/sh -o /dev/null -j y -l "
+        "h_rt=5430 -pe smp 16 -q batch "
         "-A storm -ar r1 '--constraint=fast disk' -a \"$(date -d '+90 seconds' +%Y%m%d%H%M.%S)\""
     )
 
 
 def test_pbs_is_asked_like_this():
     assert Pbs().submit(ORDER, ACCESS) == (
-        "qsub -N vg-0123456789ab -r n -j oe -o /dev/null -S /bin/sh -l nodes=2:ppn=8 -l walltime=01:30:30 -q batch "
-        "-A storm -W x=advres:r1 '--constraint=fast disk' -a \"$(date -d '+90 seconds' +%Y%m%d%H%M.%S)\""
+        "qsub -N vg-0123456789ab -r n -j oe -o /dev/null -S /bin/sh -l nodes=2:ppn=8 -l "
+        "walltime=01:30:30 -q batch "
+        "-A storm -W x=advres:r1 '--constraint=fast disk' -a \"$(date -d '+90 seconds' "
+        '+%Y%m%d%H%M.%S)"'
     )
 
 
@@ -257,7 +262,8 @@ def test_marks_are_plain_and_their_own(text):
 
 def test_marks_tell_how_a_slot_ended():
     marks = parse_marks(
-        "vg-a.state:ready\nvg-b.state:ready\nvg-b.state:end 124 \nvg-c.state:ready\nvg-c.state:end 3 no space left: /x\n"
+        "vg-a.state:ready\nvg-b.state:ready\nvg-b.state:end 124 \nvg-c.state:ready\n"
+        "vg-c.state:end 3 no space left: /x\n"
         "vg-d.state:ready\nvg-d.state:end 0 bye\nnoise\n"
     )
     assert (marks["vg-a"].ready, marks["vg-a"].outcome) == (True, None)
@@ -271,8 +277,10 @@ def test_marks_tell_how_a_slot_ended():
 
 def test_slurm_lines_become_states():
     printed = (
-        "7|vg-aaaaaaaaaaaa|PENDING|0:00|BeginTime|run-1.a\n8|vg-bbbbbbbbbbbb|RUNNING|1-02:03:04|None|(null)\n"
-        "9|vg-cccccccccccc|NODE_FAIL|5:06|None|run-1.c|with a bar\n10|vg-d|TIMEOUT|1:00:00|TimeLimit|\nnoise\n"
+        "7|vg-aaaaaaaaaaaa|PENDING|0:00|BeginTime|run-1.a\n"
+        "8|vg-bbbbbbbbbbbb|RUNNING|1-02:03:04|None|(null)\n"
+        "9|vg-cccccccccccc|NODE_FAIL|5:06|None|run-1.c|with a bar\n"
+        "10|vg-d|TIMEOUT|1:00:00|TimeLimit|\nnoise\n"
     )
     jobs = Slurm().jobs(printed)
     assert [(j.job, j.state, j.reason, j.ran_s, j.slot) for j in jobs] == [
@@ -302,7 +310,10 @@ def test_slurm_lines_become_states():
         (Slurm(), "sbatch: error: QOSMaxSubmitJobPerUserLimit", False),
         (
             Slurm(),
-            "sbatch: error: Batch job submission failed: Invalid account or account/partition combination",
+            (
+                "sbatch: error: Batch job submission failed: Invalid account or "
+                "account/partition combination"
+            ),
             False,
         ),
         (GridEngine(), "error: commlib error: got select error (Connection refused)", True),
@@ -321,8 +332,10 @@ def test_silence_is_told_from_refusal(dialect, said, transient):
 
 def test_grid_engine_errors_and_ends():
     listed = (
-        "<job_info><queue_info><job_list state='running'><JB_job_number>1</JB_job_number><JB_name>vg-a</JB_name>"
-        "<state>dr</state></job_list></queue_info><job_info><job_list state='pending'><JB_job_number>2</JB_job_number>"
+        "<job_info><queue_info><job_list "
+        "state='running'><JB_job_number>1</JB_job_number><JB_name>vg-a</JB_name>"
+        "<state>dr</state></job_list></queue_info><job_info><job_list "
+        "state='pending'><JB_job_number>2</JB_job_number>"
         "<JB_name>vg-b</JB_name><state>Eqw</state></job_list></job_info></job_info>"
     )
     first, second = GridEngine().jobs(listed)
@@ -346,13 +359,17 @@ def test_grid_engine_errors_and_ends():
 
 def test_pbs_json_and_plain_say_the_same():
     plain = (
-        "Job Id: 12.server\n    Job_Name = vg-aaaaaaaaaaaa\n    job_state = C\n    Exit_status = 271\n"
-        "    Variable_List = PBS_O_HOME=/home/me,\n\tPBS_O_PATH=/usr/bin\n    resources_used.walltime = 00:01:05\n\n"
+        "Job Id: 12.server\n    Job_Name = vg-aaaaaaaaaaaa\n    job_state = C\n    "
+        "Exit_status = 271\n"
+        "    Variable_List = PBS_O_HOME=/home/me,\n\tPBS_O_PATH=/usr/bin\n    "
+        "resources_used.walltime = 00:01:05\n\n"
         "Job Id: 13.server\n    Job_Name = vg-bbbbbbbbbbbb\n    job_state = H\n"
     )
     json_text = (
-        '{"timestamp": 1, "Jobs": {"12.server": {"Job_Name": "vg-aaaaaaaaaaaa", "job_state": "F", "Exit_status": 271,'
-        '"resources_used": {"walltime": "00:01:05"}}, "13.server": {"Job_Name": "vg-bbbbbbbbbbbb", "job_state": "H"}}}'
+        '{"timestamp": 1, "Jobs": {"12.server": {"Job_Name": "vg-aaaaaaaaaaaa", '
+        '"job_state": "F", "Exit_status": 271,'
+        '"resources_used": {"walltime": "00:01:05"}}, "13.server": {"Job_Name": '
+        '"vg-bbbbbbbbbbbb", "job_state": "H"}}}'
     )
     for text in (plain, json_text):
         ended, held = Pbs().jobs(text)

@@ -90,7 +90,10 @@ def test_what_does_not_fit_is_refused(make):
 def test_a_site_with_a_scheduling_cycle_starts_slots_only_then(write):
     path = write(
         "sites.toml",
-        '[[site]]\nname = "s"\nkind = "batch"\nprocs = 8\ncycle = "1m"\ncycle_phase = "10s"\n[[site.queue]]\nname = "q"\n',
+        (
+            '[[site]]\nname = "s"\nkind = "batch"\nprocs = 8\ncycle = "1m"\ncycle_phase = '
+            '"10s"\n[[site.queue]]\nname = "q"\n'
+        ),
     )
     clock = SimClock()
     around = Surrounding(seed=0, until_s=1000.0, logs={}, instants={})

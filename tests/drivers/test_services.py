@@ -1,4 +1,5 @@
-"""Drivers at real Slurm and real Grid Engine: the conformance suite, a login node, accounting, a dead controller."""
+"""Drivers at real Slurm and real Grid Engine: the conformance suite, a login node, accounting, a
+dead controller."""
 
 import json
 import re
@@ -114,7 +115,8 @@ def test_four_pilots_on_four_nodes(slurm_site, tmp_path):
 
 
 def test_grid_engine_reaches_the_other_hosts(gridengine_site, tmp_path):
-    """``qrsh`` for real: the one host there is stands in the job's list of hosts under two names, small and capital letters."""
+    """``qrsh`` for real: the one host there is stands in the job's list of hosts under two names,
+    small and capital letters."""
     pilot = f'echo "$VGRADS_NODES $GREETING" >"{tmp_path}"/told.$VGRADS_NODE'
     spec = SlotSpec(
         id=fresh_id(),
@@ -131,7 +133,10 @@ def test_grid_engine_reaches_the_other_hosts(gridengine_site, tmp_path):
     script = slot_script(
         spec, str(tmp_path / "marks"), GridEngine().launch(spec, environment_exports(spec))
     )
-    two = 'awk \'{print; $1 = toupper($1); print}\' "$PE_HOSTFILE" >"$TMPDIR/hosts"; PE_HOSTFILE="$TMPDIR/hosts"'
+    two = (
+        'awk \'{print; $1 = toupper($1); print}\' "$PE_HOSTFILE" >"$TMPDIR/hosts"; '
+        'PE_HOSTFILE="$TMPDIR/hosts"'
+    )
     job = tmp_path / "job.sh"
     job.write_text(f"{two}\nexport PE_HOSTFILE\n{script}")
     said = tmp_path / "said"
@@ -405,7 +410,10 @@ def submit_many(count, queue):
 
 def test_sites_are_reached_looked_into_and_swept(slurm_site, gridengine_site, vgrads, tmp_path):
     sites = tmp_path / "sites.toml"
-    text = '[[site]]\nname = "{0}"\nkind = "batch"\nprocs = 8\ncores_per_node = 8\ndriver = "{0}"\n[[site.queue]]\nname = "{1}"\n'
+    text = (
+        '[[site]]\nname = "{0}"\nkind = "batch"\nprocs = 8\ncores_per_node = 8\ndriver = '
+        '"{0}"\n[[site.queue]]\nname = "{1}"\n'
+    )
     sites.write_text(text.format("slurm", "batch") + text.format("gridengine", "batch.q"))
     checked = vgrads("sites", "check", sites, "--json")
     assert checked.code == 0, checked

@@ -1,4 +1,5 @@
-"""A podman of the tests' own: storage in one folder, an image made on the spot from one static program."""
+"""A podman of the tests' own: storage in one folder, an image made on the spot from one static
+program."""
 
 from __future__ import annotations
 
@@ -23,14 +24,17 @@ def missing() -> str:
 
 
 def settings(folder: Path) -> dict[str, str]:
-    """The environment in which podman keeps everything in a folder, and asks for nothing that a sandbox refuses.
+    """The environment in which podman keeps everything in a folder, and asks for nothing that a
+    sandbox refuses.
 
-    runc, since crun takes no mixed versions of control groups; limits as they are, since raising them needs more rights.
+    runc, since crun takes no mixed versions of control groups; limits as they are, since raising
+    them needs more rights.
     """
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     limits = [f'"{name}={most}:{most}"' for name, most in (("nofile", files), ("nproc", 1000))]
     (folder / "containers.conf").write_text(
-        f'[containers]\ndefault_ulimits = [{", ".join(limits)}]\n[engine]\nruntime = "runc"\ncgroup_manager = "cgroupfs"\nevents_logger = "file"\n'
+        f"[containers]\ndefault_ulimits = [{', '.join(limits)}]\n[engine]\nruntime = "
+        '"runc"\ncgroup_manager = "cgroupfs"\nevents_logger = "file"\n'
     )
     (folder / "storage.conf").write_text(
         f'[storage]\ndriver = "vfs"\ngraphroot = "{folder}/root"\nrunroot = "{folder}/run"\n'

@@ -1,4 +1,5 @@
-"""Tasks in real containers: they read, write, are told what others are told, and end with what kills their task."""
+"""Tasks in real containers: they read, write, are told what others are told, and end with what
+kills their task."""
 
 import pytest
 

@@ -87,7 +87,10 @@ def world(tmp_path, slurm_site, gridengine_site, cloud, monkeypatch):
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    access = f'[site.access]\npoll = "0.3s"\nfolder = "{tmp_path}/marks"\ncontact = "127.0.0.1"\npython = "{sys.executable}"'
+    access = (
+        f'[site.access]\npoll = "0.3s"\nfolder = "{tmp_path}/marks"\ncontact = "127.0.0.1"\n'
+        f'python = "{sys.executable}"'
+    )
     (tmp_path / "sites.toml").write_text(SITES.format(access=access, endpoint=cloud.endpoint))
 
     def put(count, deadline=120, sleep=2):
@@ -160,7 +163,8 @@ def test_one_plan_over_three_kinds_of_sites(world, cloud, vgrads_here, tmp_path)
 
 
 def test_a_refused_cloud_and_a_slot_that_is_lost(world, cloud, vgrads_here, tmp_path):
-    """The cloud has no room, somebody removes our Slurm job: what was there is planned anew, and done."""
+    """The cloud has no room, somebody removes our Slurm job: what was there is planned anew, and
+    done."""
     cloud.control("capacity=0")
     manager = start(world(count=3, deadline=180, sleep=6))
     until(lambda: "slurm-batch-1" in lines(tmp_path / "where"), "a task runs at slurm")
@@ -208,7 +212,8 @@ def test_a_killed_manager_finds_its_slots_and_tasks_at_the_sites(
 
 @pytest.fixture
 def vgrads_here(world):
-    """The command line as a process of its own: a run brings threads that a test should not inherit."""
+    """The command line as a process of its own: a run brings threads that a test should not
+    inherit."""
 
     def call(*arguments):
         done = subprocess.run(
@@ -227,7 +232,8 @@ def vgrads_here(world):
 def test_a_task_over_several_nodes_starts_through_the_slots_own_launcher(
     world, vgrads_here, tmp_path
 ):
-    """Sixteen processors are two nodes of Slurm; the command runs on the first and reaches both with srun."""
+    """Sixteen processors are two nodes of Slurm; the command runs on the first and reaches both
+    with srun."""
     world(count=1)
     text = (tmp_path / "sites.toml").read_text().replace("procs = 2", "procs = 16", 1)
     (tmp_path / "sites.toml").write_text(text)
@@ -235,7 +241,8 @@ def test_a_task_over_several_nodes_starts_through_the_slots_own_launcher(
     path.write_text(
         "name: wide\ndeadline: 120s\nsites: sites.toml\nworkflows:\n  - name: w\n    tasks:\n"
         "      - {id: a, runtime_s: 10, procs: 16, outputs: [where.txt],\n"
-        '         command: "srun --overlap --ntasks=2 --ntasks-per-node=1 printenv SLURMD_NODENAME | sort > where.txt"}\n'
+        '         command: "srun --overlap --ntasks=2 --ntasks-per-node=1 printenv '
+        'SLURMD_NODENAME | sort > where.txt"}\n'
     )
     answer = vgrads_here("run", path, "--json")
     assert answer.code == 0, answer

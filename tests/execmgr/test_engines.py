@@ -1,5 +1,5 @@
-"""Engines of real tasks, held to the same expectations: processes here, Dask workers brought by a pilot, and
-such workers that share no files with the manager."""
+"""Engines of real tasks, held to the same expectations: processes here, Dask workers brought by a
+pilot, and such workers that share no files with the manager."""
 
 import os
 import signal
@@ -32,7 +32,8 @@ from vgrads.vgrid.catalog import Site
 
 
 class Bench:
-    """An engine over a run's folder; ``again`` is a manager that comes after this one was killed."""
+    """An engine over a run's folder; ``again`` is a manager that comes after this one was
+    killed."""
 
     def __init__(self, kind, folder, own=False, pilot="", engine=None):
         self.kind, self.folder, self.orders = kind, folder, {}
@@ -139,7 +140,8 @@ def test_failures_are_told_in_their_own_words(bench):
 
 
 def test_a_command_may_be_longer_than_one_argument(bench):
-    """Linux takes 128 KiB an argument; 2 MiB for all of them: what is longer is told in plain words."""
+    """Linux takes 128 KiB an argument; 2 MiB for all of them: what is longer is told in plain
+    words."""
     letters = "ä" * 150_000
     bench.engine.start(
         [

@@ -91,7 +91,8 @@ def test_nothing_overtakes_what_was_planned_before_it():
 
 
 def waiting_for_data(*behind):
-    """Slot ``a`` of one processor holds a task that waits for one in ``b``, planned from 50 s on, and others behind it."""
+    """Slot ``a`` of one processor holds a task that waits for one in ``b``, planned from 50 s on,
+    and others behind it."""
     flows = [chain("w", 50.0, 100.0), *(chain(f"v{n}", length) for n, length in enumerate(behind))]
     snapshot = Snapshot(
         wanted=wanted(flows), slots=(slot("a", 1, site="x"), slot("b", 1, site="x"))

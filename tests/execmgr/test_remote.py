@@ -1,4 +1,5 @@
-"""Inputs and outputs by URL: streamed, checked, fetched once, what goes wrong told for what it is."""
+"""Inputs and outputs by URL: streamed, checked, fetched once, what goes wrong told for what it
+is."""
 
 import hashlib
 import importlib.util
@@ -241,7 +242,10 @@ def test_a_digest_that_differs_is_the_tasks_own_fault(vgrads, write, web):
 
 
 def test_what_answers_the_second_time_is_tried_again(vgrads, write, web):
-    text = 'name: s\ndeadline: 1h\nworkflows: [{name: w, tasks: [{id: a, runtime_s: 1, command: "wc -c <busy", inputs: [{url: "URL/busy"}]}]}]\n'
+    text = (
+        "name: s\ndeadline: 1h\nworkflows: [{name: w, tasks: [{id: a, runtime_s: 1, command: "
+        '"wc -c <busy", inputs: [{url: "URL/busy"}]}]}]\n'
+    )
     answer = vgrads(
         "run",
         write("set.yaml", text.replace("URL", web.url)),
@@ -318,12 +322,18 @@ def test_urls_that_cannot_be_are_refused(model, fields, said):
     ],
 )
 def test_names_of_fetched_files_are_checked(inputs, said):
-    text = f'name: s\ndeadline: 1h\nworkflows: [{{name: w, tasks: [{{id: a, runtime_s: 1, command: "true", inputs: {inputs}}}]}}]\n'
+    text = (
+        "name: s\ndeadline: 1h\nworkflows: [{name: w, tasks: [{id: a, runtime_s: 1, "
+        f'command: "true", inputs: {inputs}}}]}}]\n'
+    )
     with pytest.raises(InputError, match=said):
         made(text)
 
 
-S3 = 'name: s\ndeadline: 1h\nworkflows: [{name: w, tasks: [{id: a, runtime_s: 1, command: "true", inputs: [{url: "s3://bucket/a"}]}]}]\n'
+S3 = (
+    "name: s\ndeadline: 1h\nworkflows: [{name: w, tasks: [{id: a, runtime_s: 1, command: "
+    '"true", inputs: [{url: "s3://bucket/a"}]}]}]\n'
+)
 
 
 def test_s3_that_is_not_installed_is_said_before_anything_runs(vgrads, write, monkeypatch):

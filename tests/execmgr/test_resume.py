@@ -1,4 +1,5 @@
-"""Runs and bags that are interrupted, killed, resumed, cancelled: from the command line, in real time."""
+"""Runs and bags that are interrupted, killed, resumed, cancelled: from the command line, in real
+time."""
 
 import os
 import signal
@@ -40,7 +41,8 @@ CHAIN = """\
 
 
 def test_a_killed_manager_is_followed_by_one_that_finds_what_runs(vgrads, write, tmp_path):
-    """kill −9 while tasks run: they are found again, nothing runs twice, results are as if nothing had been."""
+    """kill −9 while tasks run: they are found again, nothing runs twice, results are as if nothing
+    had been."""
     os.mkfifo(tmp_path / "pipe")
     manager = start_run(local_set(write, tmp_path, CHAIN.format(tmp_path)), tmp_path)
     # a task writes when it has begun; kept open, for a pipe that is opened anew may lose the second
@@ -66,8 +68,10 @@ def test_a_killed_manager_is_followed_by_one_that_finds_what_runs(vgrads, write,
 @pytest.mark.parametrize(("keep", "left"), [("results", {"a.txt", "b.txt"}), ("final", {"b.txt"})])
 def test_files_that_are_needed_no_more_are_removed_on_request(keep, left, vgrads, write, tmp_path):
     tasks = (
-        "  - name: w\n    tasks:\n      - {id: a, runtime_s: 1, command: 'echo 1 > a.txt', outputs: [a.txt]}\n"
-        "      - {id: b, runtime_s: 1, parents: [a], command: 'cat a.txt > b.txt', inputs: [a.txt], outputs: [b.txt]}\n"
+        "  - name: w\n    tasks:\n      - {id: a, runtime_s: 1, command: 'echo 1 > a.txt', "
+        "outputs: [a.txt]}\n"
+        "      - {id: b, runtime_s: 1, parents: [a], command: 'cat a.txt > b.txt', inputs: "
+        "[a.txt], outputs: [b.txt]}\n"
     )
     out = tmp_path / "out"
     assert vgrads("run", local_set(write, tmp_path, tasks), "--out", out, "--keep", keep).code == 0
@@ -126,7 +130,10 @@ def test_an_interrupted_run_leaves_no_process_behind(write, tmp_path):
     task = f"{{id: a, runtime_s: 50, command: 'echo $$ > {fifo}; exec sleep 50'}}"
     path = write(
         "set.yaml",
-        f"name: s\ndeadline: 60s\nsites: local.toml\nworkflows:\n  - {{name: w, tasks: [{task}]}}\n",
+        (
+            "name: s\ndeadline: 60s\nsites: local.toml\nworkflows:\n  - {name: w, tasks: "
+            f"[{task}]}}\n"
+        ),
     )
     run = subprocess.Popen(
         [sys.executable, "-m", "vgrads", "run", path],
@@ -162,7 +169,8 @@ def count(connection):
 
 main(sys.argv[3:])
 """
-"""Kills its process at the given commit, counted from the first one of a row in a table: nothing of it is written."""
+"""Kills its process at the given commit, counted from the first one of a row in a table: nothing of
+it is written."""
 ONE = "  - {name: w, tasks: [{id: a, runtime_s: 1, command: 'echo x > a.txt', outputs: [a.txt]}]}\n"
 
 
@@ -198,8 +206,10 @@ def test_a_run_that_was_killed_before_it_brought_earlier_results_brings_them_whe
     vgrads, write, tmp_path
 ):
     tasks = (
-        "  - name: w\n    tasks:\n      - {{id: a, runtime_s: 1, command: 'echo 1 > a.txt; echo a >> {0}/ran', outputs: [a.txt]}}\n"
-        "      - {{id: b, runtime_s: 1, parents: [a], command: 'cat a.txt {1}> b.txt', inputs: [a.txt], outputs: [b.txt]}}\n"
+        "  - name: w\n    tasks:\n      - {{id: a, runtime_s: 1, command: 'echo 1 > a.txt; "
+        "echo a >> {0}/ran', outputs: [a.txt]}}\n"
+        "      - {{id: b, runtime_s: 1, parents: [a], command: 'cat a.txt {1}> b.txt', "
+        "inputs: [a.txt], outputs: [b.txt]}}\n"
     )
     assert vgrads("run", local_set(write, tmp_path, tasks.format(tmp_path, ""))).code == 0
     path = local_set(write, tmp_path, tasks.format(tmp_path, "a.txt "))

@@ -1,4 +1,5 @@
-"""What a run survives: a manager killed at any instant, silent sites, lost slots, failing tasks; planning anew."""
+"""What a run survives: a manager killed at any instant, silent sites, lost slots, failing tasks;
+planning anew."""
 
 import itertools
 import os
@@ -63,7 +64,8 @@ class FragileJournal(MemoryJournal):
 
 
 class FlakySite:
-    """A driver whose calls now and then get no answer; half of those had their effect all the same."""
+    """A driver whose calls now and then get no answer; half of those had their effect all the
+    same."""
 
     def __init__(self, driver, silence, seed):
         self._driver, self._silence, self._draws = driver, silence, stream(seed, "flaky")
@@ -92,7 +94,8 @@ class FlakySite:
 
 
 class World:
-    """Sites and tasks that go on whatever becomes of the manager; what was asked of them is counted."""
+    """Sites and tasks that go on whatever becomes of the manager; what was asked of them is
+    counted."""
 
     def __init__(self, book, behaviour, luck=None, silence=0.0, spare=0):
         self.clock = SimClock()
@@ -133,7 +136,8 @@ class World:
 
 
 def run_through_crashes(world, positions, before):
-    """Run; at each of these positions of the journal the manager is killed and another one goes on."""
+    """Run; at each of these positions of the journal the manager is killed and another one goes
+    on."""
     journal = FragileJournal(positions[0], before)
     runner = Runner("r", world.books[0], world.around(journal))
     try:
@@ -267,7 +271,8 @@ def test_the_rest_is_planned_anew_when_too_few_workflows_are_left():
 
 
 def test_a_resumed_run_finds_what_it_holds_before_it_asks_for_more():
-    """A site that knows only its own process's slots would give away what the run's tasks run on."""
+    """A site that knows only its own process's slots would give away what the run's tasks run
+    on."""
     book = book_for([chain("w", 100.0), chain("v", 100.0)], [slot("z", 1), slot("a", 1)], needed=2)
     later = replace(book.uses["a"], submit_s=50.0)
     book = replace(book, uses={**book.uses, "a": later})
@@ -353,7 +358,8 @@ def test_cancelling_stops_everything_and_gives_everything_back():
 
 
 def test_a_cancelled_run_waits_for_no_plan_that_was_asked_for_with_it():
-    """The slot is refused and the run cancelled in one look: nothing is planned anew, nothing opened."""
+    """The slot is refused and the run cancelled in one look: nothing is planned anew, nothing
+    opened."""
     book = book_for([chain("w", 100.0)], [slot("a")])
     world = World(book, SiteBehaviour(slot_acquire=0.0), spare=1)
     journal = MemoryJournal()

@@ -1,4 +1,5 @@
-"""Where the time of tasks went: measured where it went, journalled, told by command, page and metrics."""
+"""Where the time of tasks went: measured where it went, journalled, told by command, page and
+metrics."""
 
 import json
 

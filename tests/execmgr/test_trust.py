@@ -1,4 +1,5 @@
-"""Two managers, two copies, one result; what ends a run for ever, or a service: with real processes and the real record."""
+"""Two managers, two copies, one result; what ends a run for ever, or a service: with real processes
+and the real record."""
 
 import json
 import os
@@ -161,7 +162,8 @@ def begun(tmp_path):
 
 
 def test_a_manager_that_slept_through_its_lease_takes_nothing_from_the_next(write, tmp_path):
-    """SIGSTOP, a second manager, SIGCONT: the first lets go; nothing is killed, begun again or lost."""
+    """SIGSTOP, a second manager, SIGCONT: the first lets go; nothing is killed, begun again or
+    lost."""
     path = local_set(write, tmp_path, TWO_STEPS.format(tmp_path), "10m")
     with (tmp_path / "first.log").open("wb") as log:
         first = subprocess.Popen(
@@ -339,7 +341,10 @@ def test_what_a_task_leaves_behind_ends_with_it(local):
     leaves = "sleep 300 & setsid sleep 300 & (setsid sleep 300 &) ; exit 0"
     assert local.run(order_of("a", command=leaves))["a"].ok
     assert not local.ours()
-    daemon = f"{sys.executable} -c 'import os,time; os.fork() and os._exit(0); os.setsid(); os.closerange(0, 256); time.sleep(300)'; sleep .6"
+    daemon = (
+        f"{sys.executable} -c 'import os,time; os.fork() and os._exit(0); os.setsid(); "
+        "os.closerange(0, 256); time.sleep(300)'; sleep .6"
+    )
     assert local.run(order_of("b", command=daemon))["b"].ok
     assert not local.ours()
 
@@ -596,7 +601,8 @@ def test_a_full_disk_is_said_in_a_line_and_nothing_is_lost(
 
 
 def test_where_workers_find_their_manager_is_told_when_there_is_room(small_disk, tmp_path):
-    """A run whose disk is full asks for its slots later; one that is resumed there needs no room for it."""
+    """A run whose disk is full asks for its slots later; one that is resumed there needs no room
+    for it."""
     (tmp_path / "set").mkdir(exist_ok=True)
     place = TaskFolder(small_disk / "run", tmp_path / "set", AWAY)
     hog = fill(small_disk)
@@ -635,5 +641,8 @@ def test_a_task_that_fills_the_disk_fails_and_others_go_on(small_disk, tmp_path)
 
 
 def test_the_end_of_a_long_complaint_is_told_and_no_more_of_it_is_read(local):
-    shout = f'{sys.executable} -c \'import sys; sys.stderr.write("x" * 30_000_000 + "\\nthe last word\\n"); sys.exit(3)\''
+    shout = (
+        f'{sys.executable} -c \'import sys; sys.stderr.write("x" * 30_000_000 + "\\nthe last '
+        "word\\n\"); sys.exit(3)'"
+    )
     assert local.run(order_of("a", command=shout))["a"].reason == "exit code 3: the last word"

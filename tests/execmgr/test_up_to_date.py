@@ -1,4 +1,5 @@
-"""What is done is not done again: through the command line, over real processes, and at a service."""
+"""What is done is not done again: through the command line, over real processes, and at a
+service."""
 
 import fcntl
 import io
@@ -532,7 +533,10 @@ def test_folders_as_inputs_and_outputs(tmp_path, vgrads):
     tasks = [
         {
             "id": "make",
-            "command": "mkdir -p tree/deep; cp data/x tree/deep/x; ln -s deep/x tree/link; echo make >> $LOG",
+            "command": (
+                "mkdir -p tree/deep; cp data/x tree/deep/x; ln -s deep/x tree/link; echo make "
+                ">> $LOG"
+            ),
             "inputs": ["data"],
             "outputs": ["tree"],
         },

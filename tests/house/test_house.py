@@ -1,4 +1,5 @@
-"""The rules of the house that a machine can hold: layers, sizes, no addresses of this machine, no stubs."""
+"""The rules of the house that a machine can hold: layers, sizes, no addresses of this machine, no
+stubs."""
 
 import ast
 import re

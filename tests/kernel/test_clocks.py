@@ -1,4 +1,5 @@
-"""What a calendar that is set to another time may not decide: see also tests/chaos, where it jumps under real runs."""
+"""What a calendar that is set to another time may not decide: see also tests/chaos, where it jumps
+under real runs."""
 
 import random
 import subprocess
@@ -50,7 +51,8 @@ def test_where_the_machine_was_started_anew_only_the_calendar_tells(begun):
 
 
 def test_the_keys_of_a_run_hold_whatever_the_calendar_of_a_machine_says():
-    """A worker whose calendar is behind the manager's refused what was valid from the manager's now on."""
+    """A worker whose calendar is behind the manager's refused what was valid from the manager's now
+    on."""
     certificate = x509.load_pem_x509_certificate(make_keys()[0].encode())
     assert certificate.not_valid_before_utc.year < 2001
     assert certificate.not_valid_after_utc.year == 9999
@@ -74,7 +76,8 @@ if __name__ == "__main__":
 
 @pytest.mark.services
 def test_messages_of_dask_go_out_while_the_calendar_is_set_back_and_forth(tmp_path):
-    """A stream waited till an instant of the calendar: set back by three days, it was silent for as long."""
+    """A stream waited till an instant of the calendar: set back by three days, it was silent for as
+    long."""
     there(Clock.missing())
     clock = Clock()
     clock.enter(SimpleNamespace(draws=random.Random(1), folder=tmp_path))

@@ -1,4 +1,5 @@
-"""Loops in two forms of one text: as Python runs them and compiled, equal to the last digit; which is called when."""
+"""Loops in two forms of one text: as Python runs them and compiled, equal to the last digit; which
+is called when."""
 
 import subprocess
 import sys

@@ -1,9 +1,11 @@
-"""A yardstick for plans: each is carried out by the real core, on a virtual clock, in futures that no planner saw.
+"""A yardstick for plans: each is carried out by the real core, on a virtual clock, in futures that
+no planner saw.
 
 Nothing is shared with ``planner`` but the values that it takes and gives. What this file adds to
-:func:`vgrads.execmgr.core.step.step` is the world: when slots are ready and when they break (:func:`vgrads.vgrid.fate.slot_fate`, which draws
-slots of one queue together), how long tasks run, which of them fail. The core decides all else, and it is held to what is
-possible: a copy that it starts in a slot that is not ready, without room or without its data is an error of the core.
+:func:`vgrads.execmgr.core.step.step` is the world: when slots are ready and when they break
+(:func:`vgrads.vgrid.fate.slot_fate`, which draws slots of one queue together), how long tasks run,
+which of them fail. The core decides all else, and it is held to what is possible: a copy that it
+starts in a slot that is not ready, without room or without its data is an error of the core.
 
 Nobody plans anew: what is found is how this very plan is carried out.
 """
@@ -51,10 +53,12 @@ _ANSWER, _END, _NEWS, _OVER = range(
 class Judged:
     """What so many executions of a plan came to; hours (of processors) and money are means a play.
 
-    ``useful_hours``: runs that counted, of the first workflows as far as they were needed; ``further_hours``: of other
-    workflows; ``lost_hours``: runs that did not count, twins and failures; the rest of ``hours``, which slots were held,
-    nothing ran. ``usd``: slots are paid for from ready to given back; ``from_request_usd``: from request to given back, where
-    they came at all. ``dearest_usd``: the play that cost most. ``end_s``: when it was done, at the median of the plays that were.
+    ``useful_hours``: runs that counted, of the first workflows as far as they were needed;
+    ``further_hours``: of other workflows; ``lost_hours``: runs that did not count, twins and
+    failures; the rest of ``hours``, which slots were held, nothing ran. ``usd``: slots are paid for
+    from ready to given back; ``from_request_usd``: from request to given back, where they came at
+    all. ``dearest_usd``: the play that cost most. ``end_s``: when it was done, at the median of the
+    plays that were.
     """
 
     probability: float
@@ -86,9 +90,9 @@ class Played:
 
 @dataclass(frozen=True, kw_only=True)
 class Future:
-    """What will happen, whatever is decided: slot → ready (after it is asked for; on the clock where it is fixed) and
-    the same for when it breaks; copy → factor on its planned run time; copy → for each attempt the share of its run
-    after which it fails, above 1 where it does not."""
+    """What will happen, whatever is decided: slot → ready (after it is asked for; on the clock
+    where it is fixed) and the same for when it breaks; copy → factor on its planned run time; copy
+    → for each attempt the share of its run after which it fails, above 1 where it does not."""
 
     fates: Mapping[str, tuple[float, float]]
     stretch: Mapping[CopyKey, float]
@@ -108,8 +112,9 @@ class Futures:
         return Future(fates=fates, stretch=self._stretch(draws), failing=self._failing(draws))
 
     def _stretch(self, draws: np.random.Generator) -> dict[CopyKey, float]:
-        """Median run times are what is written with a task; the plan gives it room for a quantile. Errors are its own, its
-        kind's, its workflow's and its site's; copies share all but the last."""
+        """Median run times are what is written with a task; the plan gives it room for a quantile.
+        Errors are its own, its kind's, its workflow's and its site's; copies share all but the
+        last."""
         wanted = self._snapshot.wanted
         if not wanted.uncertain:
             return {}
@@ -270,7 +275,8 @@ class _World:
 def play(book: Book, future: Future, told: bool = False) -> Played:
     """Carry a book out in one future, to the end.
 
-    A slot that is never ready stays silent; ``told``: where it is no batch job, its site refuses it at once.
+    A slot that is never ready stays silent; ``told``: where it is no batch job, its site refuses it
+    at once.
     """
     world = _World(book, future, told)
     state = begin(book)

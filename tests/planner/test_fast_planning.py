@@ -212,7 +212,8 @@ def test_all_copies_of_a_workflow_succeed_as_one_by_one(monkeypatch, form, workf
 
 
 def test_ranks_are_the_longest_ways_to_the_end():
-    """Figure 2 of the article in small: t0 before t1 and t2, both before t3, two seconds of transfer each."""
+    """Figure 2 of the article in small: t0 before t1 and t2, both before t3, two seconds of
+    transfer each."""
     files = {f"f{n}": 2.0 for n in range(4)}
     parents = {0: (), 1: (0,), 2: (0,), 3: (1, 2)}
     tasks = [

@@ -77,7 +77,8 @@ def test_one_slot_is_as_sure_as_it_comes():
 
 
 def test_a_slot_that_breaks_takes_its_task_with_it():
-    """It breaks in 4 of 10 cases, somewhere in its 1,000 s: in a tenth of these while the task runs."""
+    """It breaks in 4 of 10 cases, somewhere in its 1,000 s: in a tenth of these while the task
+    runs."""
     a = slot("a", 1, up=0.6)
     assert near(judge(*plan_of([chain()], [a], [put("t0", "a", 0, 100)]), count=PLAYS), 0.96)
 

@@ -1,4 +1,5 @@
-"""Whole workflows packed into slots: at least cost, as many as there is money for, by the rules of every plan."""
+"""Whole workflows packed into slots: at least cost, as many as there is money for, by the rules of
+every plan."""
 
 import numpy as np
 import pytest
@@ -101,7 +102,8 @@ def test_a_workflow_is_spread_over_machines_that_alone_are_too_slow():
 
 
 def test_machines_are_asked_for_when_they_are_needed():
-    """A long task, then three beside each other: two of the machines are asked for behind the first task."""
+    """A long task, then three beside each other: two of the machines are asked for behind the first
+    task."""
     after = [Task(id=f"b{n}", runtime_s=3000.0, parents=("a",)) for n in range(3)]
     shape = make_workflow("w", [Task(id="a", runtime_s=3000.0), *after])
     snapshot = question([shape], 1, several(4), 6.0, deadline_s=2 * HOUR_S)
@@ -132,7 +134,8 @@ def test_a_second_kind_of_machine_is_taken_where_the_first_are_too_few():
 
 
 def test_slots_of_a_site_that_boots_slowly_at_times_are_used_before_they_are_sure():
-    """Surely there after an hour, most of the time after minutes: within 80 minutes only that helps."""
+    """Surely there after an hour, most of the time after minutes: within 80 minutes only that
+    helps."""
     curve = type(certain_from(0.0))(np.array([100.0, 4500.0]), np.array([0.98, 1.0]))
     slots = tuple(
         Slot(

@@ -188,7 +188,8 @@ def test_a_plan_explains_where_its_tasks_stand(vgrads, tmp_path):
 
 
 def sampled_promise(snapshot, draft):
-    """A draft's promise in the 48 scenarios that the programme saw, reckoned scenario by scenario."""
+    """A draft's promise in the 48 scenarios that the programme saw, reckoned scenario by
+    scenario."""
     fates = {slot.id: slot_fate(slot, 48, snapshot.seed) for slot in snapshot.slots}
     counts = np.zeros(48, dtype=int)
     for name in draft.scheduled:
@@ -217,7 +218,8 @@ def sampled_promise(snapshot, draft):
     return float((counts >= snapshot.wanted.needed).mean())
 
 
-INSTANCES = [  # start probabilities of the slots, workflows needed, seed; the fourth is a bad one for the phases
+# start probabilities of the slots, workflows needed, seed; the fourth is a bad one for the phases
+INSTANCES = [
     ((0.9, 0.6), 1, 0),
     ((0.75, 0.9), 2, 3),
     ((0.6, 0.75, 0.9), 1, 2),

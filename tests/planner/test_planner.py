@@ -150,7 +150,8 @@ def test_a_missing_task_and_an_overdrawn_budget_are_caught():
 
 
 def outcome_of(snapshot, *rows):
-    """Share of scenarios in which the set's first workflow is done, for rows (task, copy, slot, start, end)."""
+    """Share of scenarios in which the set's first workflow is done, for rows (task, copy, slot,
+    start, end)."""
     scenarios = Scenarios(snapshot)
     workflow = snapshot.wanted.workflows[0]
     placed = {}
@@ -294,7 +295,8 @@ def test_following_a_change_is_as_good_as_starting_anew(workflow, moves):
     st.integers(0, 100),
 )
 def test_plans_of_whole_workflows_keep_the_same_invariants(shapes, rows, seed):
-    """What the coarse phases place in one piece has the probabilities that the task-wise reckoning finds."""
+    """What the coarse phases place in one piece has the probabilities that the task-wise reckoning
+    finds."""
     slots = tuple(
         slot(
             f"s{n}",
@@ -348,7 +350,8 @@ def test_large_sets_are_planned_whole_workflows_at_a_time():
 
 
 def test_the_expected_cost_is_paid_from_when_a_slot_is_ready():
-    """A machine boots for 200 s or, one time in ten, for 800 s: the hour that is paid for begins when it is ready."""
+    """A machine boots for 200 s or, one time in ten, for 800 s: the hour that is paid for begins
+    when it is ready."""
     boot = StartCurve(np.array([200.0, 800.0]), np.array([0.9, 1.0]))
     paid = slot("m", procs=1, curve=boot, end_s=9000.0, price_usd_per_hour=1.0)
     snapshot = Snapshot(

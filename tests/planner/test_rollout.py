@@ -1,4 +1,5 @@
-"""What is told against what is done: plans played by the planner and carried out by the core, event by event."""
+"""What is told against what is done: plans played by the planner and carried out by the core, event
+by event."""
 
 import heapq
 from dataclasses import replace

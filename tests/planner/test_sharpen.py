@@ -1,4 +1,5 @@
-"""What ended tells of what is left: held against the plain conditional of the joint normal distribution."""
+"""What ended tells of what is left: held against the plain conditional of the joint normal
+distribution."""
 
 import math
 from dataclasses import replace
@@ -105,7 +106,8 @@ def test_an_exact_task_is_over_when_it_should_be_and_a_very_late_one_takes_as_lo
 
 
 def test_a_run_whose_first_tasks_took_long_promises_less_and_one_that_was_quick_more():
-    """Eight tasks of one kind on two processors; two have ended, in three times or half of what was expected."""
+    """Eight tasks of one kind on two processors; two have ended, in three times or half of what was
+    expected."""
     spread = RuntimeSpread(own=0.05, kind=0.6)
     flows = [chain(f"w{n}", 100.0) for n in range(8)]
     flows = [

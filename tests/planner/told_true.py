@@ -2,10 +2,11 @@
 
     python -m tests.planner.told_true [--plays 2500] [--only NAME ...] [--refusals]
 
-The judge is ``tests/planner/plan_judge.py``, which shares no code with the planner. A case holds where told and true differ by at
-most .01 and two standard errors of the judge. Cases whose workflows lie in
-``../shared/traces`` are skipped where that is not there.
-``--refusals``: clouds say at once that they refuse; unless that is told, what never comes stays silent, as promises have it.
+The judge is ``tests/planner/plan_judge.py``, which shares no code with the planner. A case holds
+where told and true differ by at most .01 and two standard errors of the judge. Cases whose
+workflows lie in ``../shared/traces`` are skipped where that is not there. ``--refusals``: clouds
+say at once that they refuse; unless that is told, what never comes stays silent, as promises have
+it.
 """
 
 from __future__ import annotations
@@ -59,7 +60,8 @@ def shipped(at_s: float | None = INSTANT_S) -> Grid:
 
 @cache
 def by_past_waits() -> Grid:
-    """The shipped sites at the end of their histories, foretold by past waits alone: as if nobody saw the queues."""
+    """The shipped sites at the end of their histories, foretold by past waits alone: as if nobody
+    saw the queues."""
     catalog, found = load_catalog(embedded_data() / "sites.toml"), {}
     for site in catalog.sites:
         for queue in site.queues:
@@ -134,7 +136,8 @@ def half_a_day(name: str) -> Callable[[], Snapshot]:
 
 
 def montage(tiles: int) -> Workflow:
-    """As the generated Montage are: projections, their overlaps, one model, backgrounds, one mosaic; 4.8 tasks a tile."""
+    """As the generated Montage are: projections, their overlaps, one model, backgrounds, one
+    mosaic; 4.8 tasks a tile."""
     draws, tasks = stream(tiles, "montage"), []
 
     def add(name: str, mean_s: float, parents: tuple[str, ...] = ()) -> str:
@@ -297,8 +300,10 @@ def told_true(case: Case, plays: int, refusals: bool) -> tuple[str, bool]:
     gap = told - found.probability
     holds = abs(gap) <= MARGIN + 2 * found.standard_error
     row = (
-        f"| {case.name} | {len(plan.placements)} | {told:.3f} | {found.probability:.3f} ± {found.standard_error:.3f} | "
-        f"{gap:+.3f} | {'yes' if holds else 'NO'} | {plan.cost_usd:.2f} | {found.usd:.2f} | {found.hours:.0f} | "
+        f"| {case.name} | {len(plan.placements)} | {told:.3f} | {found.probability:.3f} ± "
+        f"{found.standard_error:.3f} | "
+        f"{gap:+.3f} | {'yes' if holds else 'NO'} | {plan.cost_usd:.2f} | {found.usd:.2f} "
+        f"| {found.hours:.0f} | "
         f"{planned - begun:.2f} | {judged - planned:.0f} |"
     )
     return row, holds
@@ -313,7 +318,8 @@ def main() -> None:
     )
     chosen = parser.parse_args()
     sys.stdout.write(
-        "| case | copies | told | true | gap | holds | planned $ | paid $ | hours | planning s | judging s |\n"
+        "| case | copies | told | true | gap | holds | planned $ | paid $ | hours | "
+        "planning s | judging s |\n"
         "| --- | --: | --: | --: | --: | --- | --: | --: | --: | --: | --: |\n"
     )
     missed = 0

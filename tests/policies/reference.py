@@ -1,4 +1,5 @@
-"""Random policies and ads, and what plain classad2 says of them: nested ads, nothing simplified, nothing remembered."""
+"""Random policies and ads, and what plain classad2 says of them: nested ads, nothing simplified,
+nothing remembered."""
 
 import math
 from dataclasses import dataclass
@@ -167,7 +168,10 @@ def expression(draw, kinds, depth, helpers=()):
     if kind == 6:
         return f"({one[0]} ? {one[1]} : {one[2]})"
     if kind == 7:
-        return f'{draw.choice(["anyCompare", "allCompare"])}("{draw.choice(["<", ">", "==", "is"])}", {one[0]}, {one[1]})'
+        return (
+            f'{draw.choice(["anyCompare", "allCompare"])}("{draw.choice(["<", ">", "==", "is"])}", '
+            f"{one[0]}, {one[1]})"
+        )
     if kind == 8:
         return f'regexp("{draw.choice(["myhost", "^a", "o.*n", "[0-9]+", "OSG|B"])}", {one[0]})'
     count = draw.randrange(1, 4)
@@ -228,8 +232,8 @@ def written(given):
 
 
 def plain(texts, slot, world):
-    """The slot's value in one ad of ads. What an ad lacks stands there as undefined: else it would be looked for in the
-    ads around it."""
+    """The slot's value in one ad of ads. What an ad lacks stands there as undefined: else it would
+    be looked for in the ads around it."""
     copies = [
         dict.fromkeys(REPLICA) | copy | {"Host": dict.fromkeys(HOST) | copy["Host"]}
         for copy in world.job["Replicas"]

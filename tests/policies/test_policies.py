@@ -228,7 +228,8 @@ def test_replication_may_read_the_concurrency_in_force(until_s, copied):
 
 
 def test_nothing_is_copied_where_everything_takes_its_time():
-    """Long honest tasks: fifty times as long as the others; none is stopped, and copies stay few."""
+    """Long honest tasks: fifty times as long as the others; none is stopped, and copies stay
+    few."""
     world = World(lambda bag, task, host: (3000.0 if task % 10 == 0 else 60.0, 0))
     for i in range(20):
         world.hosts.join(f"h{i}")
@@ -365,7 +366,8 @@ def test_why_a_host_does_not_get_a_task():
 
 
 def test_ends_keep_their_meaning_in_any_order():
-    """A late success of an attempt whose time was over still counts; its other attempt is called off."""
+    """A late success of an attempt whose time was over still counts; its other attempt is called
+    off."""
     world = World(lambda bag, task, host: (100.0 if host == "a" else 1e5, 0))
     world.hosts.join("a")
     world.add(0, bag(1, {"Deadline": "50"}))
@@ -513,7 +515,8 @@ def test_a_task_that_is_taken_back_for_ever_fails_before_its_attempts_cannot_be_
 
 
 def test_a_bag_that_is_for_nobody_keeps_no_work_from_idle_hosts():
-    """Its tasks wait for ever: what others hold and cannot have begun is recalled for idle hosts all the same."""
+    """Its tasks wait for ever: what others hold and cannot have begun is recalled for idle hosts
+    all the same."""
     world = World(steady(100.0))
     world.hosts.join("early")
     world.add(0, bag(1000, {"JobRequirements": "Host.Nix > 1", "Rank": "9"}))

@@ -1,5 +1,6 @@
-"""What a policy may cost: it is reckoned before anything is evaluated. How long what is taken really takes is timed by
-``python benchmarks/dispatch/bench_policies.py cost``; here what is taken must come to an end."""
+"""What a policy may cost: it is reckoned before anything is evaluated. How long what is taken
+really takes is timed by ``python benchmarks/dispatch/bench_policies.py cost``; here what is taken
+must come to an end."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,5 @@
-"""Every policy that GridBot's paper gives as an example, in the language as it is here, with both outcomes."""
+"""Every policy that GridBot's paper gives as an example, in the language as it is here, with both
+outcomes."""
 
 import pytest
 
@@ -118,7 +119,10 @@ REPLICATION = {
         && member(false, Job.Replicas.Host.RecentSuccess) || max(Job.Replicas.Age) > 30 * 60)""",
     "permissive": "NumberOfReplicas < 5",
     "R3": 'min(Job.Replicas.Age) > 15 * 60 && anyCompare(">", Job.Replicas.Host.ErrorRate, 0.1)',
-    "R4": 'JobsLeft < 2000 && min(Job.Replicas.Age) > 900 && anyCompare(">", Job.Replicas.Host.ErrorRate, 0.1)',
+    "R4": (
+        'JobsLeft < 2000 && min(Job.Replicas.Age) > 900 && anyCompare(">", '
+        "Job.Replicas.Host.ErrorRate, 0.1)"
+    ),
 }
 
 

@@ -1,4 +1,5 @@
-"""Policies of bags: the language, what is refused and where, GridBot's examples, and agreement with the library."""
+"""Policies of bags: the language, what is refused and where, GridBot's examples, and agreement with
+the library."""
 
 import os
 import pickle
@@ -125,8 +126,14 @@ def test_a_host_without_an_attribute_finds_it_nowhere_else():
 
 
 def test_the_three_ways_of_writing_are_one():
-    lines = 'Rank = "a#b//c" == Host.Name ? 1 : 2 # so\n// nothing\n\nConcurrency = 2 *\n   Host.NumCpus; Deadline = 5'
-    ad = '[ Rank = "a#b//c" == Host.Name ? 1 : 2; /* two\nlines */ Concurrency = 2 * Host.NumCpus; Deadline = 5 ]'
+    lines = (
+        'Rank = "a#b//c" == Host.Name ? 1 : 2 # so\n// nothing\n\nConcurrency = 2 *\n   '
+        "Host.NumCpus; Deadline = 5"
+    )
+    ad = (
+        '[ Rank = "a#b//c" == Host.Name ? 1 : 2; /* two\nlines */ Concurrency = 2 * '
+        "Host.NumCpus; Deadline = 5 ]"
+    )
     table = {
         "Rank": '"a#b//c" == Host.Name ? 1 : 2 # so',
         "Concurrency": "2 * Host.NumCpus",
@@ -301,7 +308,8 @@ def taken(draw):
 
 
 def test_agreement_with_plain_classad2():
-    """Random policies over random ads: what is left, remembered or not, is what the whole ad says to the library."""
+    """Random policies over random ads: what is left, remembered or not, is what the whole ad says
+    to the library."""
     draw = random.Random(20091114)
     told = {slot: set() for slot in SLOTS}
     for _ in range(max(1, CASES // 20)):

@@ -1,4 +1,5 @@
-"""Policies as their user meets them: a file beside the bag, real agents, hosts that come by invitation, explanations."""
+"""Policies as their user meets them: a file beside the bag, real agents, hosts that come by
+invitation, explanations."""
 
 import json
 import os

@@ -1,4 +1,5 @@
-"""A bag with the paper's own policy file over real Slurm, this machine, and hosts that came by themselves."""
+"""A bag with the paper's own policy file over real Slurm, this machine, and hosts that came by
+themselves."""
 
 import json
 import os

@@ -90,7 +90,8 @@ class Pooling:
         return Counter(path.read_text().split()) if path.exists() else Counter()
 
     def workers(self):
-        """Processes of agents, of hosts and of workers, that stand in this folder; not those on other nodes."""
+        """Processes of agents, of hosts and of workers, that stand in this folder; not those on
+        other nodes."""
         found = []
         for entry in os.scandir("/proc"):
             with suppress(OSError):

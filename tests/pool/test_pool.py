@@ -275,7 +275,8 @@ def test_every_task_runs_once_whatever_the_acquisition(acquisition, pace):
 @pytest.mark.parametrize("cycle_s", [55.0, 60.0])
 @pytest.mark.parametrize(("idle_s", "patience"), [(15, 1.5), (60, 3.0), (120, 5.0), (180, 6.0)])
 def test_looking_ahead_is_faster_and_wastes_no_more(cycle_s, idle_s, patience):
-    """Against each of Falkon's settings: no less utilisation, at least five points more efficiency."""
+    """Against each of Falkon's settings: no less utilisation, at least five points more
+    efficiency."""
     count = 3 if idle_s > 15 else 10
     theirs = phases(lambda: falkon(float(idle_s)), cycle_s, count, turn_s=0.9)
     mine = phases(lambda: ours(patience), cycle_s, count, turn_s=0.9)

@@ -1,4 +1,5 @@
-"""How many workers a manager can keep busy: the thesis's numbers, each resource by itself, intervals, warm samples."""
+"""How many workers a manager can keep busy: the thesis's numbers, each resource by itself,
+intervals, warm samples."""
 
 import math
 from dataclasses import replace

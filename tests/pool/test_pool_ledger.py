@@ -1,4 +1,5 @@
-"""The ledger of pools: in the database, over HTTP, with tokens, on pages; and what pools make of it together."""
+"""The ledger of pools: in the database, over HTTP, with tokens, on pages; and what pools make of it
+together."""
 
 import urllib.request
 from collections import Counter
@@ -163,7 +164,8 @@ def test_workers_are_never_more_than_the_pool_may_have():
 
 
 def test_five_pools_and_twenty_managers_ask_for_what_is_needed_and_no_more():
-    """Row 18: each pool decides by itself, at its own time; what it asks for comes three periods later."""
+    """Row 18: each pool decides by itself, at its own time; what it asks for comes three periods
+    later."""
     need = {f"m{n}": 20 + 7 * n for n in range(20)}
     pools = [PoolDocument(name=f"p{n}", max_workers=900, policy="d1") for n in range(5)]
     have = {pool.name: Counter() for pool in pools}

@@ -1,4 +1,5 @@
-"""Pools as they are run: real processes on this machine, a ledger between them, and things that go wrong."""
+"""Pools as they are run: real processes on this machine, a ledger between them, and things that go
+wrong."""
 
 import os
 import signal
@@ -33,7 +34,8 @@ def test_two_managers_share_a_pool_and_what_one_leaves_serves_the_other(pooling,
     assert sum(told["decisions"].values()) == 4
     assert any(reason.startswith("size first") for reason in told["reasons"])
     until(lambda: first.poll() is not None)
-    # a worker on its way to the first when that ended looks for it for ten seconds (vgrads/agent/main.py)
+    # a worker on its way to the first when that ended looks for it for ten seconds
+    # (vgrads/agent/main.py)
     until(lambda: pooling.lent("second") == 4, seconds=25)
     assert (first.wait(60), second.wait(60)) == (0, 0), pooling.said("second")
     assert all(pooling.ran("first")[str(n)] == 1 for n in range(100))

@@ -1,4 +1,5 @@
-"""Two managers share a pool over real Slurm and real Grid Engine; one ends, and what it had serves the other."""
+"""Two managers share a pool over real Slurm and real Grid Engine; one ends, and what it had serves
+the other."""
 
 import signal
 import subprocess

@@ -1,4 +1,5 @@
-"""Workers shared out: the thesis's example in both readings, and water filling found by bisection."""
+"""Workers shared out: the thesis's example in both readings, and water filling found by
+bisection."""
 
 import os
 from dataclasses import replace

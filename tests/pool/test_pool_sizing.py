@@ -1,4 +1,5 @@
-"""How many workers one manager should have: the thesis's test values, the peers' rules, and ours."""
+"""How many workers one manager should have: the thesis's test values, the peers' rules, and
+ours."""
 
 from dataclasses import replace
 
@@ -120,7 +121,8 @@ def test_ours_goes_up_at_once_and_down_after_a_while():
 
 
 def test_ours_asks_for_none_that_would_find_too_little_to_do():
-    """20 workers end 120 tasks in the minute until new ones come; a new one should find a minute's, which are six."""
+    """20 workers end 120 tasks in the minute until new ones come; a new one should find a minute's,
+    which are six."""
     view = replace(OURS, waiting=110, running=20)
     assert workers("d8", view) == 20
     more = size("d8", replace(view, waiting=148), Memory())
@@ -139,7 +141,8 @@ def test_ours_counts_on_work_that_keeps_coming():
 
 
 def test_ours_keeps_requests_as_long_as_something_would_be_left_for_them():
-    """What was asked for 15 s ago comes in 30 at the earliest; in that time those there end 60 tasks."""
+    """What was asked for 15 s ago comes in 30 at the earliest; in that time those there end 60
+    tasks."""
     view = replace(OURS, waiting=70, running=20, asked=((0.0, 24),), now_s=15.0)
     assert workers("d8", view) == 30
     assert workers("d8", replace(view, waiting=50)) == 20

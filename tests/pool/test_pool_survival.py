@@ -1,4 +1,5 @@
-"""A pool that is killed anywhere: never more workers than it may have, none for managers that are gone, none forgotten.
+"""A pool that is killed anywhere: never more workers than it may have, none for managers that are
+gone, none forgotten.
 
 The pool's own decisions, files and journal are real; hosts, managers and the ledger are played.
 """
@@ -101,7 +102,8 @@ class World:
         self.grow()
 
     def grow(self):
-        """What the dispatcher does with the bags of its folder, as ``vgrads.api.bags.work`` does."""
+        """What the dispatcher does with the bags of its folder, as ``vgrads.api.bags.work``
+        does."""
         for number in self.shares.numbers:
             if number not in self.kept:
                 kept = self.kept[number] = open_bag(self.folder, number)
@@ -117,7 +119,8 @@ class World:
                 self.core.close(number, self.now_s)
 
     def look(self, kill=0):
-        """One period; killed after the decision was written to the folder, or before the dispatcher saw it."""
+        """One period; killed after the decision was written to the folder, or before the dispatcher
+        saw it."""
         self.now_s += 1.0
         self.ledger.lent = Counter({b.name: b.tasks.counts[GIVEN] for b in self.core.serving})
         fleet = SimpleNamespace(coming=0, expected_wait_s=0.0)

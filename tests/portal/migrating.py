@@ -1,4 +1,5 @@
-"""What holds of a database that is brought up and down, whatever its kind; used for SQLite and PostgreSQL."""
+"""What holds of a database that is brought up and down, whatever its kind; used for SQLite and
+PostgreSQL."""
 
 from __future__ import annotations
 
@@ -17,15 +18,24 @@ from vgrads.portal.records.run_record import RunRecord
 from vgrads.portal.records.sets import Sets
 from vgrads.portal.records.store import Store, open_engine
 
-_PLAN = '{"feasible": true, "lacking": null, "deadline_s": 60, "needed": 1, "scheduled": 1, "promise": {"probability": 0.9}, "cost_usd": 0}'
+_PLAN = (
+    '{"feasible": true, "lacking": null, "deadline_s": 60, "needed": 1, "scheduled": 1, '
+    '"promise": {"probability": 0.9}, "cost_usd": 0}'
+)
 _OLD = [
     "INSERT INTO workflow_set (id, name, created, document, plan, gantt) VALUES "
     f"('set-0123456789', 'old', '2025-01-02 03:04:05', '{{}}', '{_PLAN}', '{{}}')",
     "INSERT INTO run (id, set_id, state, started, outcome, gantt) VALUES "
     "('run-0123456789', 'set-0123456789', 'kept', '2025-01-02 03:04:05', '{}', '{}')",
-    'INSERT INTO run_event (run_id, position, body) VALUES (\'run-0123456789\', 0, \'{"kind": "tick", "at_s": 1.0}\')',
+    (
+        "INSERT INTO run_event (run_id, position, body) VALUES ('run-0123456789', 0, "
+        '\'{"kind": "tick", "at_s": 1.0}\')'
+    ),
     "INSERT INTO site (name, document) VALUES ('kth', '{}')",
-    "INSERT INTO history (site, queue, file, changed, body) VALUES (:s, 'q', 'l.swf.gz', '2025-01-02 03:04:05', :b)",
+    (
+        "INSERT INTO history (site, queue, file, changed, body) VALUES (:s, 'q', 'l.swf.gz', "
+        "'2025-01-02 03:04:05', :b)"
+    ),
 ]
 BODY = gzip.compress(b"a log")
 
@@ -61,7 +71,8 @@ def check_contents(store: Store) -> None:
 
 
 def check_up_and_down(url: str) -> None:
-    """An old database is brought up, down and up again with all that it holds, and looks as a new one does."""
+    """An old database is brought up, down and up again with all that it holds, and looks as a new
+    one does."""
     fill_old(url)
     with Store(url) as store:
         assert current(store.engine) == HEAD

@@ -1,8 +1,9 @@
 """A home that vgrads 0.1 wrote, laid out anew: its database, the files of a run, the set's folder.
 
-In it: ``KEPT``, a run of LEAD that ended; ``REPLANNED``, one that was planned anew twice; ``KILLED``, real
-processes whose manager was killed when both first tasks were done; ``SERVED``, a run of the service, killed
-in the middle; the set of the latter, planned. It was written under ``/vgrads-fixture``.
+In it: ``KEPT``, a run of LEAD that ended; ``REPLANNED``, one that was planned anew twice;
+``KILLED``, real processes whose manager was killed when both first tasks were done; ``SERVED``, a
+run of the service, killed in the middle; the set of the latter, planned. It was written under
+``/vgrads-fixture``.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ def lay_out(folder: Path, data: Path) -> Path:
 
 
 def _moved(body: bytes, place: str) -> bytes:
-    """A pickle of 0.1 in which every path leads to another place, and that was written a minute ago."""
+    """A pickle of 0.1 in which every path leads to another place, and that was written a minute
+    ago."""
     raw, found = zlib.decompress(body[2:]), io.BytesIO()
     steps = list(pickletools.genops(raw))
     ends = [at for _, _, at in steps[1:]] + [len(raw)]

@@ -1,4 +1,5 @@
-"""Who may do what: tokens, scopes, owners, sessions, origins, rates, sites that are open, OpenID Connect."""
+"""Who may do what: tokens, scopes, owners, sessions, origins, rates, sites that are open, OpenID
+Connect."""
 
 import base64
 import hashlib
@@ -334,7 +335,10 @@ def test_once_there_is_a_token_it_is_asked_for(store):
 def test_settings_come_from_file_environment_and_options_in_this_order(write, monkeypatch):
     file = write(
         "v.toml",
-        'port = 1000\nrate = "5/second"\nplanners = 1\n[oidc]\nissuer = "https://a"\nclient_id = "x"\n',
+        (
+            'port = 1000\nrate = "5/second"\nplanners = 1\n[oidc]\nissuer = "https://a"\n'
+            'client_id = "x"\n'
+        ),
     )
     monkeypatch.setenv("VGRADS_PLANNERS", "3")
     monkeypatch.setenv("VGRADS_OIDC__CLIENT_SECRET", "s")

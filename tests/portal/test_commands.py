@@ -41,7 +41,11 @@ def test_help_answers_for_every_command(vgrads):
 
 
 def test_help_imports_nothing_heavy():
-    code = "import sys; sys.argv = ['vgrads', '--help']\ntry:\n import vgrads.portal.main as c; c.main()\nexcept SystemExit: pass\nprint([m for m in ('numpy', 'scipy', 'pandas', 'fastapi', 'sqlmodel', 'networkx') if m in sys.modules])"
+    code = (
+        "import sys; sys.argv = ['vgrads', '--help']\ntry:\n import vgrads.portal.main as c; "
+        "c.main()\nexcept SystemExit: pass\nprint([m for m in ('numpy', 'scipy', 'pandas', "
+        "'fastapi', 'sqlmodel', 'networkx') if m in sys.modules])"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
     )
@@ -219,10 +223,16 @@ def test_real_commands_run_on_this_machine(vgrads, tmp_path):
 def test_a_real_task_that_fails_breaks_the_promise_and_says_why(vgrads, write):
     sites = (DATA / "local" / "local.toml").read_text()
     write("local.toml", sites)
-    task = "{id: a, runtime_s: 1, command: 'echo sorry >&2; exit 3'}, {id: b, runtime_s: 1, parents: [a], command: 'true'}"
+    task = (
+        "{id: a, runtime_s: 1, command: 'echo sorry >&2; exit 3'}, {id: b, runtime_s: 1, "
+        "parents: [a], command: 'true'}"
+    )
     path = write(
         "set.yaml",
-        f"name: s\ndeadline: 20s\nsites: local.toml\nworkflows:\n  - {{name: w, tasks: [{task}]}}\n",
+        (
+            "name: s\ndeadline: 20s\nsites: local.toml\nworkflows:\n  - {name: w, tasks: "
+            f"[{task}]}}\n"
+        ),
     )
     answer = vgrads("run", path)
     assert answer.code == 1
@@ -231,7 +241,8 @@ def test_a_real_task_that_fails_breaks_the_promise_and_says_why(vgrads, write):
         "runtime_s: 1, command", "runtime_s: 1, outputs: [x], command", 1
     )
     path.write_text(
-        f"name: s\ndeadline: 20s\nsites: local.toml\nworkflows:\n  - {{name: w, tasks: [{missing}]}}\n"
+        "name: s\ndeadline: 20s\nsites: local.toml\nworkflows:\n  - {name: w, tasks: "
+        f"[{missing}]}}\n"
     )
     assert "did not write 'x'" in vgrads("run", path).out
 
@@ -239,7 +250,10 @@ def test_a_real_task_that_fails_breaks_the_promise_and_says_why(vgrads, write):
 def test_recorded_workflow_on_real_logs(vgrads, write, shared):
     swf = shared / "swf"
     sites = "".join(
-        f'[[site]]\nname = "{name}"\nkind = "batch"\nprocs = {procs}\n[[site.queue]]\nname = "default"\nhistory = "{swf / file}"\n'
+        (
+            f'[[site]]\nname = "{name}"\nkind = "batch"\nprocs = {procs}\n[[site.queue]]\nname '
+            f'= "default"\nhistory = "{swf / file}"\n'
+        )
         for name, procs, file in (
             ("kth", 100, "KTH-SP2-1996-2.1-cln.swf.gz"),
             ("sdsc", 128, "SDSC-SP2-1998-4.2-cln.swf.gz"),
@@ -248,7 +262,10 @@ def test_recorded_workflow_on_real_logs(vgrads, write, shared):
     file = shared / "workflows" / "wfformat" / "montage-chameleon-2mass-005d-001.json"
     path = write(
         "set.yaml",
-        f"name: montage\ndeadline: 24h\nfraction: 1/2\nsites: {write('sites.toml', sites)}\nworkflows:\n  - {{file: {file}, count: 2}}\n",
+        (
+            "name: montage\ndeadline: 24h\nfraction: 1/2\nsites: "
+            f"{write('sites.toml', sites)}\nworkflows:\n  - {{file: {file}, count: 2}}\n"
+        ),
     )
     asked = {at: vgrads("plan", path, "--at", at, "--json") for at in (8_000_000, 12_000_000)}
     plans = {at: answer.json for at, answer in asked.items()}
@@ -342,7 +359,10 @@ def test_the_installed_command_is_there():
     assert done.returncode == 0
 
 
-GRID = "grid storm for 2h by 6h with {} under $20 {{ solvers = tight 16..32 nodes farm = loose 10 nodes }}"
+GRID = (
+    "grid storm for 2h by 6h with {} under $20 {{ solvers = tight 16..32 nodes farm = loose 10 "
+    "nodes }}"
+)
 
 
 def test_offers_print_a_tree_and_draw_a_chart(vgrads, write, tmp_path):

@@ -1,4 +1,5 @@
-"""The service from outside: what is asked before who it is, what tasks of others get to see, what is left open."""
+"""The service from outside: what is asked before who it is, what tasks of others get to see, what
+is left open."""
 
 import http.server
 import json
@@ -287,7 +288,8 @@ def listening():
 
 
 def test_only_the_port_for_workers_is_open_to_others_and_two_runs_fit_on_a_machine(tmp_path):
-    """Dask brings a web server of its own, which cannot be left out: it is on loopback, on any port, and empty."""
+    """Dask brings a web server of its own, which cannot be left out: it is on loopback, on any
+    port, and empty."""
     taken = socket.socket()
     try:
         taken.bind(("127.0.0.1", 8787))

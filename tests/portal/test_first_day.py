@@ -1,4 +1,5 @@
-"""The first day at a real cluster: nothing is known yet, names are mistyped, tasks fail, hands press Ctrl-C."""
+"""The first day at a real cluster: nothing is known yet, names are mistyped, tasks fail, hands
+press Ctrl-C."""
 
 import json
 import signal
@@ -28,7 +29,10 @@ max_walltime = "1h"
 {stated}
 """
 STATED = 'stated_probability = 0.95\nstated_wait = "1m"'
-SET = "name: s\ndeadline: 20m\nsites: sites.toml\nworkflows:\n  - {{name: w, count: 2, tasks: [{{id: a, runtime_s: 5, command: '{command}'}}]}}\n"
+SET = (
+    "name: s\ndeadline: 20m\nsites: sites.toml\nworkflows:\n  - {{name: w, count: 2, tasks: "
+    "[{{id: a, runtime_s: 5, command: '{command}'}}]}}\n"
+)
 
 
 @pytest.fixture

@@ -1,4 +1,5 @@
-"""Schemathesis against a service with tokens: whatever is sent, the answer is one that the description has."""
+"""Schemathesis against a service with tokens: whatever is sent, the answer is one that the
+description has."""
 
 import os
 import shutil
@@ -19,7 +20,8 @@ _CHECKS = (
 _EXAMPLES = os.environ.get("VGRADS_EXAMPLES", "12")  # of each operation; more by hand
 
 _LEFT_OUT = "/events$|^/v1/bags/[^/]*/tasks$"
-"""Streams: of events, which end when a run does, and of lines of JSON, which the tool cannot write (tests/dispatch/test_bag_work.py)."""
+"""Streams: of events, which end when a run does, and of lines of JSON, which the tool cannot write
+(tests/dispatch/test_bag_work.py)."""
 
 
 def test_whatever_is_sent_is_answered_as_described(tmp_path):
@@ -35,7 +37,8 @@ def test_whatever_is_sent_is_answered_as_described(tmp_path):
     with serving(tmp_path, "--config", settings) as service:
         set_id = service.client(secret).submit(LEAD)
         config.write_text(
-            f'[parameters]\n"path.set_id" = "{set_id}"\n"path.site" = "mayhem"\n"path.queue" = "default"\n'
+            f'[parameters]\n"path.set_id" = "{set_id}"\n"path.site" = "mayhem"\n'
+            '"path.queue" = "default"\n'
         )
         command = [
             tool,

@@ -1,4 +1,5 @@
-"""What goes on, told to others: a served run seen through the client, an outside engine, webhooks, figures."""
+"""What goes on, told to others: a served run seen through the client, an outside engine, webhooks,
+figures."""
 
 import json
 import os
@@ -95,7 +96,8 @@ def test_events_stream_resume_and_end(store):
 
 
 def test_an_outside_engine_is_told_where_and_when_and_order_is_kept(store, local_sites):
-    """Everything is announced at once, in a wrong order; nothing gets its turn before its parents are done."""
+    """Everything is announced at once, in a wrong order; nothing gets its turn before its parents
+    are done."""
     with served(store, local_sites) as client:
         set_id = client.submit(DIAMOND)
         run = client.run(set_id, engine="outside")

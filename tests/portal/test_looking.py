@@ -1,4 +1,5 @@
-"""What people see in the portal of what was done elsewhere: runs of the command line, old rows, sites that are gone."""
+"""What people see in the portal of what was done elsewhere: runs of the command line, old rows,
+sites that are gone."""
 
 import asyncio
 import html
@@ -310,7 +311,10 @@ def test_handing_over_answers_what_is_promised_and_what_it_costs(looking):
         ("application/json", json.dumps(LEAD | {"at_least": 6})),
         (
             "application/yaml",
-            "name: lead\ndeadline: 2h\nat_least: 6\nworkflows: [{file: lead.json, count: 8}]\nsites: sites.toml\n",
+            (
+                "name: lead\ndeadline: 2h\nat_least: 6\nworkflows: [{file: lead.json, count: "
+                "8}]\nsites: sites.toml\n"
+            ),
         ),
     ):
         answer = client.post("/v1/workflow-sets", content=body, headers={"Content-Type": kind})
@@ -493,7 +497,10 @@ def test_what_tasks_print_is_followed_from_another_process(home, vgrads, tmp_pat
                     {
                         "id": "first",
                         "runtime_s": 1,
-                        "command": "echo one; while test ! -e ../../../go; do sleep 0.05; done; echo two >&2; printf three",
+                        "command": (
+                            "echo one; while test ! -e ../../../go; do sleep 0.05; done; echo "
+                            "two >&2; printf three"
+                        ),
                     },
                     {
                         "id": "second",

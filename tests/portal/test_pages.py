@@ -1,4 +1,5 @@
-"""The pages as a person meets them, in Chromium: hand over, watch, zoom, hover, ask why, what if; for everybody."""
+"""The pages as a person meets them, in Chromium: hand over, watch, zoom, hover, ask why, what if;
+for everybody."""
 
 import itertools
 import json
@@ -46,7 +47,8 @@ def browser():
 
 @pytest.fixture
 def page(browser, service):
-    """A page that fails its test if anything goes wrong in it, or if it asks anybody else for anything."""
+    """A page that fails its test if anything goes wrong in it, or if it asks anybody else for
+    anything."""
     context = browser.new_context(viewport={"width": 1280, "height": 900}, base_url=service.url)
     one = context.new_page()
     troubles = []
@@ -97,7 +99,8 @@ def view(page):
 
 
 def wait_for(page, expression, arg=None):
-    """Until an expression is true; asked from outside, for the pages themselves may evaluate nothing."""
+    """Until an expression is true; asked from outside, for the pages themselves may evaluate
+    nothing."""
     until(lambda: page.evaluate(expression, arg), expression, 60)
 
 
@@ -349,7 +352,10 @@ def test_a_page_of_its_own_shows_every_lane_and_the_same_colours_as_pictures(bro
     page.evaluate("vgrads.chart.scroller.scrollTo(0, 1e6)")
     wait_for(
         page,
-        "vgrads.chart.hits.some(h => h.lane && h.lane.slot.id === 's-59' && h.y + h.h <= vgrads.chart.scroll + vgrads.chart.height)",
+        (
+            "vgrads.chart.hits.some(h => h.lane && h.lane.slot.id === 's-59' && h.y + h.h <= "
+            "vgrads.chart.scroll + vgrads.chart.height)"
+        ),
     )
     seen, whole = page.evaluate("[vgrads.chart.view[1], vgrads.chart.total]")
     assert seen < 0.15 * whole  # fitted to what there is

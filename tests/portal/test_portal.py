@@ -1,4 +1,5 @@
-"""The portal's own work: plans in the background, keys, revisions, pages of lists, what-if, pictures, uploads."""
+"""The portal's own work: plans in the background, keys, revisions, pages of lists, what-if,
+pictures, uploads."""
 
 import gzip
 import itertools
@@ -97,7 +98,8 @@ def test_a_set_that_cannot_be_planned_is_not_kept_and_its_key_is_free_again(tmp_
     log.write_bytes(MAYHEM.read_bytes())
     sites = tmp_path / "sites.toml"
     sites.write_text(
-        '[[site]]\nname = "m"\nkind = "batch"\nprocs = 64\n[[site.queue]]\nname = "q"\nhistory = "log.swf.gz"\n'
+        '[[site]]\nname = "m"\nkind = "batch"\nprocs = 64\n[[site.queue]]\nname = "q"\n'
+        'history = "log.swf.gz"\n'
     )
     store = Store(f"sqlite:///{tmp_path / 'test.db'}")
     with TestClient(make_app(store, load_catalog(sites))) as client:
@@ -531,7 +533,8 @@ def test_an_upload_that_is_cut_off_leaves_nothing(tmp_path):
         before = urllib.request.urlopen(url).read()
         with socket.create_connection(("127.0.0.1", service.port)) as raw:
             raw.sendall(
-                b"POST /v1/sites/mayhem/history HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 999999\r\n\r\n"
+                b"POST /v1/sites/mayhem/history HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+                b"Content-Length: 999999\r\n\r\n"
             )
             raw.sendall(PLAIN[:50_000])
             until(lambda: list(tmp_path.glob("uploads/*/history")), "the upload")

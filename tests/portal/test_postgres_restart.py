@@ -1,4 +1,5 @@
-"""A database that is stopped and started again while somebody works: nothing is lost, and nothing done twice."""
+"""A database that is stopped and started again while somebody works: nothing is lost, and nothing
+done twice."""
 
 import json
 import os
@@ -128,7 +129,8 @@ def test_who_holds_no_lease_is_told_at_once(server, record):
 
 
 class Proxy:
-    """Between a client and PostgreSQL; breaks the next connection off that commits, ``at`` the request or its answer."""
+    """Between a client and PostgreSQL; breaks the next connection off that commits, ``at`` the
+    request or its answer."""
 
     def __init__(self, port):
         self._port, self.at, self.cuts = port, "", 0
@@ -256,7 +258,8 @@ def test_a_bag_that_ends_while_the_database_is_away_is_done(server, tmp_path):
     ran, go, log = tmp_path / "ran", tmp_path / "go", tmp_path / "log"
     (tmp_path / "sites.toml").write_text(SITES)
     (tmp_path / "bag.yaml").write_text(
-        f'name: b\ncommand: "echo {{n}} >> {ran}; until test -e {go}; do sleep 0.05; done"\nparameters: {{n: {{range: [2]}}}}\n'
+        f'name: b\ncommand: "echo {{n}} >> {ran}; until test -e {go}; do sleep 0.05; '
+        'done"\nparameters: {n: {range: [2]}}\n'
     )
     command = [sys.executable, "-m", "vgrads", "bags", "run", tmp_path / "bag.yaml", "--sites"]
     environment = {**os.environ, "VGRADS_HOME": str(tmp_path / "home"), "VGRADS_DB": server.url}

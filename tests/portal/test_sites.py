@@ -60,7 +60,10 @@ def test_sites_of_the_database_serve_every_question(vgrads, write):
     answer = vgrads("bound", "here")
     assert (answer.code, "here/default, here/unknown" in answer.err) == (2, True)
     assert vgrads("bound", "nowhere").code == 2
-    small = "name: s\ndeadline: 4h\nprobability: 0.5\nworkflows:\n- {name: w, tasks: [{id: t, runtime_s: 60}]}\n"
+    small = (
+        "name: s\ndeadline: 4h\nprobability: 0.5\nworkflows:\n- {name: w, tasks: [{id: t, "
+        "runtime_s: 60}]}\n"
+    )
     assert vgrads("plan", write("s.yaml", small), "--json").json["slots"][0]["site"] == "here"
     assert vgrads("sites", "remove", "here").code == 0
     assert vgrads("sites", "remove", "here").code == 2

@@ -1,4 +1,5 @@
-"""What an earlier version of vgrads kept opens, shows and goes on; what is kept now names no class."""
+"""What an earlier version of vgrads kept opens, shows and goes on; what is kept now names no
+class."""
 
 import typing
 import zlib
@@ -75,7 +76,8 @@ def test_a_killed_run_of_an_earlier_version_goes_on(vgrads, home, tmp_path, monk
 
 
 def relocated(home, place):
-    """Commands of the book name the folder that it was written in, which paths in pickles did as well."""
+    """Commands of the book name the folder that it was written in, which paths in pickles did as
+    well."""
     with Store() as store:
         tasks = RunRecord(store.engine, KILLED).books()[0].snapshot.wanted.workflows[0].tasks
         assert str(place) in tasks["b"].command

@@ -1,4 +1,5 @@
-"""What stands on a terminal: nothing cut off that is needed, brackets as they are, time that goes on, lines found quickly."""
+"""What stands on a terminal: nothing cut off that is needed, brackets as they are, time that goes
+on, lines found quickly."""
 
 import io
 from types import SimpleNamespace
@@ -27,7 +28,9 @@ ROW = {
     "needed": 2,
     "outcome": {"in_time": 0, "needed": 2},
     "cost_usd": 1.5,
-    "hint": f"its manager is gone: vgrads resume {NAME} goes on, vgrads cancel {NAME} gives all back",
+    "hint": (
+        f"its manager is gone: vgrads resume {NAME} goes on, vgrads cancel {NAME} gives all back"
+    ),
 }
 ATTEMPT = {
     "workflow": "storm",

@@ -1,4 +1,5 @@
-"""What is said to people: everything that is wrong at once, what was meant, what was counted, whose fault it is."""
+"""What is said to people: everything that is wrong at once, what was meant, what was counted, whose
+fault it is."""
 
 import pickle
 from pathlib import Path
@@ -66,7 +67,10 @@ procs = "many"
 poll = true
 """
 SITES_WRONG = [
-    "line 3: site.0.kind: 'bath' is none of batch, reservation, dedicated, cloud, local; did you mean 'batch'?",
+    (
+        "line 3: site.0.kind: 'bath' is none of batch, reservation, dedicated, cloud, local; "
+        "did you mean 'batch'?"
+    ),
     "line 4: site.0.procs: must be at least 1, is 0",
     "line 6: site.0.queue.0.nme: unknown key; did you mean 'name'?",
     "line 10: site.1.procs: must be a whole number, is 'many'",

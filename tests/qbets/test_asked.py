@@ -29,7 +29,8 @@ def log():
 
 
 def test_who_asks_changes_nothing_where_nobody_is_named(log):
-    """The same history with users mixed up issues the same bounds, where arrays are not merged by user."""
+    """The same history with users mixed up issues the same bounds, where arrays are not merged by
+    user."""
     settings = replace(ASKED, arrays=False)
     mixed = replace(log, user=np.random.default_rng(1).permutation(log.user))
     plain, other = (backtest(one, "x", settings=settings).issued_s for one in (log, mixed))
@@ -66,7 +67,8 @@ def test_the_command_gives_the_very_forecast_that_a_backtest_would_have_given(vg
 
 
 def test_a_forecast_frozen_before_a_submission_gives_the_bound_that_the_backtest_issues(log):
-    """Question and proof are one: what is scored is what somebody would have been told at that second."""
+    """Question and proof are one: what is scored is what somebody would have been told at that
+    second."""
     predictor = make_predictor(ASKED, log)
     passing = Replay(log, predictor)
     same = 0
@@ -160,7 +162,8 @@ def test_a_blend_lies_between_what_it_blends(waits):
 
 @pytest.mark.parametrize("told", [0.0, 0.02])
 def test_where_a_history_tells_no_requested_times_a_wall_time_changes_nothing(told):
-    """Nor where nearly no job tells one: else the question would fall into the cluster of the largest jobs."""
+    """Nor where nearly no job tells one: else the question would fall into the cluster of the
+    largest jobs."""
     plain = simulated(3000)
     tells = np.random.default_rng(0).random(3000) < told
     silent = replace(plain, request_s=np.where(tells, plain.request_s, -1.0))
@@ -192,7 +195,8 @@ def test_one_user_number_for_all_jobs_is_nobody_s():
 
 
 def test_without_a_user_a_burst_is_told_by_jobs_exactly_alike():
-    """Sixty equal jobs wait: the next of them is corrected as one of a burst, another shape is not."""
+    """Sixty equal jobs wait: the next of them is corrected as one of a burst, another shape is
+    not."""
     plain = simulated(2000)
     at_s = float(plain.submit_s[1900])
     burst = {

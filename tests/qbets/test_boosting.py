@@ -1,4 +1,5 @@
-"""The model under the state of a queue: trees that all levels share, on a base that extrapolates."""
+"""The model under the state of a queue: trees that all levels share, on a base that
+extrapolates."""
 
 import numpy as np
 import pytest
@@ -34,7 +35,8 @@ def test_trees_for_all_levels_foretell_no_worse_than_a_library_s_forest_for_each
 
 
 def test_trees_keep_to_their_limits():
-    """A step in one column is found where it is; no leaf is smaller than allowed; what is constant tells nothing."""
+    """A step in one column is found where it is; no leaf is smaller than allowed; what is constant
+    tells nothing."""
     rows = np.column_stack([np.arange(1000.0), np.zeros(1000)])
     target = np.where(rows[:, 0] < 700.0, 1.0, 5.0)
     growth = Growth(trees=200, leaves=2, rate=0.1, per_leaf=60)

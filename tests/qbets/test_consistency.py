@@ -1,4 +1,5 @@
-"""An answer and its inverse: the probability of a bound, and the bound of a probability; who gave it."""
+"""An answer and its inverse: the probability of a bound, and the bound of a probability; who gave
+it."""
 
 from dataclasses import replace
 from functools import cache
@@ -58,7 +59,8 @@ def test_past_waits_answer_the_same_both_ways(waits, caution, level, within_s, d
 
 @cache
 def frozen(alarmed: bool, atoms: bool) -> StateForecast:
-    """A queue whose waits have atoms (of none, and of ten minutes), or not; with misses piling up, or not."""
+    """A queue whose waits have atoms (of none, and of ten minutes), or not; with misses piling up,
+    or not."""
     log = simulated(3000)
     if atoms:
         rounded = np.where(log.wait_s < 600.0, 0.0, np.round(log.wait_s / 600.0) * 600.0)
@@ -83,7 +85,8 @@ def test_the_state_answers_the_same_both_ways(alarmed, atoms, level, within_s, t
 
 
 def test_what_most_waited_less_than_has_a_probability_under_caution():
-    """Nine of ten waited less than two hours: misses five times as frequent do not make that none."""
+    """Nine of ten waited less than two hours: misses five times as frequent do not make that
+    none."""
     known = past([float(n) for n in range(0, 8000, 8)], caution=0.2)
     calm = replace(known, caution=1.0)
     assert float(calm.probability(8, 3600.0, 7200.0)) > 0.85

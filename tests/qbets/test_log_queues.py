@@ -84,9 +84,9 @@ def test_the_change_is_noted_once_and_only_where_it_changes_something(vgrads, wr
         assert "earlier versions" not in promise(vgrads, write, sites(queue, more))[1]
     note = promise(vgrads, write, sites())[1]
     assert (
-        f"m/busy: the {BUSY} jobs of queue 'busy' of its log count, earlier versions took all {BUSY + IDLE}"
-        in " ".join(note.split())
-    )
+        f"m/busy: the {BUSY} jobs of queue 'busy' of its log count, earlier versions took "
+        f"all {BUSY + IDLE}"
+    ) in " ".join(note.split())
     assert "earlier versions" not in promise(vgrads, write, sites())[1]
 
 

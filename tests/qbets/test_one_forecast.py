@@ -1,4 +1,5 @@
-"""One forecast: what a question is answered, what is offered, planned with and replanned with are the same object's."""
+"""One forecast: what a question is answered, what is offered, planned with and replanned with are
+the same object's."""
 
 import json
 from dataclasses import replace
@@ -31,12 +32,14 @@ def place(tmp_path_factory):
     folder = tmp_path_factory.mktemp("one")
     (folder / "q.swf").write_text(write_swf(LOG))
     (folder / "sites.toml").write_text(
-        '[[site]]\nname = "a"\nkind = "batch"\nprocs = 64\nslot_up = 0.9\n[[site.queue]]\nname = "q"\n'
+        '[[site]]\nname = "a"\nkind = "batch"\nprocs = 64\nslot_up = 0.9\n[[site.queue]]\n'
+        'name = "q"\n'
         'history = "q.swf"\nmax_procs = 32\nmax_jobs = 4\n'
     )
     tasks = "[{id: t, runtime_s: 1200, procs: 16}]"
     (folder / "set.yaml").write_text(
-        f"name: s\ndeadline: 2h\nfraction: 1/2\nworkflows:\n  - {{name: w, count: 2, tasks: {tasks}}}\n"
+        "name: s\ndeadline: 2h\nfraction: 1/2\nworkflows:\n  - {name: w, count: 2, "
+        f"tasks: {tasks}}}\n"
     )
     return folder
 
@@ -78,7 +81,8 @@ def test_commands_answer_what_is_offered_and_planned_with(place, grid, known, vg
 
 
 def test_so_many_slots_of_one_queue_come_as_the_last_of_them_is_foretold(place, grid):
-    """Of equal requests none starts before an earlier one: k of them are there as soon as the k-th is."""
+    """Of equal requests none starts before an earlier one: k of them are there as soon as the k-th
+    is."""
     slots = plan_set(load_set(place / "set.yaml")[0], grid).snapshot.slots
     assert len({slot.shared for slot in slots}) == 1
     ready = np.array([slot_fate(slot, 20_000, 5)[0] for slot in slots])

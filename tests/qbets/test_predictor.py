@@ -147,7 +147,8 @@ def test_sizes():
 
 @pytest.mark.parametrize("method", METHODS)
 def test_nothing_later_is_looked_at(method):
-    """Corrupt the future of every job that is still waiting or not yet submitted: no bound changes."""
+    """Corrupt the future of every job that is still waiting or not yet submitted: no bound
+    changes."""
     settings = Settings(method=method)
     log = make_log(3000, seed=3)
     cut = float(log.submit_s[2000])

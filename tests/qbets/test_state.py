@@ -221,7 +221,8 @@ def test_under_alarm_and_in_bursts_the_larger_of_both_is_given():
 
 
 def test_a_useless_state_costs_little():
-    """Waits that have nothing to do with the queue: what trees make of noise is blended and corrected."""
+    """Waits that have nothing to do with the queue: what trees make of noise is blended and
+    corrected."""
     log = simulated(3000)
     draws = np.random.default_rng(3)
     log = replace(log, wait_s=draws.exponential(3000.0, len(log)))

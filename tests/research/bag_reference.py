@@ -1,4 +1,5 @@
-"""The managers of :mod:`vgrads.research.bags.simulate` and ECT written plainly, with lists that are searched anew each time."""
+"""The managers of :mod:`vgrads.research.bags.simulate` and ECT written plainly, with lists that are
+searched anew each time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Bags and logs: what is drawn, written, read, fitted, drawn from the fit and played; hours of the day; bad input."""
+"""Bags and logs: what is drawn, written, read, fitted, drawn from the fit and played; hours of the
+day; bad input."""
 
 import json
 from dataclasses import replace
@@ -193,7 +194,8 @@ def test_a_zone_that_there_is_not_is_told_and_does_not_stop_the_reading(vgrads, 
 
 
 def test_the_fit_of_a_daily_cycle_looks_at_local_hours(vgrads, write):
-    """Bags from nine to five in Chicago: the fitted cycle has its middle there, not six hours later."""
+    """Bags from nine to five in Chicago: the fitted cycle has its middle there, not six hours
+    later."""
     draws = np.random.default_rng(0)
     jobs, start = [], 1_231_135_200  # midnight in Chicago
     for day in range(12):

@@ -1,4 +1,5 @@
-"""Bags of tasks: distributions, the model, extraction, fits, predictors, policies against a plain reference."""
+"""Bags of tasks: distributions, the model, extraction, fits, predictors, policies against a plain
+reference."""
 
 from dataclasses import replace
 from itertools import product
@@ -106,7 +107,8 @@ def test_distributions_that_cannot_be_fitted(family, values, told):
 
 
 def test_the_order_of_parameters_makes_sense_of_the_table():
-    """Sizes between 3 and 50 on average (the paper: 5 and 50), run times of seconds to days, peaks by day."""
+    """Sizes between 3 and 50 on average (the paper: 5 and 50), run times of seconds to days, peaks
+    by day."""
     for name, model in MODELS.items():
         draws = np.random.default_rng(0)
         sizes = np.maximum(2, np.rint(2.0 ** model.size.sample(draws, 20_000)))
@@ -160,7 +162,8 @@ def test_sizes_and_run_times_can_be_moved():
 
 
 def test_parameters_survive_the_way_through_a_log():
-    """Drawn from the model, written, read, taken apart and fitted: the model's parameters come back."""
+    """Drawn from the model, written, read, taken apart and fitted: the model's parameters come
+    back."""
     bags = draw_bags(AVERAGE, Target(load=0.9, capacity=250.0, days=6.0), seed=2)
     log = read_swf(write_swf(bags.as_log("drawn")), "drawn")
     found = extract_bags(log, gap_s=0.0)
@@ -186,7 +189,8 @@ def test_logs_of_bags_can_be_read_again():
 
 
 def test_a_drawn_workload_keeps_a_simulated_site_as_busy_as_it_was_drawn_for():
-    """The source of background load for `vgrads.simulator.load`: what a plan competes with on a site without a history."""
+    """The source of background load for `vgrads.simulator.load`: what a plan competes with on a
+    site without a history."""
     bags = draw_bags(AVERAGE, Target(load=0.5, capacity=100.0, days=2.0, arrivals="even"), seed=3)
     cluster = BatchCluster(100)
     load_background(cluster, bags.as_log("bags"), 0.0, 2 * DAY_S)
@@ -378,7 +382,8 @@ def test_the_check_finds_what_is_impossible():
 
 
 def test_replicas_end_with_the_first_of_them():
-    """One long task on a slow processor, a fast one falls free: the copy there ends first, both are given back."""
+    """One long task on a slow processor, a fast one falls free: the copy there ends first, both are
+    given back."""
     system = System(procs=np.array([1, 1]), speed=np.array([1.0, 2.0]))
     bags = workload(
         [(0, 0, [100, 10])]
@@ -411,7 +416,8 @@ def test_told_run_times_matter_to_policies_that_use_them():
 @settings(max_examples=60)
 @given(rows=bag_rows, off=st.floats(0.1, 10.0))
 def test_ect_is_one_algorithm_whoever_tells_it_run_times(rows, off):
-    """Told what is so, it starts what it starts without being told: by the plain chart. Told wrongly, nothing is lost."""
+    """Told what is so, it starts what it starts without being told: by the plain chart. Told
+    wrongly, nothing is lost."""
     bags = workload(rows)
     known = simulate(bags, SMALL, Algorithm(scheduling="ECT"))
     told = simulate(bags, SMALL, Algorithm(scheduling="ECT", estimate_s=bags.runtime_s))
@@ -433,7 +439,8 @@ def test_ect_does_not_queue_behind_what_outlasts_its_guess():
 
 
 def test_who_submits_most_is_not_therefore_the_most_important():
-    """Priorities are drawn by lot, for drawn workloads and for recorded ones, and one seed gives one order."""
+    """Priorities are drawn by lot, for drawn workloads and for recorded ones, and one seed gives
+    one order."""
     firsts = []
     for seed in range(20):
         drawn = draw_bags(AVERAGE, Target(load=0.5, capacity=100.0), seed)

@@ -1,4 +1,5 @@
-"""Promises and reservations on recorded starts: real jobs as slots, no simulated queue in between."""
+"""Promises and reservations on recorded starts: real jobs as slots, no simulated queue in
+between."""
 
 from dataclasses import replace
 from functools import cache

@@ -80,13 +80,16 @@ def test_studies_run_by_name_and_draw(vgrads, tmp_path):
     cells = vgrads("study", "replication", "--trials", 1, "--json").json["rows"]
     assert {cell["increment"] for cell in cells} == {0.1, 0.2, 0.3, 0.4, 0.5}
     assert (
-        "bags, bounds, falkon, gridbot, pool, promises, quality, replication, run-times-kept, runtimes, table1, timeline, varq, whatif"
-        in " ".join(vgrads("study").out.split())
-    )
+        "bags, bounds, falkon, gridbot, pool, promises, quality, replication, "
+        "run-times-kept, runtimes, table1, timeline, varq, whatif"
+    ) in " ".join(vgrads("study").out.split())
     wrong = vgrads("study", "luck")
     assert (
         wrong.code,
-        "one of bags, bounds, falkon, gridbot, pool, promises, quality, replication, run-times-kept, runtimes, table1, timeline, varq, whatif"
+        (
+            "one of bags, bounds, falkon, gridbot, pool, promises, quality, replication, "
+            "run-times-kept, runtimes, table1, timeline, varq, whatif"
+        )
         in wrong.err,
     ) == (2, True)
 
@@ -110,7 +113,8 @@ def test_a_tenth_of_the_jobs_of_collaborative_grids_is_preempted():
 
 
 def test_gridbot_rows_come_out_in_their_order():
-    """No copies take longest; what is learned is sooner than what is restricted, and wastes no more."""
+    """No copies take longest; what is learned is sooner than what is restricted, and wastes no
+    more."""
     found = gridbot_copies.table(range(40, 44), 0.05)
     hours = {name: np.mean([one.hours for one in ran]) for name, ran in found.items()}
     waste = {name: np.mean([one.waste for one in ran]) for name, ran in found.items()}

@@ -1,4 +1,5 @@
-"""The study of pools, made small: a manager in virtual time, the thesis's patterns, capacities, and whether D8 rests."""
+"""The study of pools, made small: a manager in virtual time, the thesis's patterns, capacities, and
+whether D8 rests."""
 
 import json
 import math

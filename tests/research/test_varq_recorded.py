@@ -1,4 +1,5 @@
-"""Reservations that take the starts of real jobs, and futures that are checked before anything is played in them."""
+"""Reservations that take the starts of real jobs, and futures that are checked before anything is
+played in them."""
 
 from dataclasses import replace
 

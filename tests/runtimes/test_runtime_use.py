@@ -1,4 +1,5 @@
-"""Run times that nobody stated: from a file that lies about, through the database, to a plan, a run and the next plan."""
+"""Run times that nobody stated: from a file that lies about, through the database, to a plan, a run
+and the next plan."""
 
 import json
 
@@ -244,7 +245,10 @@ def test_spreads_are_kept_with_plans_and_written_in_sets(vgrads, write):
         "w", [Task(id="t", runtime_s=1.0, kind="k", spread=RuntimeSpread(own=0.2, site=0.1))]
     )
     assert unpack(pack(flow), "x").tasks == flow.tasks
-    text = "name: s\ndeadline: 1h\nworkflows:\n- {name: w, tasks: [{id: a, runtime_s: 60, spread: {own: 0.2, kind: 0.3}}]}\n"
+    text = (
+        "name: s\ndeadline: 1h\nworkflows:\n- {name: w, tasks: [{id: a, runtime_s: 60, spread: "
+        "{own: 0.2, kind: 0.3}}]}\n"
+    )
     promise = vgrads("plan", write("s.yaml", text), "--json").json
     assert promise["feasible"]
     wrong = vgrads("plan", write("s.yaml", text.replace("own: 0.2", "own: -1")))

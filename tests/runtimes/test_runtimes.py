@@ -1,4 +1,5 @@
-"""Run times learned: what simulated truth is recovered, what intervals cover, what may not be mixed."""
+"""Run times learned: what simulated truth is recovered, what intervals cover, what may not be
+mixed."""
 
 from dataclasses import replace
 from math import exp, log
@@ -188,7 +189,8 @@ def test_only_censored_records_say_longer():
 
 @pytest.mark.parametrize("count", [1, 2, 4, 8])
 def test_intervals_of_few_observations_cover(count):
-    """Truth drawn anew 150 times: kinds of which so few records are known, beside kinds known well."""
+    """Truth drawn anew 150 times: kinds of which so few records are known, beside kinds known
+    well."""
     random = stream(count, "cover")
     inside = {0.5: [], 0.9: []}
     for turn in range(15):

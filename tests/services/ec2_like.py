@@ -1,13 +1,14 @@
 """An EC2- and Eucalyptus-like cloud that behaves: moto's service with what it lacks.
 
-Instances take time to be placed and to boot, capacity is limited, a repeated client token buys nothing
-more, credentials are checked, and user data really runs, as a process of this machine in a folder of its
-own, in which ``shutdown`` ends the instance and not the machine.
+Instances take time to be placed and to boot, capacity is limited, a repeated client token buys
+nothing more, credentials are checked, and user data really runs, as a process of this machine in a
+folder of its own, in which ``shutdown`` ends the instance and not the machine.
 
     python -m tests.services.ec2_like FOLDER [--boot SECONDS] [--capacity INSTANCES]
 
-prints its port. ``GET /_control?capacity=0&boot=1&lose=1&down=1`` changes how it behaves: ``lose`` carries
-the next purchase out and cuts the connection before the answer, ``down`` answers nothing but 503.
+prints its port. ``GET /_control?capacity=0&boot=1&lose=1&down=1`` changes how it behaves: ``lose``
+carries the next purchase out and cuts the connection before the answer, ``down`` answers nothing
+but 503.
 """
 
 from __future__ import annotations
@@ -33,7 +34,10 @@ PLACED_S = 0.2
 NAMESPACE = "http://ec2.amazonaws.com/doc/2016-11-15/"
 EUCALYPTUS = "http://msgs.eucalyptus.com/3.3.0"
 SIZES = (("m1.small", 1, 5, 512), ("m1.large", 2, 10, 1024), ("c1.xlarge", 8, 20, 7168))
-AUTHORIZATION = f"AWS4-HMAC-SHA256 Credential={KEY}/20260101/us-east-1/ec2/aws4_request, SignedHeaders=host, Signature=x"
+AUTHORIZATION = (
+    f"AWS4-HMAC-SHA256 Credential={KEY}/20260101/us-east-1/ec2/aws4_request, "
+    "SignedHeaders=host, Signature=x"
+)
 
 
 class Machine:

@@ -1,4 +1,5 @@
-"""Services as fixtures: a module's tests share one; where one is not installed they skip, or in CI fail."""
+"""Services as fixtures: a module's tests share one; where one is not installed they skip, or in CI
+fail."""
 
 import os
 from collections.abc import Iterator, Mapping

@@ -1,6 +1,7 @@
 """A Grid Engine on this machine, with one queue and one parallel environment.
 
-Debian's packages know one place only, so there is one such service; it is left as it is found when it runs.
+Debian's packages know one place only, so there is one such service; it is left as it is found when
+it runs.
 """
 
 from __future__ import annotations

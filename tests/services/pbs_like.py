@@ -1,9 +1,10 @@
 """Stand-ins for the commands of OpenPBS and Torque, which no package offers: jobs really run.
 
-Written after the manuals (qsub(1B), qstat(1B), qselect(1B), qdel(1B); PBS Professional Reference Guide,
-Torque Administrator Guide): states, exit codes, the shapes of plain and JSON output, what each family lacks.
-``PBS_LIKE`` names the folder of the jobs, ``PBS_FLAVOUR`` is ``openpbs`` or ``torque``; a file ``down`` in
-the folder makes every command fail as with a dead server, ``slow`` is a delay in seconds before an answer.
+Written after the manuals (qsub(1B), qstat(1B), qselect(1B), qdel(1B); PBS Professional Reference
+Guide, Torque Administrator Guide): states, exit codes, the shapes of plain and JSON output, what
+each family lacks. ``PBS_LIKE`` names the folder of the jobs, ``PBS_FLAVOUR`` is ``openpbs`` or
+``torque``; a file ``down`` in the folder makes every command fail as with a dead server, ``slow``
+is a delay in seconds before an answer.
 """
 
 from __future__ import annotations
@@ -76,7 +77,8 @@ def qsub(arguments: list[str]) -> int:
 
 
 def schedule() -> None:
-    """One pass of the server: ended jobs are noted, waiting ones start while cores are free, in order."""
+    """One pass of the server: ended jobs are noted, waiting ones start while cores are free, in
+    order."""
     jobs = load()
     for job in jobs:
         if job["state"] == "R" and (code := ended(job)) is not None:
@@ -109,7 +111,8 @@ def ended(job) -> int | None:
 
 
 def pbsdsh(arguments: list[str]) -> int:
-    """One program on the host of one processor; it starts in a bare environment, and how it ended is not told."""
+    """One program on the host of one processor; it starts in a bare environment, and how it ended
+    is not told."""
     if arguments[0] != "-n" or arguments[2] != "--":
         return fail("usage: pbsdsh [-c copies][-o][-s][-v] [-n node] program [args]...", 2)
     hosts = Path(os.environ["PBS_NODEFILE"]).read_text().split()

@@ -1,4 +1,5 @@
-"""A throw-away PostgreSQL on the loopback address, in one folder, without guarantees against power cuts."""
+"""A throw-away PostgreSQL on the loopback address, in one folder, without guarantees against power
+cuts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Start and stop the services that tests need: throw-away, as subprocesses, with their output in files."""
+"""Start and stop the services that tests need: throw-away, as subprocesses, with their output in
+files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A throw-away Slurm on this machine: four pretended nodes, its database, everything in one folder."""
+"""A throw-away Slurm on this machine: four pretended nodes, its database, everything in one
+folder."""
 
 from __future__ import annotations
 
@@ -180,7 +181,8 @@ def _start_database(service: SlurmService) -> None:
 
 
 def _open_to_mysql(folder: Path) -> None:
-    """The database's user must reach its folder through those above, which pytest closes to others."""
+    """The database's user must reach its folder through those above, which pytest closes to
+    others."""
     for part in [folder, *folder.parents]:
         mode = part.stat().st_mode
         if not mode & 0o001 and part.stat().st_uid == os.getuid():
@@ -218,7 +220,8 @@ def start_nodes(service: SlurmService) -> None:
 
 
 def _takes_jobs(service: SlurmService) -> bool:
-    """All nodes idle; one that Slurm drained because it could not end a step there, its daemon killed, is taken back."""
+    """All nodes idle; one that Slurm drained because it could not end a step there, its daemon
+    killed, is taken back."""
     states = _nodes(service)
     if any(word in state for state in states for word in ("drain", "down")):
         command = [
@@ -241,7 +244,8 @@ def start_controller(service: SlurmService, *flags: str) -> None:
 
 
 def kill_controller(service: SlurmService) -> None:
-    """Kill the controller once it has written down what it knows, which it does some seconds after a change."""
+    """Kill the controller once it has written down what it knows, which it does some seconds after
+    a change."""
     now = time.time()
     held = subprocess.run(
         ["sbatch", "--parsable", "--hold", "--output=/dev/null", "--wrap=true"],

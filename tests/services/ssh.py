@@ -44,9 +44,10 @@ def ssh_service(
         port = probe.getsockname()[1]
     set_env = " ".join(f"{key}={value}" for key, value in environment.items())
     (folder / "sshd_config").write_text(
-        f"Port {port}\nListenAddress 127.0.0.1\nHostKey {folder}/host\nAuthorizedKeysFile {folder}/authorized\n"
-        f"PidFile {folder}/sshd.pid\nUsePAM no\nPasswordAuthentication no\nStrictModes no\nPermitRootLogin yes\n"
-        + (f"SetEnv {set_env}\n" if set_env else "")
+        f"Port {port}\nListenAddress 127.0.0.1\nHostKey {folder}/host\nAuthorizedKeysFile "
+        f"{folder}/authorized\n"
+        f"PidFile {folder}/sshd.pid\nUsePAM no\nPasswordAuthentication no\nStrictModes no\n"
+        "PermitRootLogin yes\n" + (f"SetEnv {set_env}\n" if set_env else "")
     )
     Path("/run/sshd").mkdir(exist_ok=True)
     sshd = _sshd()

@@ -1,4 +1,5 @@
-"""Sets whose tasks are released one by one: seen through the client, over a real service and real processes."""
+"""Sets whose tasks are released one by one: seen through the client, over a real service and real
+processes."""
 
 import json
 import threading

@@ -1,4 +1,5 @@
-"""``snakemake --executor vgrads`` as its users meet it: real Snakemake, real processes, held against ``--cores``."""
+"""``snakemake --executor vgrads`` as its users meet it: real Snakemake, real processes, held
+against ``--cores``."""
 
 import os
 import re
@@ -225,7 +226,8 @@ rule broken:
 
 def test_a_job_that_ended_well_and_made_nothing_is_tried_again(project):
     mine = project(
-        'rule all:\n    input: "x"\nrule x:\n    output: "x"\n    retries: 1\n    shell: "test -e tried && echo 1 > {output}; touch tried"\n'
+        'rule all:\n    input: "x"\nrule x:\n    output: "x"\n    retries: 1\n    shell: '
+        '"test -e tried && echo 1 > {output}; touch tried"\n'
     )
     code, out = mine.run("--latency-wait", "0")
     assert (code, (mine.folder / "x").exists()) == (0, True), out
@@ -303,7 +305,10 @@ rule second:
     assert (mine.folder / "second.txt").read_text() == first
 
 
-ONE = 'rule all:\n    input: "x"\nrule x:\n    output: "x"\n    resources: vgrads_s=1\n    shell: "sleep 1; echo 1 > {output}"\n'
+ONE = (
+    'rule all:\n    input: "x"\nrule x:\n    output: "x"\n    resources: vgrads_s=1\n    '
+    'shell: "sleep 1; echo 1 > {output}"\n'
+)
 
 
 def test_several_runs_are_one_set_absentees_and_latecomers_are_told(tmp_path, monkeypatch):
@@ -362,14 +367,17 @@ def _home_of(pid):
 
 def test_a_promise_that_cannot_be_made_or_kept(project):
     mine = project(
-        'rule all:\n    input: "x", "y"\nrule x:\n    output: "x"\n    resources: vgrads_s=30\n    shell: "echo 1 > {output}"\n'
-        'rule wide:\n    output: "y"\n    threads: 64\n    resources: vgrads_s=1\n    shell: "echo 1 > {output}"\n'
+        'rule all:\n    input: "x", "y"\nrule x:\n    output: "x"\n    resources: '
+        'vgrads_s=30\n    shell: "echo 1 > {output}"\n'
+        'rule wide:\n    output: "y"\n    threads: 64\n    resources: vgrads_s=1\n    '
+        'shell: "echo 1 > {output}"\n'
     )
     code, out = mine.run("--vgrads-plan-only", "--vgrads-deadline", "1h")
     assert code == 1
     assert "'wide' needs 64 processors, the widest slot on offer has 4" in out
     mine = project(
-        'rule all:\n    input: "x"\nrule x:\n    output: "x"\n    resources: vgrads_s=30\n    shell: "echo 1 > {output}"\n'
+        'rule all:\n    input: "x"\nrule x:\n    output: "x"\n    resources: vgrads_s=30\n '
+        '   shell: "echo 1 > {output}"\n'
     )
     code, out = mine.run("--vgrads-deadline", "10s")
     assert (code, "takes 30 s" in out) == (1, True), out

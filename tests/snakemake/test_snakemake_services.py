@@ -1,4 +1,5 @@
-"""``snakemake --executor vgrads`` over real Slurm and real Grid Engine, and a manager that is killed meanwhile."""
+"""``snakemake --executor vgrads`` over real Slurm and real Grid Engine, and a manager that is
+killed meanwhile."""
 
 import os
 import signal

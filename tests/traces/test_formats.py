@@ -63,7 +63,8 @@ def test_sacct_needs_its_columns_and_whole_lines(write):
 def test_csv_tables(write):
     text = (
         "job_id,user,partition,wallclock_req,processors_req,submit_time,start_time,end_time,state,submit_line\n"
-        '1,u,p,7200.0,36,2019-01-01 08:00:00,2019-01-01 08:01:00,2019-01-01 09:01:00,COMPLETED,"sbatch a, b"\n'
+        "1,u,p,7200.0,36,2019-01-01 08:00:00,2019-01-01 08:01:00,2019-01-01 "
+        '09:01:00,COMPLETED,"sbatch a, b"\n'
     )
     assert columns(read_history(write("a.csv", text))) == [(60, True, 36, 7200, 3600)]
 

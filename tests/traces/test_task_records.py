@@ -1,4 +1,5 @@
-"""Recorded run times: every format gives its records, what is none is counted, and bad files name themselves."""
+"""Recorded run times: every format gives its records, what is none is counted, and bad files name
+themselves."""
 
 import base64
 import gzip
@@ -22,7 +23,10 @@ task_id\thash\tnative_id\tname\tstatus\texit\tsubmit\tduration\trealtime\t%cpu\t
 6\t61/07b59a\t106\tMERGE\tCOMPLETED\t0\t2025-05-25 12:13:14.094\t2s\t-\t-\t-\t-\t1\t-
 7\t61/07b599\t107\tMERGE\tCOMPLETED\t0\t2025-05-25 12:13:14.094\t2s\t-5ms\t-\t0\t-\t1\t-
 """
-RAW = "name\tprocess\tstatus\trealtime\tpeak_rss\thostname\tstart\tcomplete\nA (x)\tA\tCOMPLETED\t62500\t1048576\tn7\t1700000000000\t1700000062500\n"
+RAW = (
+    "name\tprocess\tstatus\trealtime\tpeak_rss\thostname\tstart\tcomplete\nA "
+    "(x)\tA\tCOMPLETED\t62500\t1048576\tn7\t1700000000000\t1700000062500\n"
+)
 MEASURES = """\
 label,machine,workflow,task,realtime,cpus,peak_rss,taskinputsize,workflowinputsize
 train-1,local,atac,fastqc,127811,6,1114558464,931822514,11
@@ -584,7 +588,8 @@ def test_each_format_is_shown_here():
 )
 @given(data=st.data())
 def test_mangled_files_are_read_or_refused_by_name(write, data):
-    """A byte put in, taken out or doubled anywhere: an InputError that names the file, or sound records."""
+    """A byte put in, taken out or doubled anywhere: an InputError that names the file, or sound
+    records."""
     body = bytearray(VALID[data.draw(st.sampled_from(sorted(VALID)))].encode())
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(0, len(body) - 1))

@@ -18,7 +18,10 @@ HEADER = "; UnixStartTime: 1000\n; MaxProcs: 64\n; Queue: 1 short\n; Queue: 2 lo
 
 
 def job(number, submit=0, wait=10, run=60, procs=4, status=1, queue=1, more="-1 -1 -1"):
-    return f"{number} {submit} {wait} {run} {procs} -1 -1 {procs} 120 -1 {status} 7 -1 -1 {queue} {more}\n"
+    return (
+        f"{number} {submit} {wait} {run} {procs} -1 -1 {procs} 120 -1 {status} 7 -1 -1 {queue} "
+        f"{more}\n"
+    )
 
 
 def test_a_log_is_read_with_its_header(write):

@@ -98,7 +98,8 @@ def test_two_that_write_one_file_are_refused(between):
 
 
 def test_recorded_tasks_of_one_output_are_as_they_were():
-    """They write nothing; Montage has such, and is read again from the database and from what it was converted to."""
+    """They write nothing; Montage has such, and is read again from the database and from what it
+    was converted to."""
     workflow = inline(
         {"id": "a", "outputs": ["x"]}, {"id": "b", "outputs": ["x"]}, {"id": "c", "inputs": ["x"]}
     )
@@ -169,7 +170,10 @@ def test_an_input_that_nobody_makes_is_told_with_the_plan(tmp_path, vgrads):
     file.write_text(json.dumps(document))
     (tmp_path / "raw.txt").touch()
     answer = vgrads("plan", file, "--sites", "here", "--json")
-    told = "w-1/b reads 'a.tx', which no task makes and which is missing beside the set, as are 1 more inputs: the task will fail"
+    told = (
+        "w-1/b reads 'a.tx', which no task makes and which is missing beside the set, as are 1 "
+        "more inputs: the task will fail"
+    )
     assert answer.json["notes"] == [told]
     assert told in " ".join(answer.err.split())
     assert (

@@ -1,4 +1,5 @@
-"""What follows from exit codes: tries, memory and time that grow, tasks that are not tried again."""
+"""What follows from exit codes: tries, memory and time that grow, tasks that are not tried
+again."""
 
 from dataclasses import replace
 

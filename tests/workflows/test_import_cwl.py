@@ -176,7 +176,10 @@ def test_what_cwltool_refuses_is_told_in_its_words(write, text):
 def test_a_set_names_the_input_object_beside_the_workflow(flow, write, vgrads):
     wanted = write(
         "set.yaml",
-        "name: s\ndeadline: 4h\nworkflows: [{file: flow.cwl, inputs: job.yml, runtimes: {join: 60}}]\n",
+        (
+            "name: s\ndeadline: 4h\nworkflows: [{file: flow.cwl, inputs: job.yml, runtimes: "
+            "{join: 60}}]\n"
+        ),
     )
     answer = vgrads("plan", wanted, "--json")
     assert answer.code == 0, answer.err

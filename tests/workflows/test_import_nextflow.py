@@ -13,7 +13,8 @@ def a_hash(number: int) -> str:
 
 
 def a_run(write, rows, staged):
-    """A trace and work folders: ``rows``: number → (name, status, realtime); ``staged``: number → numbers of its inputs."""
+    """A trace and work folders: ``rows``: number → (name, status, realtime); ``staged``: number →
+    numbers of its inputs."""
     lines = [HEADER]
     for number, (name, status, took) in rows.items():
         short = a_hash(number)[:9]

@@ -1,4 +1,5 @@
-"""Workflows whose tasks are not written down: every cell once, none before what it needs, whatever happens."""
+"""Workflows whose tasks are not written down: every cell once, none before what it needs, whatever
+happens."""
 
 import random
 from itertools import product

@@ -1,4 +1,5 @@
-"""How tasks run: said more and less generally, put together to the letter, carried out as it was said."""
+"""How tasks run: said more and less generally, put together to the letter, carried out as it was
+said."""
 
 import os
 from pathlib import Path
@@ -69,7 +70,8 @@ def test_apptainer_to_the_letter():
     box = Container(image="docker://debian:12", engine="apptainer", options=("--nv",))
     passed = " ".join(f'APPTAINERENV_{name}="${name}"' for name in (*NAMES, "SEED"))
     assert command_text(order(container=box, env=(("SEED", "1"),)), PLACE) == (
-        f"{passed} apptainer exec --bind /set:/set:ro --bind /run/w/tasks/a.0:/run/w/tasks/a.0 --pwd /run/w/tasks/a.0 "
+        f"{passed} apptainer exec --bind /set:/set:ro --bind "
+        "/run/w/tasks/a.0:/run/w/tasks/a.0 --pwd /run/w/tasks/a.0 "
         "--nv docker://debian:12 /bin/sh -c './model '\"'\"'a b'\"'\"''"
     )
     other = command_text(order(container=Container(image="m.sif", engine="singularity")), PLACE)
@@ -84,17 +86,23 @@ def test_apptainer_to_the_letter():
 def test_podman_and_docker_to_the_letter():
     box = Container(image="img:1", engine="podman", options=("--device", "/dev/x"))
     names = " ".join(f"--env {name}" for name in NAMES)
-    mounts = "--mount type=bind,source=/set,target=/set,readonly --mount type=bind,source=/run/w/tasks/a.0,target=/run/w/tasks/a.0"
+    mounts = (
+        "--mount type=bind,source=/set,target=/set,readonly --mount "
+        "type=bind,source=/run/w/tasks/a.0,target=/run/w/tasks/a.0"
+    )
     assert command_text(order("true", container=box), PLACE) == (
-        "podman run --rm --name vgrads-1 --network host --user 1000:100 --userns keep-id --security-opt label=disable "
-        f"--workdir /run/w/tasks/a.0 {mounts} {names} --device /dev/x --entrypoint /bin/sh img:1 -c true"
+        "podman run --rm --name vgrads-1 --network host --user 1000:100 --userns keep-id "
+        "--security-opt label=disable "
+        f"--workdir /run/w/tasks/a.0 {mounts} {names} --device /dev/x --entrypoint /bin/sh "
+        "img:1 -c true"
     )
     docker = Container(image="img:1", engine="docker")
     assert command_text(order("true", container=docker, conda="env1", workdir="/d"), PLACE) == (
         f"docker run --rm --name vgrads-1 --network host --user 1000:100 --workdir /d {mounts} "
         f"--mount type=bind,source=/d,target=/d {names} --entrypoint /bin/sh img:1 -c "
         '\'eval "$("${CONDA_EXE:-conda}" shell.posix hook)" && conda activate env1 || '
-        "{ echo '\"'\"'vgrads: the conda environment env1 cannot be activated'\"'\"' >&2; exit 125; }\ntrue'"
+        "{ echo '\"'\"'vgrads: the conda environment env1 cannot be activated'\"'\"' >&2; "
+        "exit 125; }\ntrue'"
     )
     odd = Place(folder=Path('/run/a "b",c'), name="n")
     assert """'type=bind,"source=/run/a ""b"",c","target=/run/a ""b"",c"'""" in command_text(

@@ -1,4 +1,5 @@
-"""Models of All-Pairs, Wavefront and graphs: the thesis's numbers, and bounds that hold whatever comes."""
+"""Models of All-Pairs, Wavefront and graphs: the thesis's numbers, and bounds that hold whatever
+comes."""
 
 import math
 
@@ -102,7 +103,8 @@ def test_the_best_number_of_hosts_is_a_minimum():
 
 @given(st.integers(1, 300), st.integers(1, 100), st.floats(0.1, 30.0), st.floats(0.01, 60.0))
 def test_hosts_that_are_begun_one_after_the_other_work_meanwhile(jobs, hosts, cell_s, dispatch_s):
-    """As many cells a job as a row has: the time in which hosts that come one after the other have done all seconds."""
+    """As many cells a job as a row has: the time in which hosts that come one after the other have
+    done all seconds."""
     machines = Machines(dispatch_s=dispatch_s)
     found = allpairs_s((jobs, 1), cell_s, 1, hosts, machines, meanwhile=True)
     done_s = sum(max(0.0, found - n * dispatch_s) for n in range(hosts))

@@ -1,4 +1,5 @@
-"""Units of what machines have beside processors: never more in use than there are, refused where nobody has enough."""
+"""Units of what machines have beside processors: never more in use than there are, refused where
+nobody has enough."""
 
 from pathlib import Path
 
@@ -135,7 +136,10 @@ def test_what_no_slot_has_is_refused_with_the_most_that_there_is(vgrads, write):
 def test_a_run_never_has_more_at_once(vgrads, write, tmp_path):
     folder = tmp_path / "now"
     folder.mkdir()
-    command = f"touch {folder}/$VGRADS_WORKFLOW; ls {folder} | wc -l >n; sleep 0.5; rm {folder}/$VGRADS_WORKFLOW; echo $VGRADS_PROCS >>n"
+    command = (
+        f"touch {folder}/$VGRADS_WORKFLOW; ls {folder} | wc -l >n; sleep 0.5; rm "
+        f"{folder}/$VGRADS_WORKFLOW; echo $VGRADS_PROCS >>n"
+    )
     answer = vgrads(
         "run",
         write("set.yaml", SET.format(gpu=1, command=command)),

@@ -127,7 +127,8 @@ def test_dagman_and_makeflow_take_run_times_from_a_table(write):
         "B": (7, ("A",)),
     }
     make = (
-        "# comment\nOPT=-x 1\n.MAKEFLOW CATEGORY cut\na.1 a.2: in.txt \\\n  tool\n\tLOCAL ./split ${OPT} in.txt\n"
+        "# comment\nOPT=-x 1\n.MAKEFLOW CATEGORY cut\na.1 a.2: in.txt \\\n  tool\n\tLOCAL "
+        "./split ${OPT} in.txt\n"
         "CATEGORY=join\n\nout: a.1 a.2\n\tcat a.1 a.2 > out\n"
     )
     workflow = load_workflow(write("two.mf", make), {"cut": 4, "cat": 9})
@@ -253,7 +254,8 @@ def test_true_and_false_are_no_numbers(write, field):
     values = {"count": 1, "deadline": 60, "budget_usd": 5, "runtime_s": 1} | {field: "no"}
     text = (
         f"name: s\ndeadline: {values['deadline']}\nbudget_usd: {values['budget_usd']}\n"
-        f"workflows: [{{name: w, count: {values['count']}, tasks: [{{id: a, runtime_s: {values['runtime_s']}}}]}}]\n"
+        f"workflows: [{{name: w, count: {values['count']}, tasks: [{{id: a, runtime_s: "
+        f"{values['runtime_s']}}}]}}]\n"
     )
     with pytest.raises(InputError) as refused:
         load_set(write("s.yaml", text))

@@ -1,12 +1,15 @@
-"""Computes a block of cells of All-Pairs or Wavefront on a host: F of each cell, the values in one file.
+"""Computes a block of cells of All-Pairs or Wavefront on a host: F of each cell, the values in one
+file.
 
     vgrads-block TOP BOTTOM LEFT RIGHT OUT [MOST_S]
 
-Its folder holds ``work.json`` (what F is), the items ``a/N/…`` and ``b/N/…`` or the values around the block
-(``edge``). No shell is asked for a cell. With MOST_S it only measures: seconds a cell, as JSON on standard output.
+Its folder holds ``work.json`` (what F is), the items ``a/N/…`` and ``b/N/…`` or the values around
+the block (``edge``). No shell is asked for a cell. With MOST_S it only measures: seconds a cell, as
+JSON on standard output.
 
-Shipped to hosts: the standard library only, Python 3.8 or newer; nothing of ours. What not every block needs is imported where it
-is needed: a block may take a second, and an import a twentieth of it. Never from its folder: a json.py there is the user's.
+Shipped to hosts: the standard library only, Python 3.8 or newer; nothing of ours. What not every
+block needs is imported where it is needed: a block may take a second, and an import a twentieth of
+it. Never from its folder: a json.py there is the user's.
 """
 
 from __future__ import annotations
@@ -225,8 +228,9 @@ class Programs:
 
 
 def library(work: dict[str, Any]) -> Callable[..., bytes]:
-    """``long F(const char *a, size_t a_bytes, …, char *result, size_t room)``: how many bytes the result has, negative
-    where there is none. One that needs more room is called again with it. Called by several threads at once."""
+    """``long F(const char *a, size_t a_bytes, …, char *result, size_t room)``: how many bytes the
+    result has, negative where there is none. One that needs more room is called again with it.
+    Called by several threads at once."""
     import ctypes
     import threading
 

@@ -1,7 +1,8 @@
-"""What runs in a worker of somebody's Dask cluster: a slot's pilot, as a process that ends with the slot.
+"""What runs in a worker of somebody's Dask cluster: a slot's pilot, as a process that ends with the
+slot.
 
-Sent to the workers by value, so it needs the standard library only. A slot that was given back leaves a mark on the
-worker's machine: a pilot that the scheduler begins late finds it, and ends.
+Sent to the workers by value, so it needs the standard library only. A slot that was given back
+leaves a mark on the worker's machine: a pilot that the scheduler begins late finds it, and ends.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ _KEPT_S = 600.0
 def run_pilot(
     pilot: str, environment: dict[str, str], duration_s: float, name: str
 ) -> tuple[int, str]:
-    """(exit status, last line that it printed). ``name``: of the slot and, behind a point, the node; what an earlier
-    try of it left on this machine ends first."""
+    """(exit status, last line that it printed). ``name``: of the slot and, behind a point, the
+    node; what an earlier try of it left on this machine ends first."""
     _kill(name)
     mark = name.rpartition(".")[0]
     end_s = time.monotonic() + duration_s

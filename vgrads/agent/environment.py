@@ -1,4 +1,5 @@
-"""Which variables of an environment a task may see: what its owner may see, nothing of vgrads' own, no secrets.
+"""Which variables of an environment a task may see: what its owner may see, nothing of vgrads' own,
+no secrets.
 
 Shipped to nodes: the standard library only, Python 3.8 or newer.
 """
@@ -24,7 +25,8 @@ _HARMLESS = re.compile(
     r"|XDG_RUNTIME_DIR|DOCKER_HOST|CONTAINERS_(STORAGE_)?CONF|(APPTAINER|SINGULARITY)_(CACHEDIR|TMPDIR|BIND|BINDPATH)"
     r"|(SLURM|PBS|SGE|LSB|PALS|PMI)_\w*|JOB_ID|JOB_NAME|NSLOTS|NHOSTS|NQUEUES|PE|PE_HOSTFILE|QUEUE|TASK_ID"
 )
-"""All that is passed where the tasks are not those of whoever started vgrads: services, nodes of sites."""
+"""All that is passed where the tasks are not those of whoever started vgrads: services, nodes of
+sites."""
 
 
 def is_secret(name: str) -> bool:
@@ -40,9 +42,9 @@ def pass_environment(
 ) -> tuple[dict[str, str], list[str]]:
     """(variables that a task sees, names of requested ones that it does not see).
 
-    ``own``: the tasks belong to whoever set the environment up; ``requested``: names that the tasks' owner wants
-    (``pass_env`` of a set or bag), which counts only where it is their own; ``allowed``: names that the site passes to
-    everybody (``pass_env`` of a site).
+    ``own``: the tasks belong to whoever set the environment up; ``requested``: names that the
+    tasks' owner wants (``pass_env`` of a set or bag), which counts only where it is their own;
+    ``allowed``: names that the site passes to everybody (``pass_env`` of a site).
     """
     passed = {
         name: value
@@ -71,4 +73,7 @@ def refusal(names: Collection[str]) -> str:
     if not names:
         return ""
     listed = ", ".join(sorted(set(names)))
-    return f"vgrads: not passed to this task: {listed} (see pass_env of the bag or set, and of the site)"
+    return (
+        f"vgrads: not passed to this task: {listed} (see pass_env of the bag or set, and of "
+        "the site)"
+    )

@@ -1,4 +1,5 @@
-"""A host's way to its manager: which address, through which proxy, with which key; requests and answers on it.
+"""A host's way to its manager: which address, through which proxy, with which key; requests and
+answers on it.
 
 Shipped to hosts: the standard library only, Python 3.8 or newer.
 """
@@ -58,7 +59,8 @@ class Manager(NamedTuple):
         )
 
     def connect(self) -> socket.socket:
-        """A connection to the first manager that answers, with a timeout; OSError where none does."""
+        """A connection to the first manager that answers, with a timeout; OSError where none
+        does."""
         failed: OSError = OSError("no contact")
         for contact in self.contacts:
             try:
@@ -167,7 +169,8 @@ class Link:
                 del self._out[: self._socket.send(self._out[:_PIECE])]
 
     def read(self) -> list[tuple[int, bytes]]:
-        """The answers that have come whole: status and body. OSError where the connection is gone."""
+        """The answers that have come whole: status and body. OSError where the connection is
+        gone."""
         gone = False
         with suppress(BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             while True:  # TLS may hold more than the socket shows

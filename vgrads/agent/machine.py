@@ -1,4 +1,5 @@
-"""What an agent's host is: its place in the allocation, its machine. Standard library only, Python 3.8 and newer."""
+"""What an agent's host is: its place in the allocation, its machine. Standard library only, Python
+3.8 and newer."""
 
 from __future__ import annotations
 
@@ -16,10 +17,11 @@ _CARDS = Path("/sys/class/net")
 
 
 class Place(NamedTuple):
-    """What this host is in its allocation. ``machine``: what stays when it is installed anew; ``attributes``: what its
-    site says of it, for policies; ``own``: its tasks are those of whoever started it; ``pass_env``: variables that its
-    site passes to all tasks; ``away_s``: so long it looks for a manager that is away; ``within``: the mark of the
-    task that it is itself, and ``/``."""
+    """What this host is in its allocation. ``machine``: what stays when it is installed anew;
+    ``attributes``: what its site says of it, for policies; ``own``: its tasks are those of whoever
+    started it; ``pass_env``: variables that its site passes to all tasks; ``away_s``: so long it
+    looks for a manager that is away; ``within``: the mark of the task that it is itself, and
+    ``/``."""
 
     slot: str
     node: int
@@ -68,8 +70,8 @@ class Place(NamedTuple):
 
     @property
     def host(self) -> str:
-        """The same for every agent of this slot's node on this machine. Images share their machine's number: the name
-        tells them apart."""
+        """The same for every agent of this slot's node on this machine. Images share their
+        machine's number: the name tells them apart."""
         number = ""
         with suppress(OSError):
             number = Path("/etc/machine-id").read_text().strip()
@@ -78,8 +80,8 @@ class Place(NamedTuple):
 
 
 def as_a_task(told: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment of an agent that is a task of another one: its files stand in the task's folder, each task is a
-    host of its own, and ends with the one that it runs on."""
+    """The environment of an agent that is a task of another one: its files stand in the task's
+    folder, each task is a host of its own, and ends with the one that it runs on."""
     until = environment.get("VGRADS_UNTIL")
     left = {"VGRADS_LEFT_S": f"{max(1.0, float(until) - time.time()):.0f}"} if until else {}
     return {
@@ -91,8 +93,8 @@ def as_a_task(told: Mapping[str, str], environment: Mapping[str, str]) -> dict[s
 
 
 def _card(cards: Path) -> str:
-    """The address of a network card as its maker gave it: disks are wiped, names are given anew, containers make up
-    addresses of their own."""
+    """The address of a network card as its maker gave it: disks are wiped, names are given anew,
+    containers make up addresses of their own."""
     for path in sorted(cards.glob("*/address")):
         with suppress(OSError, ValueError):
             address = path.read_text().strip()

@@ -1,12 +1,14 @@
 """How fast is this machine? What a benchmark command runs on a node, and how its answer is read.
 
-The script of :func:`score_script` is this very file: it needs Python 3.8 and nothing else, takes at most about half
-a minute, and prints one line of JSON. Scores are rates (more is faster), to be compared with each other only:
-``cpu_score`` is work of one core in units a second (integers, floats, text and tables in plain loops, hashing and
-packing of buffers: the geometric mean of three), ``io_score`` MiB a second written to the disk and read again in
-the working directory. Both are the middle of three rounds. What was just written is read from memory where the
-system does not heed the advice to drop it, so writing to the disk counts for most. Each task kind leans on other
-parts of a machine, so one score for all is a start (Bader et al., Lotaru, doi:10.48550/arXiv.2309.06918).
+The script of :func:`score_script` is this very file: it needs Python 3.8 and nothing else, takes at
+most about half a minute, and prints one line of JSON. Scores are rates (more is faster), to be
+compared with each other only: ``cpu_score`` is work of one core in units a second (integers,
+floats, text and tables in plain loops, hashing and packing of buffers: the geometric mean of
+three), ``io_score`` MiB a second written to the disk and read again in the working directory. Both
+are the middle of three rounds. What was just written is read from memory where the system does not
+heed the advice to drop it, so writing to the disk counts for most. Each task kind leans on other
+parts of a machine, so one score for all is a start (Bader et al., Lotaru,
+doi:10.48550/arXiv.2309.06918).
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ STRETCH_S = 0.1
 
 @dataclass(frozen=True)
 class Score:
-    """What a machine can do: rates (more is faster), its cores that we may use, its memory (None: not told)."""
+    """What a machine can do: rates (more is faster), its cores that we may use, its memory (None:
+    not told)."""
 
     cpu_score: float
     io_score: float
@@ -47,7 +50,8 @@ def score_script() -> str:
 
 
 def parse_score(text: str) -> Score:
-    """The score in what the script printed, whatever a login shell printed around it; ValueError says what is wrong."""
+    """The score in what the script printed, whatever a login shell printed around it; ValueError
+    says what is wrong."""
     for line in reversed(text.splitlines()):
         if line.lstrip().startswith("{") and '"cpu_score"' in line:
             return _checked(line.strip())
@@ -83,7 +87,8 @@ def _positive(told: dict[str, object], name: str) -> float:
 
 
 def measure(folder: str = ".", cpu_s: float = CPU_S, file_mib: int = FILE_MIB) -> Score:
-    """The score of this machine: three rounds of work of ``cpu_s`` seconds each, and of files of ``file_mib`` at most."""
+    """The score of this machine: three rounds of work of ``cpu_s`` seconds each, and of files of
+    ``file_mib`` at most."""
     kinds = (_loops, _buffers, _tables)
     rates = []
     for work in kinds:
@@ -105,9 +110,11 @@ def _middle(values: list[float]) -> float:
 
 
 def _rate(work: Callable[[], object], for_s: float) -> float:
-    """How often a second a piece of work is done, in the best of short stretches: others on the machine only slow.
+    """How often a second a piece of work is done, in the best of short stretches: others on the
+    machine only slow.
 
-    Counted is the processor's time, so that waiting for a core does not count; the clock on the wall ends it.
+    Counted is the processor's time, so that waiting for a core does not count; the clock on the
+    wall ends it.
     """
     best, until = 0.0, time.perf_counter() + for_s
     while best == 0.0 or time.perf_counter() < until:
@@ -147,10 +154,11 @@ def _tables() -> int:
 
 
 def _file_rate(folder: str, file_mib: int) -> float:
-    """MiB a second, written, brought to the disk, and read again; of fewer than ``file_mib`` where that takes too long.
+    """MiB a second, written, brought to the disk, and read again; of fewer than ``file_mib`` where
+    that takes too long.
 
-    Each part of the file is brought to the disk by itself, and the middle of their times counts for all: a disk
-    that is shared stalls now and then.
+    Each part of the file is brought to the disk by itself, and the middle of their times counts for
+    all: a disk that is shared stalls now and then.
     """
     handle, name = tempfile.mkstemp(prefix="vgrads-score-", dir=folder)
     try:

@@ -1,11 +1,13 @@
 """What runs on a host: asks the manager for tasks, runs them as processes, tells how they ended.
 
-Told by its environment: ``VGRADS_CONTACT``, ``VGRADS_HOST_KEY``, ``VGRADS_CERT``, ``VGRADS_SLOT``, ``VGRADS_NODE``,
-``VGRADS_PROCS``, ``VGRADS_NODES``, and where stated ``VGRADS_HOST_PROCS``, ``VGRADS_LEFT_S``, ``VGRADS_CACHE``,
-``VGRADS_PROXY``, ``VGRADS_TURNS``; or by a file of these, its first argument: so it is when the agent is itself a task,
-of a pool's host that works for one manager after another. ``VGRADS_AWAY_S``: after so long without the manager it
-leaves, in peace where it is a pool's. One process and one loop, beside a guardian (:mod:`vgrads.agent.scratch`); only connections and files have threads. What has ended
-is told until the manager acknowledges it; a manager that is away is looked for while tasks run on.
+Told by its environment: ``VGRADS_CONTACT``, ``VGRADS_HOST_KEY``, ``VGRADS_CERT``, ``VGRADS_SLOT``,
+``VGRADS_NODE``, ``VGRADS_PROCS``, ``VGRADS_NODES``, and where stated ``VGRADS_HOST_PROCS``,
+``VGRADS_LEFT_S``, ``VGRADS_CACHE``, ``VGRADS_PROXY``, ``VGRADS_TURNS``; or by a file of these, its
+first argument: so it is when the agent is itself a task, of a pool's host that works for one
+manager after another. ``VGRADS_AWAY_S``: after so long without the manager it leaves, in peace
+where it is a pool's. One process and one loop, beside a guardian (:mod:`vgrads.agent.scratch`);
+only connections and files have threads. What has ended is told until the manager acknowledges it; a
+manager that is away is looked for while tasks run on.
 
 Shipped to hosts: the standard library only, Python 3.8 or newer.
 """
@@ -34,7 +36,8 @@ from .store import Hopeless, Store, is_digest
 from .tasks import End, Key, Task, Tasks, Visible, kill_marked
 
 BAD_KEY, NO_MANAGER, MISTOLD = 77, 75, 78
-"""Exit codes: the key is wrong or revoked; the manager was away for too long; the environment does not say enough."""
+"""Exit codes: the key is wrong or revoked; the manager was away for too long; the environment does
+not say enough."""
 _FAREWELL_S = 5.0
 _STRANGER_S, _REFUSED_S = 10.0, 2.0
 
@@ -327,8 +330,8 @@ class Agent:
 
     @property
     def _patience_s(self) -> float:
-        """How long a manager may be away. A pool's host does not wait long for one that it has never met: that one may
-        have ended while the host was on its way."""
+        """How long a manager may be away. A pool's host does not wait long for one that it has
+        never met: that one may have ended while the host was on its way."""
         if not self._place.within or not self._talk.is_new:
             return self._place.away_s
         return min(self._place.away_s, _REFUSED_S if self._talk.is_refused else _STRANGER_S)

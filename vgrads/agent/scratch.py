@@ -1,8 +1,10 @@
-"""An agent's scratch folder, and what an agent that was killed leaves: its folder, and processes of its tasks.
+"""An agent's scratch folder, and what an agent that was killed leaves: its folder, and processes of
+its tasks.
 
-Each agent has a guardian, its parent process. When the agent has ended, however it ended, the guardian kills what is
-left of its tasks and removes its folder before it ends itself, so that a slot is over only when its tasks are. Where
-both were killed, the next agent of this machine does it: nobody holds the lock in a dead agent's folder.
+Each agent has a guardian, its parent process. When the agent has ended, however it ended, the
+guardian kills what is left of its tasks and removes its folder before it ends itself, so that a
+slot is over only when its tasks are. Where both were killed, the next agent of this machine does
+it: nobody holds the lock in a dead agent's folder.
 
 Shipped to hosts: the standard library only, Python 3.8 or newer.
 """
@@ -28,7 +30,8 @@ _STALE_S = 600.0  # of files that a release or a killed start left: nobody looks
 
 
 def make_scratch(near: str | None, mark: str) -> Path:
-    """A new folder that is locked while this process or one that it forks lives. ``mark``: of its tasks' processes."""
+    """A new folder that is locked while this process or one that it forks lives. ``mark``: of its
+    tasks' processes."""
     scratch = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=near)).resolve()
     (scratch / _MARK).write_text(mark)
     draft = scratch / "lock.draft"
@@ -71,8 +74,8 @@ def _sweep_one(path: Path, changed_s: float) -> None:
 
 
 def fork_agent(mark: str, scratch: Path) -> int:
-    """In a new process: a descriptor that is readable when the guardian is gone. The process that calls this becomes
-    the guardian, and ends here with the agent's exit code."""
+    """In a new process: a descriptor that is readable when the guardian is gone. The process that
+    calls this becomes the guardian, and ends here with the agent's exit code."""
     alive, held = os.pipe()
     number = os.fork()
     if number == 0:

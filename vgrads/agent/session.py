@@ -1,4 +1,5 @@
-"""What a host and its manager say to each other: news are told until they are acknowledged, over whatever connection.
+"""What a host and its manager say to each other: news are told until they are acknowledged, over
+whatever connection.
 
 Shipped to hosts: the standard library only, Python 3.8 or newer.
 """
@@ -36,10 +37,10 @@ class Standing(NamedTuple):
 
 
 class Pauses:
-    """How long to wait before trying to connect again: about half as long as the manager has been away, so that hosts
-    are soon back after a short absence; from a minute on nearly a minute each time. By then hosts are spread over the
-    minute and stay so, and come back evenly. (Were each pause drawn from the whole minute anew, twice as many would
-    come at first.)
+    """How long to wait before trying to connect again: about half as long as the manager has been
+    away, so that hosts are soon back after a short absence; from a minute on nearly a minute each
+    time. By then hosts are spread over the minute and stay so, and come back evenly. (Were each
+    pause drawn from the whole minute anew, twice as many would come at first.)
     """
 
     def __init__(self) -> None:
@@ -71,7 +72,8 @@ class Talk:
         hello: Callable[[], dict[str, Any]],
         running: Callable[[], list[Any]],
     ) -> None:
-        """``who``: what every message begins with; ``hello``, ``running``: what is told first, and in beats."""
+        """``who``: what every message begins with; ``hello``, ``running``: what is told first, and
+        in beats."""
         self._manager, self._connecting = manager, Connecting(manager, ring)
         self._who, self._hello, self._running = who, hello, running
         self.link: Link | None = None
@@ -213,7 +215,8 @@ class Talk:
         self._lose(cut=False, pause_s=2.0)
 
     def absorb(self, answer: dict[str, Any], now_s: float) -> list[Any]:
-        """What an answer says of the exchange itself; the tasks whose ends the manager knows now."""
+        """What an answer says of the exchange itself; the tasks whose ends the manager knows
+        now."""
         known, seq = [], answer.get("seq", 0)
         while self._told and self._told[0][0] <= seq:
             _, kind, one = self._told.popleft()

@@ -1,9 +1,10 @@
 """Tasks as processes: begun without a shell where none is needed, waited for all at once.
 
-Shipped to hosts as it is: nothing but the standard library, Python 3.8 or newer. ``os.posix_spawn`` begins a task
-without copying this process; each child leads a session of its own. The ends of all children come through one
-epoll over their descriptors (pidfd_open(2), Linux 5.3), and where there are none, by a look at each known child
-after SIGCHLD or every ``LOOK_S``: never at any child, for others of this process may not be ours.
+Shipped to hosts as it is: nothing but the standard library, Python 3.8 or newer. ``os.posix_spawn``
+begins a task without copying this process; each child leads a session of its own. The ends of all
+children come through one epoll over their descriptors (pidfd_open(2), Linux 5.3), and where there
+are none, by a look at each known child after SIGCHLD or every ``LOOK_S``: never at any child, for
+others of this process may not be ours.
 """
 
 from __future__ import annotations
@@ -94,7 +95,8 @@ _FOR_THE_SHELL = (
 """It says what is wrong with such a program, or runs it."""
 _THERE = 'cd -- "$0" && exec "$@"'
 _PART = 32_000
-"""Characters of an argument at most: the system takes 128 KiB (MAX_ARG_STRLEN), and a character has up to four bytes."""
+"""Characters of an argument at most: the system takes 128 KiB (MAX_ARG_STRLEN), and a character has
+up to four bytes."""
 _SPARE = 16
 """Descriptors that are left for all else: files that are copied, databases, connections."""
 _FEW = 128
@@ -106,10 +108,12 @@ _DEFAULT = sorted(set(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP}
 
 
 class Ended(NamedTuple):
-    """A child that has ended: what it was begun as, its number, its wait status, and what it used (getrusage(2)).
+    """A child that has ended: what it was begun as, its number, its wait status, and what it used
+    (getrusage(2)).
 
-    ``lingering``: others of its process group were there, and were killed. ``usage.ru_maxrss`` (KiB) is never below
-    what this process had in memory when it began the child, which is then a bound only.
+    ``lingering``: others of its process group were there, and were killed. ``usage.ru_maxrss``
+    (KiB) is never below what this process had in memory when it began the child, which is then a
+    bound only.
     """
 
     token: Any
@@ -162,7 +166,8 @@ def too_long(error: OSError, command: str) -> OSError:
         return error
     kib = len(os.fsencode(command)) // 1024
     return OSError(
-        f"its command ({kib} KiB) and environment are longer than the system takes: put it into a script, an input of the task"
+        f"its command ({kib} KiB) and environment are longer than the system takes: put it "
+        "into a script, an input of the task"
     )
 
 
@@ -172,7 +177,8 @@ def descriptor_limit() -> int:
 
 
 def has_room(descriptors: int) -> bool:
-    """True where as many descriptors are free, and some more for all else that this process does."""
+    """True where as many descriptors are free, and some more for all else that this process
+    does."""
     limit = descriptor_limit()
     try:
         return limit < 0 or len(os.listdir("/proc/self/fd")) + descriptors + _SPARE <= limit  # noqa: PTH208
@@ -185,7 +191,8 @@ def explain_limit(error: OSError) -> OSError:
     if error.errno not in NO_DESCRIPTORS:
         return error
     return OSError(
-        f"too many open files: the limit is {descriptor_limit()}; raise it where vgrads or its slots start (ulimit -n 1024)"
+        f"too many open files: the limit is {descriptor_limit()}; raise it where vgrads or "
+        "its slots start (ulimit -n 1024)"
     )
 
 
@@ -195,7 +202,8 @@ def _blanks(command: str) -> list[str]:
 
 
 class Spawner:
-    """Begins children and tells of their ends; for one loop, or for many threads of which one reaps."""
+    """Begins children and tells of their ends; for one loop, or for many threads of which one
+    reaps."""
 
     def __init__(self, descriptors: bool = True) -> None:
         """``descriptors``: wait by descriptors of processes, where the system has them."""
@@ -215,12 +223,14 @@ class Spawner:
             signal.signal(signal.SIGCHLD, self._ring)
 
     def fileno(self) -> int:
-        """Readable when a child has ended; without descriptors of processes reap every ``LOOK_S`` all the same."""
+        """Readable when a child has ended; without descriptors of processes reap every ``LOOK_S``
+        all the same."""
         return self._bell if self._epoll is None else self._epoll.fileno()
 
     @property
     def look_s(self) -> float:
-        """How long to wait for :meth:`fileno` at most while children run, in seconds; 0: as long as one likes."""
+        """How long to wait for :meth:`fileno` at most while children run, in seconds; 0: as long as
+        one likes."""
         return LOOK_S if self._epoll is None else 0.0
 
     def __len__(self) -> int:
@@ -234,10 +244,12 @@ class Spawner:
         output: Sequence[int],
         folder: str = "",
     ) -> int:
-        """Begin a command; its number, which leads a session and a process group. OSError where it cannot be.
+        """Begin a command; its number, which leads a session and a process group. OSError where it
+        cannot be.
 
-        ``output``: descriptors for what it prints and complains of. ``folder``: where it runs, else where this
-        process stands; costs a shell (0.4 ms), since posix_spawn(3) knows no folder everywhere.
+        ``output``: descriptors for what it prints and complains of. ``folder``: where it runs, else
+        where this process stands; costs a shell (0.4 ms), since posix_spawn(3) knows no folder
+        everywhere.
         """
         pid = self._begin(command, environment, output, folder)
         self.watch(pid, token)
@@ -288,7 +300,8 @@ class Spawner:
             return os.posix_spawn(program, words, environment, setpgroup=0, **options)
 
     def _find(self, name: str, environment: Mapping[bytes, bytes]) -> str:
-        """The program that a shell would run; empty where it finds none, or where that hangs on the folder."""
+        """The program that a shell would run; empty where it finds none, or where that hangs on the
+        folder."""
         if "/" in name:
             return name
         path = environment.get(b"PATH", os.fsencode(os.defpath))
@@ -305,7 +318,8 @@ class Spawner:
         return ""
 
     def watch(self, pid: int, token: Hashable) -> None:
-        """Tell of the end of a child that leads its process group, whoever of this process began it."""
+        """Tell of the end of a child that leads its process group, whoever of this process began
+        it."""
         self._children[pid] = token
         if self._epoll is None:
             return
@@ -325,18 +339,21 @@ class Spawner:
             raise
 
     def has_room(self, descriptors: int) -> bool:
-        """True where another child can be begun; ``descriptors``: that each takes of this process."""
+        """True where another child can be begun; ``descriptors``: that each takes of this
+        process."""
         limit = descriptor_limit()
         few = limit < 0 or (len(self._children) + 1) * descriptors + _FEW <= limit
         return few or has_room(descriptors)
 
     def signal(self, pid: int, number: int) -> bool:
-        """Send a signal to a child's process group, from any thread; False where it has ended and been told."""
+        """Send a signal to a child's process group, from any thread; False where it has ended and
+        been told."""
         with self._lock:
             return pid in self._children and _signal_group(pid, number)
 
     def reap(self, timeout_s: float = 0.0) -> list[Ended]:
-        """The children that have ended, after waiting so long (seconds) for the first one; ends their groups."""
+        """The children that have ended, after waiting so long (seconds) for the first one; ends
+        their groups."""
         if self._epoll is None:
             return self._look(timeout_s)
         ended = []
@@ -364,7 +381,8 @@ class Spawner:
             select.select([self._bell], [], [], min(left_s, LOOK_S))
 
     def _bury(self, pid: int) -> Ended:
-        """Wait for a child that has ended; its number is its own until then, and so is its group's."""
+        """Wait for a child that has ended; its number is its own until then, and so is its
+        group's."""
         with self._lock:
             _signal_group(pid, signal.SIGKILL)
             _, status, usage = os.wait4(pid, 0)

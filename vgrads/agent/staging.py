@@ -1,8 +1,10 @@
-"""Brings a task's inputs that lie elsewhere, and takes its outputs there: a program that runs where the task runs.
+"""Brings a task's inputs that lie elsewhere, and takes its outputs there: a program that runs where
+the task runs.
 
-``python -I staging.py fetch|send`` in the task's folder, which holds the list. It is part of the task's process, so
-whatever ends the task ends it. Files are streamed: none is held in memory, however large. What was fetched stays in a
-folder of the run: the next task there that wants it finds it. Needs the standard library; for s3 also fsspec and s3fs.
+``python -I staging.py fetch|send`` in the task's folder, which holds the list. It is part of the
+task's process, so whatever ends the task ends it. Files are streamed: none is held in memory,
+however large. What was fetched stays in a folder of the run: the next task there that wants it
+finds it. Needs the standard library; for s3 also fsspec and s3fs.
 """
 
 from __future__ import annotations
@@ -75,7 +77,8 @@ def _words(error: Exception) -> str:
 
 
 def _bring(target: Path, file: dict[str, Any], kept: Path) -> None:
-    """An input in the task's folder: a link to what was fetched, or where the task writes it too, a copy."""
+    """An input in the task's folder: a link to what was fetched, or where the task writes it too, a
+    copy."""
     whole = kept / hashlib.sha256(f"{file['url']} {file['digest']}".encode()).hexdigest()[:32]
     kept.mkdir(parents=True, exist_ok=True)
     with _alone(whole.with_suffix(".lock")):
@@ -90,7 +93,8 @@ def _bring(target: Path, file: dict[str, Any], kept: Path) -> None:
 
 @contextlib.contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    """One of a host at a time, as far as the file system can say; two that fetch the same only take longer."""
+    """One of a host at a time, as far as the file system can say; two that fetch the same only take
+    longer."""
     with path.open("w") as lock:
         with contextlib.suppress(OSError):
             fcntl.flock(lock, fcntl.LOCK_EX)

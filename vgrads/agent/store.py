@@ -1,7 +1,8 @@
-"""Files of tasks on a host: inputs come by their digest and are kept, outputs are sent before the end is told.
+"""Files of tasks on a host: inputs come by their digest and are kept, outputs are sent before the
+end is told.
 
-Shipped to hosts: the standard library only, Python 3.8 or newer. A few threads wait for the network, each with a
-connection of its own.
+Shipped to hosts: the standard library only, Python 3.8 or newer. A few threads wait for the
+network, each with a connection of its own.
 """
 
 from __future__ import annotations
@@ -40,9 +41,11 @@ class Store:
         self._threads = 0
         self._stop = threading.Event()
         self.fetched: deque[tuple[str, str, float]] = deque()
-        """Digests of inputs that came, each with what was wrong, else empty, and when it began to come."""
+        """Digests of inputs that came, each with what was wrong, else empty, and when it began to
+        come."""
         self.sent: deque[tuple[Any, float, list[str]]] = deque()
-        """What :meth:`send` was called with, the seconds that it took and what is to be complained of."""
+        """What :meth:`send` was called with, the seconds that it took and what is to be complained
+        of."""
 
     def cached(self) -> list[str]:
         """Digests of the inputs that are here."""

@@ -1,7 +1,7 @@
 """The tasks that a host holds: which wait, which run, how they are ended, what they printed.
 
-Shipped to hosts: the standard library, :mod:`vgrads.agent.spawner` and :mod:`vgrads.agent.environment` only, Python 3.8 or newer. No thread: one loop
-calls it.
+Shipped to hosts: the standard library, :mod:`vgrads.agent.spawner` and
+:mod:`vgrads.agent.environment` only, Python 3.8 or newer. No thread: one loop calls it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ class Bag(NamedTuple):
 
 
 class Visible(NamedTuple):
-    """What tasks may see of the agent's environment (:mod:`vgrads.agent.environment`), and what they see besides."""
+    """What tasks may see of the agent's environment (:mod:`vgrads.agent.environment`), and what
+    they see besides."""
 
     environment: dict[str, str]
     own: bool
@@ -117,8 +118,8 @@ class Tasks:
         spawner: Spawner,
         sweep: Callable[[], None],
     ) -> None:
-        """``scratch``: an empty folder in which all tasks stand that declare no files; ``sweep``: ends what dead agents
-        of this machine have left."""
+        """``scratch``: an empty folder in which all tasks stand that declare no files; ``sweep``:
+        ends what dead agents of this machine have left."""
         self.procs, self.free, self._sweep = procs, procs, sweep
         self.waiting: deque[Task] = deque()
         self.running: dict[Key, Task] = {}
@@ -343,7 +344,8 @@ class Tasks:
                 self.end(stated[pid], why, hard=True)
 
     def _cut_outputs(self) -> None:
-        """A task that prints without end must not fill the disk: what it printed so far is forgotten."""
+        """A task that prints without end must not fill the disk: what it printed so far is
+        forgotten."""
         for task in self.running.values():
             for file in task.lane:
                 if os.fstat(file).st_size > _MUCH:
@@ -377,10 +379,11 @@ def _judged(why: str) -> tuple[int | None, str]:
 
 
 def kill_marked(marks: set[bytes], whole: bool = True) -> set[bytes]:
-    """Kill the processes that bear one of these marks in their environment; the marks that were found.
+    """Kill the processes that bear one of these marks in their environment; the marks that were
+    found.
 
-    ``whole``: the marks are whole, else what they begin with. A task may itself be an agent: what its tasks bear
-    is their own mark behind its.
+    ``whole``: the marks are whole, else what they begin with. A task may itself be an agent: what
+    its tasks bear is their own mark behind its.
     """
     found = set()
     word = MARK.encode() + b"="

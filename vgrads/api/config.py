@@ -7,13 +7,15 @@ from pathlib import Path
 
 
 def embedded_data() -> Path:
-    """The folder of embedded sites and sets: inside an installed package, or beside it in a checkout."""
+    """The folder of embedded sites and sets: inside an installed package, or beside it in a
+    checkout."""
     inside = Path(__file__).parent / "embedded"
     return inside if inside.is_dir() else Path(__file__).parents[2] / "data"
 
 
 def home() -> Path:
-    """Where the database and the files of runs are kept: ``VGRADS_HOME``, else the user's data folder."""
+    """Where the database and the files of runs are kept: ``VGRADS_HOME``, else the user's data
+    folder."""
     chosen = os.environ.get("VGRADS_HOME")
     if chosen:
         return Path(chosen)

@@ -1,4 +1,5 @@
-"""What the command line lends to commands that it does not know: those registered under ``vgrads.commands``."""
+"""What the command line lends to commands that it does not know: those registered under
+``vgrads.commands``."""
 
 from __future__ import annotations
 
@@ -14,8 +15,9 @@ from vgrads.traces.records import LogQueue
 class Shell:
     """How a command finds histories and answers.
 
-    ``history``: the file and the queue that a user means by a file, SITE or SITE/QUEUE; ``answer``: prints the JSON
-    document where the first argument is true, else what the function returns for people; ``warn``: prints warnings.
+    ``history``: the file and the queue that a user means by a file, SITE or SITE/QUEUE; ``answer``:
+    prints the JSON document where the first argument is true, else what the function returns for
+    people; ``warn``: prints warnings.
     """
 
     history: Callable[[Path], tuple[Path, LogQueue]]

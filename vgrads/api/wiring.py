@@ -94,7 +94,8 @@ def make_clock(simulated: bool, speed: float | None, passed_s: float = 0.0) -> C
 class PacedClock(SimClock):
     """Virtual time that a person can watch: ``speed`` virtual seconds a real one.
 
-    It goes in short steps, so that whoever waits can look up in between: a run may be cancelled meanwhile.
+    It goes in short steps, so that whoever waits can look up in between: a run may be cancelled
+    meanwhile.
     """
 
     def __init__(self, speed: float) -> None:
@@ -115,8 +116,9 @@ def make_drivers(
     perhaps: Iterable[str] = (),
     own: bool = False,
 ) -> dict[str, Driver]:
-    """A driver for each site that is needed, and for those of ``perhaps`` that can be reached now. ``own``: pilots on
-    this machine are for tasks of whoever runs this process, and get its environment."""
+    """A driver for each site that is needed, and for those of ``perhaps`` that can be reached now.
+    ``own``: pilots on this machine are for tasks of whoever runs this process, and get its
+    environment."""
     found = {name: _driver(catalog.site(name), clock, around, own) for name in needed}
     for name in perhaps:
         if name not in found:
@@ -155,7 +157,8 @@ def open_batch(site: Site, clock: Clock | None = None) -> BatchDriver:
 
 
 def open_site(site: Site, clock: Clock | None = None) -> BatchDriver | CloudDriver | DaskCluster:
-    """The driver of a real batch site, cloud or Dask cluster; SiteError where there are no credentials."""
+    """The driver of a real batch site, cloud or Dask cluster; SiteError where there are no
+    credentials."""
     if site.driver == "dask":
         from vgrads.drivers.dask_cluster import DaskCluster
 
@@ -211,8 +214,8 @@ def make_virtual_engine(clock: Clock, snapshot: Snapshot, seed: int) -> Engine:
 def make_local_engine(
     clock: Clock, folders: tuple[Path, Path], own: bool, pass_env: tuple[str, ...] = ()
 ) -> ProcessEngine:
-    """Processes of this machine (run folder, set folder); ``own``: with this process's environment; ``pass_env``: what
-    the set wants passed of it."""
+    """Processes of this machine (run folder, set folder); ``own``: with this process's environment;
+    ``pass_env``: what the set wants passed of it."""
     run_folder, set_folder = (folder.resolve() for folder in folders)
     return ProcessEngine(clock, TaskFolder(run_folder, set_folder, own=own, requested=pass_env))
 
@@ -254,13 +257,14 @@ def make_real_engine(
 
 
 def own_values(names: Iterable[str]) -> dict[str, str]:
-    """Variables that whoever runs this process wants passed to tasks of theirs, wherever these run."""
+    """Variables that whoever runs this process wants passed to tasks of theirs, wherever these
+    run."""
     return {name: os.environ[name] for name in names if name in os.environ}
 
 
 def sweep_others(drivers: Mapping[str, Driver], run_id: str, wanted: Collection[str]) -> None:
-    """Give back what bears the mark of a run and is none of the slots that it wants: begun behind the end of its
-    journal, or ended for it and not for the site."""
+    """Give back what bears the mark of a run and is none of the slots that it wants: begun behind
+    the end of its journal, or ended for it and not for the site."""
     for driver in drivers.values():
         if isinstance(driver, BatchDriver | CloudDriver):
             with suppress(
@@ -271,7 +275,8 @@ def sweep_others(drivers: Mapping[str, Driver], run_id: str, wanted: Collection[
 
 
 def await_gone(drivers: Mapping[str, Driver], run_id: str) -> None:
-    """Wait until real sites show nothing of a run any more; a site that is silent or slow is not waited for long."""
+    """Wait until real sites show nothing of a run any more; a site that is silent or slow is not
+    waited for long."""
     end_s = time.monotonic() + _GONE_S
     for driver in drivers.values():
         while isinstance(driver, BatchDriver | CloudDriver) and time.monotonic() < end_s:

@@ -1,7 +1,7 @@
 """A user's bag: many independent tasks, one command each, and what they need of a host.
 
-A task is a number from 0 on. What is the same for all stands once; a pending task has nothing of its own, so a
-bag of a million costs what its parameters cost.
+A task is a number from 0 on. What is the same for all stands once; a pending task has nothing of
+its own, so a bag of a million costs what its parameters cost.
 """
 
 from __future__ import annotations
@@ -121,7 +121,8 @@ def fill(texts: Sequence[str], values: Mapping[str, str]) -> list[str]:
 
 
 def parts_of(text: str) -> list[tuple[str, str, bool]]:
-    """A template in pieces: (text before, name of the parameter or "", whether it goes in as it stands)."""
+    """A template in pieces: (text before, name of the parameter or "", whether it goes in as it
+    stands)."""
     return [(before, name or "", form == RAW) for before, name, form, _ in Formatter().parse(text)]
 
 
@@ -129,11 +130,14 @@ def parts_of(text: str) -> list[tuple[str, str, bool]]:
 class Bag:
     """Tasks and their rules. Times in seconds, memory in MiB, ``procs`` processors for each task.
 
-    ``retries``: how often a task that failed is tried again; ``limit_s``: after so long it is killed (0: never);
-    ``estimate_s``: how long a task takes, where the user says so; ``inputs`` and ``outputs``: files that go to a
-    host and come back, in which parameters may stand. ``policy``: what its user wrote (docs/policies.md); ``learns``: copies
-    of late tasks by what is learned of them; ``most_copies``: hosts that may have a task at once; ``tail_below``: so few waiting tasks are its tail; ``failover``: sites where
-    tasks go that have failed; ``pass_env``: variables of its owner that tasks are passed; ``order``: which tasks are ready when, where not all are at once.
+    ``retries``: how often a task that failed is tried again; ``limit_s``: after so long it is
+    killed (0: never); ``estimate_s``: how long a task takes, where the user says so; ``inputs`` and
+    ``outputs``: files that go to a host and come back, in which parameters may stand. ``policy``:
+    what its user wrote (docs/policies.md); ``learns``: copies of late tasks by what is learned of
+    them; ``most_copies``: hosts that may have a task at once; ``tail_below``: so few waiting tasks
+    are its tail; ``failover``: sites where tasks go that have failed; ``pass_env``: variables of
+    its owner that tasks are passed; ``order``: which tasks are ready when, where not all are at
+    once.
     """
 
     name: str

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 
 NEXT_AVAILABLE = "next-available"
-"""Bags by rank, equal ones in the order in which they came; each task to the next host with room (Falkon, 3.1)."""
+"""Bags by rank, equal ones in the order in which they came; each task to the next host with room
+(Falkon, 3.1)."""
 FAIR_SHARE = "fair-share"
-"""First the owner who has had least by weight, of his bags the one of the highest rank, of equal ones the one that has
-had least: processor seconds divided by weight, as in stride scheduling (Waldspurger 1995)."""
+"""First the owner who has had least by weight, of his bags the one of the highest rank, of equal
+ones the one that has had least: processor seconds divided by weight, as in stride scheduling
+(Waldspurger 1995)."""
 POLICIES = (NEXT_AVAILABLE, FAIR_SHARE)
 """Dispatch policies."""
 
@@ -19,7 +21,8 @@ WINDOW = 64
 def local_first(
     window: Sequence[int], needs: Sequence[Sequence[str]], cached: Set[str]
 ) -> list[int]:
-    """The tasks of a window, those first of whose inputs a host has most already; else their order stays.
+    """The tasks of a window, those first of whose inputs a host has most already; else their order
+    stays.
 
     ``needs``: the digests of each one's inputs.
     """

@@ -1,7 +1,9 @@
-"""What a host's past says of it: how often it fails, how long it takes, and whether it is a black hole.
+"""What a host's past says of it: how often it fails, how long it takes, and whether it is a black
+hole.
 
-A black hole fails at once whatever it is given, and so draws all the work (GridBot, section 2.2 and 7). It is told from
-a bag whose tasks fail everywhere, and from a task that fails everywhere, by what other hosts make of the same work.
+A black hole fails at once whatever it is given, and so draws all the work (GridBot, section 2.2 and
+7). It is told from a bag whose tasks fail everywhere, and from a task that fails everywhere, by
+what other hosts make of the same work.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ _BLACK = log(0.05 / 0.95)  # one host in twenty, before anything is known of it
 _FAILS = 0.95  # how often a black hole does
 _LEAST = 0.05  # and at least how often an honest host may
 BARRED_AT = log(50.0)
-"""The odds that a host is a black hole from which on it gets nothing: never before its third failure in a row."""
+"""The odds that a host is a black hole from which on it gets nothing: never before its third
+failure in a row."""
 MOST_BLOWS = 8
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 30.0, 300.0
 NEVER = float("-inf")
@@ -30,8 +33,9 @@ Blow = tuple[int, int]
 
 
 class HostRecord(NamedTuple):
-    """A machine's past, over all its slots. ``done`` and ``wrong``: aged counts of ends; ``blows``: quick failures since
-    its last success, the longest of which took ``longest_s``; ``pauses``: how often it was barred since; times in seconds of the dispatcher's clock."""
+    """A machine's past, over all its slots. ``done`` and ``wrong``: aged counts of ends; ``blows``:
+    quick failures since its last success, the longest of which took ``longest_s``; ``pauses``: how
+    often it was barred since; times in seconds of the dispatcher's clock."""
 
     done: float = 0.0
     wrong: float = 0.0
@@ -52,7 +56,8 @@ class HostRecord(NamedTuple):
 
     @property
     def error_rate(self) -> float:
-        """The share of attempts that fail, as far as is known: the mean of a Beta posterior, aged."""
+        """The share of attempts that fail, as far as is known: the mean of a Beta posterior,
+        aged."""
         wrong = self.wrong + _PRIOR_WRONG
         return wrong / (wrong + self.done + _PRIOR_DONE)
 
@@ -76,7 +81,8 @@ def succeeded(record: HostRecord, at_s: float, turnaround_s: float) -> HostRecor
 
 
 def failed(record: HostRecord, at_s: float, blow: Blow | None, ran_s: float) -> HostRecord:
-    """After a failure; ``blow``: where it was a quick one. Who leaves or is preempted has not failed."""
+    """After a failure; ``blow``: where it was a quick one. Who leaves or is preempted has not
+    failed."""
     keep = _KEEP * exp2(min(0.0, record.at_s - at_s) / _HALF_S)
     blows = record.blows if blow is None or blow in record.blows else (*record.blows, blow)
     return record._replace(
@@ -91,7 +97,8 @@ def failed(record: HostRecord, at_s: float, blow: Blow | None, ran_s: float) -> 
 def is_quick(ran_s: float, typical_s: float | None) -> bool:
     """True for a failure that came long before the work could have been done.
 
-    Held against each other in single precision, as a journal keeps them: it must tell the same when it is read again.
+    Held against each other in single precision, as a journal keeps them: it must tell the same when
+    it is read again.
     """
     if typical_s is None:
         return True
@@ -100,15 +107,17 @@ def is_quick(ran_s: float, typical_s: float | None) -> bool:
 
 
 def honest_chance(elsewhere: float, wrong: float, same_task: int) -> float:
-    """How likely an honest host fails on a task. ``elsewhere``: attempts at the bag's tasks that succeeded, or go on for
-    longer than they took to fail here; ``wrong``: that failed on other hosts that do not fail at everything;
-    ``same_task``: failures of this very task on such hosts."""
+    """How likely an honest host fails on a task. ``elsewhere``: attempts at the bag's tasks that
+    succeeded, or go on for longer than they took to fail here; ``wrong``: that failed on other
+    hosts that do not fail at everything; ``same_task``: failures of this very task on such
+    hosts."""
     bag = (wrong + 0.25) / (wrong + elsewhere + 0.5)
     return max(_LEAST, bag, same_task / (same_task + 1.0))
 
 
 def black_odds(chances: Sequence[float]) -> float:
-    """Log odds that a host is a black hole, by the chance that each of its failures had on an honest one (Bayes)."""
+    """Log odds that a host is a black hole, by the chance that each of its failures had on an
+    honest one (Bayes)."""
     return _BLACK + sum(log(_FAILS / chance) for chance in chances)
 
 

@@ -1,10 +1,12 @@
-"""Which running tasks get a copy on another host where nobody has written a policy: what is learned from the ends.
+"""Which running tasks get a copy on another host where nobody has written a policy: what is learned
+from the ends.
 
 How long attempts take is read off those that ended and those that still run (Kaplan and Meier 1958,
-doi:10.1080/01621459.1958.10501452): an attempt that will never end, on a host that vanished, shows as a curve that
-stays up. Each is held against its host's own pace, so that a slow host is not taken for one that vanished. A copy gets
-a place that nobody needs, where the attempt is not so likely as :data:`SURE` to end within the time in which nine of ten
-new ones would; and a place of its bag's turn where it is less likely than not, which is then no copy but a new start.
+doi:10.1080/01621459.1958.10501452): an attempt that will never end, on a host that vanished, shows
+as a curve that stays up. Each is held against its host's own pace, so that a slow host is not taken
+for one that vanished. A copy gets a place that nobody needs, where the attempt is not so likely as
+:data:`SURE` to end within the time in which nine of ten new ones would; and a place of its bag's
+turn where it is less likely than not, which is then no copy but a new start.
 """
 
 from __future__ import annotations
@@ -26,8 +28,8 @@ _KEPT = 20.0  # a host's pace is that of so many ends, at most
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A running attempt, the newest of its task: seconds since it began, how likely its host fails, how many hosts have
-    the task, how long its host takes against others."""
+    """A running attempt, the newest of its task: seconds since it began, how likely its host fails,
+    how many hosts have the task, how long its host takes against others."""
 
     task: int
     age_s: float
@@ -38,7 +40,8 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How long a host takes against what is typical: the mean of its ends, and of one that is as others are."""
+    """How long a host takes against what is typical: the mean of its ends, and of one that is as
+    others are."""
 
     value: float = 1.0
     ends: float = 0.0
@@ -50,7 +53,8 @@ class Pace:
 
 
 class Curve:
-    """How many attempts take longer than a time. ``ended`` and ``running``: seconds; of the latter, so far."""
+    """How many attempts take longer than a time. ``ended`` and ``running``: seconds; of the latter,
+    so far."""
 
     def __init__(self, ended: Sequence[float], running: Sequence[float]) -> None:
         times = np.concatenate([np.asarray(ended, float), np.asarray(running, float)])
@@ -65,7 +69,8 @@ class Curve:
         return 1.0 if at == 0 else float(self._longer[at - 1])
 
     def over(self, share: float) -> float:
-        """So many seconds until this share is over; the longest time where so many were not seen to end."""
+        """So many seconds until this share is over; the longest time where so many were not seen to
+        end."""
         below = np.flatnonzero(self._longer <= 1.0 - share)
         return float(self._times[below[0]] if len(below) else self._times[-1])
 
@@ -74,8 +79,8 @@ def stragglers(
     ended: Sequence[float], given_up: Sequence[float], running: Sequence[Attempt], spare: int
 ) -> list[int]:
     """Tasks to be copied, the worst first. ``spare``: places that nobody needs. ``ended`` and
-    ``given_up``: how long attempts ran until they succeeded, and until nobody believed in them any more; seconds, divided
-    by the pace that the host was known for."""
+    ``given_up``: how long attempts ran until they succeeded, and until nobody believed in them any
+    more; seconds, divided by the pace that the host was known for."""
     if len(ended) < LEAST_ENDS:
         return []
     curve = Curve(ended, [*given_up, *(attempt.age_s / attempt.pace for attempt in running)])

@@ -13,7 +13,8 @@ from vgrads import agent
 
 _AGENT = Path(agent.__file__).parent
 _ROOT = "vgrads_agent"
-"""The package inside the zip: a name of its own, so that a node that has vgrads too takes nothing of it."""
+"""The package inside the zip: a name of its own, so that a node that has vgrads too takes nothing
+of it."""
 _SHIPPED = (
     "__init__",
     "environment",
@@ -55,10 +56,11 @@ def agent_file() -> bytes:
 
 
 def pilot_command(python: str = "python3") -> str:
-    """A command of a POSIX shell that becomes the agent, told by its environment as :mod:`vgrads.agent.main` says.
+    """A command of a POSIX shell that becomes the agent, told by its environment as
+    :mod:`vgrads.agent.main` says.
 
-    It ends with status 69 where there is no such Python, or one older than 3.8; the file that it unpacks is removed
-    as soon as the agent has been read from it.
+    It ends with status 69 where there is no such Python, or one older than 3.8; the file that it
+    unpacks is removed as soon as the agent has been read from it.
     """
     name = shlex.quote(python)
     missing = shlex.quote(f"vgrads: no {python} here")

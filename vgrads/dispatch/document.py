@@ -1,4 +1,5 @@
-"""A bag as a user writes it: a command template and its parameters, or a list of commands (docs/dispatch.md)."""
+"""A bag as a user writes it: a command template and its parameters, or a list of commands
+(docs/dispatch.md)."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ from vgrads.kernel.units import parse_duration
 from vgrads.policies.policy import SLOTS, Policy, read_policy
 
 OPEN = "commands.ndjson"
-"""In the folder of an open bag: the commands that have come so far, each as a JSON string on a line."""
+"""In the folder of an open bag: the commands that have come so far, each as a JSON string on a
+line."""
 MOST_TASKS = 100_000_000
 _MOST_LOOKED_AT = 1_000_000
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -50,11 +52,12 @@ Parameter = tuple[Value, ...] | RangeDocument | LinesDocument
 
 
 class HostsDocument(Document):
-    """How many hosts, how they are asked for and when they go. ``procs``: of one host; ``longest``: of a request.
+    """How many hosts, how they are asked for and when they go. ``procs``: of one host; ``longest``:
+    of a request.
 
-    ``guests``: hosts may come that no site gave (``vgrads bags invite BAG``), they are at the site ``guest``;
-    ``idle``: after which a host goes; ``patience``: for ``release: look-ahead``, how many idle seconds of a host a second
-    of waiting is worth.
+    ``guests``: hosts may come that no site gave (``vgrads bags invite BAG``), they are at the site
+    ``guest``; ``idle``: after which a host goes; ``patience``: for ``release: look-ahead``, how
+    many idle seconds of a host a second of waiting is worth.
     """
 
     most: Annotated[int, Field(ge=1, le=100_000)] = 32
@@ -156,7 +159,8 @@ def load_bag(path: Path) -> tuple[BagDocument, Bag]:
 
 
 def with_written_parameters(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A document in which the values of parameters are texts as they were written, where that is known."""
+    """A document in which the values of parameters are texts as they were written, where that is
+    known."""
     parameters = given.get("parameters")
     if not isinstance(given, Sourced) or not isinstance(parameters, dict):
         return given
@@ -264,7 +268,8 @@ def _policy(document: BagDocument, folder: Path) -> Policy | None:
 
 
 def _text_of(path: Path) -> str:
-    """A file's text without the mark that some editors put first; what is no file (a pipe never ends) is refused."""
+    """A file's text without the mark that some editors put first; what is no file (a pipe never
+    ends) is refused."""
     if path.exists() and not path.is_file():
         raise OSError(f"'{path.name}' is no file")
     return path.read_text(encoding="utf-8-sig")

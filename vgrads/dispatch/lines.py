@@ -1,4 +1,5 @@
-"""Where the values and commands of a bag come from: lines of files, numbers of ranges, none of them kept in memory."""
+"""Where the values and commands of a bag come from: lines of files, numbers of ranges, none of them
+kept in memory."""
 
 from __future__ import annotations
 

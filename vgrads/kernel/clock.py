@@ -65,10 +65,11 @@ def boot_id() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """An instant that is kept: by the calendar, and by the seconds that the machine had then been up.
+    """An instant that is kept: by the calendar, and by the seconds that the machine had then been
+    up.
 
-    The calendar may be set, the other count may not, and goes on while the machine is suspended; but it begins
-    anew with the machine, and another machine has another one.
+    The calendar may be set, the other count may not, and goes on while the machine is suspended;
+    but it begins anew with the machine, and another machine has another one.
     """
 
     unix_s: float
@@ -81,7 +82,8 @@ class Moment:
         return cls(time.time(), boot_id(), time.clock_gettime(time.CLOCK_BOOTTIME))
 
     def passed_s(self) -> float:
-        """Seconds since then: by the calendar only where the machine was started anew, or is another one."""
+        """Seconds since then: by the calendar only where the machine was started anew, or is
+        another one."""
         now = Moment.now()
         return (
             now.up_s - self.up_s

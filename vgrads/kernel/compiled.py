@@ -1,8 +1,10 @@
-"""Functions that numba compiles, once that pays: loading it takes half a second, a single answer a thousandth.
+"""Functions that numba compiles, once that pays: loading it takes half a second, a single answer a
+thousandth.
 
-A function has one text and two forms: as Python runs it, and compiled. Both call their like: parts of the plain form
-are plain, parts of the compiled one compiled. Both must give the same to the last digit, so such functions add up in
-loops (numpy's sums go by pairs) and take logarithms from ``math`` (numpy's may differ in the last digit).
+A function has one text and two forms: as Python runs it, and compiled. Both call their like: parts
+of the plain form are plain, parts of the compiled one compiled. Both must give the same to the last
+digit, so such functions add up in loops (numpy's sums go by pairs) and take logarithms from
+``math`` (numpy's may differ in the last digit).
 """
 
 from __future__ import annotations
@@ -25,8 +27,8 @@ class Compiled:
         return self.fast(*arguments)
 
     def after(self, steps: int) -> Callable[..., Any]:
-        """The form to call for so many steps: the plain one until all that it was called for would have paid for loading
-        the compiled one."""
+        """The form to call for so many steps: the plain one until all that it was called for would
+        have paid for loading the compiled one."""
         self._done += steps
         return self.plain if self._done <= _WORTH else self.fast
 
@@ -37,7 +39,8 @@ class Compiled:
 
     @cached_property
     def fast(self) -> Callable[..., Any]:
-        """As numba compiles it; kept on disk for the next process. Threads may run it side by side."""
+        """As numba compiles it; kept on disk for the next process. Threads may run it side by
+        side."""
         from numba import njit  # noqa: PLC0415 late: what all of this is for
 
         return njit(cache=True, nogil=True)(self._linked("fast"))

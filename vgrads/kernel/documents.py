@@ -70,7 +70,8 @@ class Document(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _truth_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
-        """Pydantic would take ``false`` for 0, YAML takes ``no`` for false: hardly ever what was meant."""
+        """Pydantic would take ``false`` for 0, YAML takes ``no`` for false: hardly ever what was
+        meant."""
         if (value is True or value is False) and not _takes_truth(cls, str(info.field_name)):
             raise ValueError(f"must not be {str(value).lower()}")
         if _has_nul(value):
@@ -125,7 +126,8 @@ def load_mapping(path: Path) -> dict[str, Any]:
 
 
 def parse_mapping(text: str, where: str, kind: str = "yaml") -> dict[str, Any]:
-    """The mapping that a text of a kind (yaml, json, toml) holds; InputError says where it cannot be read."""
+    """The mapping that a text of a kind (yaml, json, toml) holds; InputError says where it cannot
+    be read."""
     try:
         parsed = _PARSERS[kind](text)
     except yaml.MarkedYAMLError as error:
@@ -196,7 +198,8 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
 
 
 def validate(model: type[Model], data: Any, where: str) -> Model:
-    """``data`` as a model; the InputError tells everything that is wrong, with lines where they are known."""
+    """``data`` as a model; the InputError tells everything that is wrong, with lines where they are
+    known."""
     try:
         return model.model_validate(data)
     except ValidationError as error:

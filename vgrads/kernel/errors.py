@@ -8,8 +8,8 @@
     └── SiteError            4   maybe  a site or service did not do what it was asked
 
 Each error carries the culprit as data (``where``) and what to do about it (``fix``), prints as
-one line, or one and a list of everything that is wrong with a document, and survives pickling, so that it can
-cross a process boundary.
+one line, or one and a list of everything that is wrong with a document, and survives pickling, so
+that it can cross a process boundary.
 """
 
 from __future__ import annotations

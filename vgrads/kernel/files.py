@@ -44,8 +44,8 @@ def write_bytes(path: Path, body: bytes) -> None:
 
 
 def append_durably(descriptor: int, size: int, body: bytes) -> int:
-    """Append to a file of this size, on the disk when this returns; the new size. OSError where it cannot be, and then
-    the file is as before."""
+    """Append to a file of this size, on the disk when this returns; the new size. OSError where it
+    cannot be, and then the file is as before."""
     try:
         left = memoryview(body)
         while left:

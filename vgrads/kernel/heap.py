@@ -1,4 +1,5 @@
-"""A binary heap of (key, number), compiled: the smallest key first, among equal keys the smallest number."""
+"""A binary heap of (key, number), compiled: the smallest key first, among equal keys the smallest
+number."""
 
 from __future__ import annotations
 
@@ -18,8 +19,9 @@ def push(keys: Any, numbers: Any, size: int, key: float, number: int) -> int:
 def pop(keys: Any, numbers: Any, size: int) -> int:
     """Take the first away; returns the new size. What was first must be read before.
 
-    The hole goes down to a leaf first, and what was last then up from there: it belongs near the leaves, so
-    that is one comparison a level instead of two (Wegener 1993, doi:10.1016/0304-3975(93)90364-Y).
+    The hole goes down to a leaf first, and what was last then up from there: it belongs near the
+    leaves, so that is one comparison a level instead of two (Wegener 1993,
+    doi:10.1016/0304-3975(93)90364-Y).
     """
     size -= 1
     hole, down = 0, 1

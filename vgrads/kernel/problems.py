@@ -1,4 +1,5 @@
-"""What is wrong with a document, all of it, in words: which line, which field, what was meant perhaps."""
+"""What is wrong with a document, all of it, in words: which line, which field, what was meant
+perhaps."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ _MISSING = "is missing"
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong: where in the document (``workflows.0.tasks``), in which line, and what."""
+    """One thing that is wrong: where in the document (``workflows.0.tasks``), in which line, and
+    what."""
 
     field: str
     what: str
@@ -51,11 +53,13 @@ def problems_of(
 
 
 _FOLLOWS = ("needs at least", "must be text")
-"""What is not wrong itself where something inside is: a list is too short, a mapping is no text either."""
+"""What is not wrong itself where something inside is: a list is too short, a mapping is no text
+either."""
 
 
 def _said_once(found: Mapping[Path, Problem]) -> Iterator[Problem]:
-    """Without what only follows: a list that is empty because its entries are wrong, the key that a typo was for."""
+    """Without what only follows: a list that is empty because its entries are wrong, the key that a
+    typo was for."""
     meant = {p.what.partition("did you mean ")[2].strip("'?") for p in found.values()}
     around = {place[:depth] for place in found for depth in range(len(place))}
     for place, problem in found.items():
@@ -66,7 +70,8 @@ def _said_once(found: Mapping[Path, Problem]) -> Iterator[Problem]:
 
 
 def _walk(model: type[BaseModel], place: Path) -> tuple[Path, type[BaseModel] | None]:
-    """A place without the names that Pydantic puts in for the arms of a union; the model that its last key is of."""
+    """A place without the names that Pydantic puts in for the arms of a union; the model that its
+    last key is of."""
     kept: list[str | int] = []
     kinds: list[Any] = [model]
     owner: type[BaseModel] | None = None
@@ -205,7 +210,8 @@ class Sourced(dict[str, Any]):
         self._text, self._kind = text, kind
 
     def as_written(self, key: str) -> Any:
-        """The value of a top-level key with its scalars as they are written: ``1.50``, ``010`` and ``yes`` are texts."""
+        """The value of a top-level key with its scalars as they are written: ``1.50``, ``010`` and
+        ``yes`` are texts."""
         if self._kind == "json":
             parsed = json.loads(self._text, parse_int=str, parse_float=str, parse_constant=str)
         elif self._kind == "yaml":

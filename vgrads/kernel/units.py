@@ -157,7 +157,8 @@ def format_instant(unix_s: float) -> str:
 
 
 def billed_s(held_s: float, billing_s: float) -> float:
-    """Seconds that are paid for of a machine that is held this long: started billing units (0: by the second)."""
+    """Seconds that are paid for of a machine that is held this long: started billing units (0: by
+    the second)."""
     if held_s <= 0 or billing_s <= 0:
         return max(0.0, held_s)
     return math.ceil(held_s / billing_s - 1e-9) * billing_s

@@ -1,1 +1,2 @@
-"""Dispatch policies that users write, in the ClassAd language: read, checked, bounded in cost, evaluated."""
+"""Dispatch policies that users write, in the ClassAd language: read, checked, bounded in cost,
+evaluated."""

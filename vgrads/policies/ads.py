@@ -1,8 +1,9 @@
-"""The one place that knows the library of the ClassAd language (``classad2``): expressions and what they give.
+"""The one place that knows the library of the ClassAd language (``classad2``): expressions and what
+they give.
 
-Expressions are evaluated flat: each dotted name they read has become a name of its own (``v0``, ``v1``, …), to which a
-plain value is given. So no ad is built for a host, and a name that is missing in one ad is never found in another that
-lies around it, as it would be in nested ads.
+Expressions are evaluated flat: each dotted name they read has become a name of its own (``v0``,
+``v1``, …), to which a plain value is given. So no ad is built for a host, and a name that is
+missing in one ad is never found in another that lies around it, as it would be in nested ads.
 """
 
 from __future__ import annotations
@@ -79,7 +80,8 @@ def taken(value: Any) -> Value:
 
 
 class Expression:
-    """An expression over flat names, ready to be evaluated; ``names`` in the order in which values are given.
+    """An expression over flat names, ready to be evaluated; ``names`` in the order in which values
+    are given.
 
     One thread at a time: the values are put into one ad that it keeps.
     """
@@ -108,7 +110,8 @@ def constant(node: Node) -> Value:
 
 
 def text_of(node: Node, names: Mapping[str, str]) -> str:
-    """An expression as the library reads it: every part in brackets of its own, but for rows like a + b + c."""
+    """An expression as the library reads it: every part in brackets of its own, but for rows like a
+    + b + c."""
     if node.kind == "value":
         return literal(node.value)
     if node.kind == "name":

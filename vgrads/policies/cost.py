@@ -1,8 +1,10 @@
-"""Which functions a policy may call, and how long an expression may take at worst: reckoned, never measured.
+"""Which functions a policy may call, and how long an expression may take at worst: reckoned, never
+measured.
 
-A list of what is allowed, not of what is forbidden: functions without clock, chance, files or evaluation of texts.
-The time is an upper estimate from the parts of an expression and the longest values that an ad may hold
-(:data:`vgrads.policies.ads.LONGEST`, :data:`vgrads.policies.ads.MOST`), so that the same policy is taken or refused on every machine.
+A list of what is allowed, not of what is forbidden: functions without clock, chance, files or
+evaluation of texts. The time is an upper estimate from the parts of an expression and the longest
+values that an ad may hold (:data:`vgrads.policies.ads.LONGEST`, :data:`vgrads.policies.ads.MOST`),
+so that the same policy is taken or refused on every machine.
 """
 
 from __future__ import annotations
@@ -132,8 +134,8 @@ IMPURE = (
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """At worst: time in ns, characters of a text that comes out, members of a list, parts, levels, brackets, and which
-    names are read."""
+    """At worst: time in ns, characters of a text that comes out, members of a list, parts, levels,
+    brackets, and which names are read."""
 
     ns: float
     chars: float
@@ -151,7 +153,8 @@ class Weight:
 
 @dataclass(frozen=True)
 class Scales:
-    """Weighs the expressions of one policy; ``helper`` gives what a name stands for where it is the user's own."""
+    """Weighs the expressions of one policy; ``helper`` gives what a name stands for where it is the
+    user's own."""
 
     source: Source
     name: str
@@ -161,7 +164,10 @@ class Scales:
         """The weight of an expression, or what is wrong with it."""
         weight = self.weigh(node)
         if weight.worst_ns > LIMIT_NS or weight.parts > MOST_PARTS:
-            said = f"it may take {weight.worst_ns / 1e6:.1f} ms, has {weight.parts} parts, reads {len(weight.names)} names"
+            said = (
+                f"it may take {weight.worst_ns / 1e6:.1f} ms, has {weight.parts} parts, reads "
+                f"{len(weight.names)} names"
+            )
             raise self.source.wrong(
                 f"the expression is too dear: {said}",
                 node.at,
@@ -183,7 +189,10 @@ class Scales:
         brackets = max([p.brackets + (i > 0 or not row) for i, p in enumerate(parts)], default=1)
         if depth > DEEPEST or brackets > BRACKETS:
             raise self.source.wrong(
-                f"the expression is too deep: more than {DEEPEST} levels, or {BRACKETS} with brackets",
+                (
+                    f"the expression is too deep: more than {DEEPEST} levels, or {BRACKETS} "
+                    "with brackets"
+                ),
                 node.at,
                 name=self.name,
                 fix="member(x, {…}) stands for a long row of comparisons",

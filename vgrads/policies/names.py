@@ -1,9 +1,10 @@
 """The names that a policy may read, and how they are found in the ads.
 
-``Host.Name``, ``Job.Replica1.Host.ErrorRate``, ``Job.Replicas.Host.Grid`` (a list, one for each copy),
-``Queue.BOTsInQueue``, ``Grid.Free``; bare ``Tail``, ``JobsLeft``, ``JobsDone`` of the bag, ``NumberOfReplicas`` of the
-job, ``BOTsInQueue`` of the queue, ``Concurrency``. Upper and lower case are the same. Hosts and grids may tell more than
-is known here; jobs and queues may not. (GridBot, SC'09, section 4.1; DOI 10.1145/1654059.1654071.)
+``Host.Name``, ``Job.Replica1.Host.ErrorRate``, ``Job.Replicas.Host.Grid`` (a list, one for each
+copy), ``Queue.BOTsInQueue``, ``Grid.Free``; bare ``Tail``, ``JobsLeft``, ``JobsDone`` of the bag,
+``NumberOfReplicas`` of the job, ``BOTsInQueue`` of the queue, ``Concurrency``. Upper and lower case
+are the same. Hosts and grids may tell more than is known here; jobs and queues may not. (GridBot,
+SC'09, section 4.1; DOI 10.1145/1654059.1654071.)
 """
 
 from __future__ import annotations
@@ -40,15 +41,19 @@ HOST = (
     "JobsToday",
     "RecentSuccess",
 )
-"""Of a host: its name, its grid, its machine (the same when it comes again), processors, MiB, tasks that it holds; share
-of failures, seconds from hand-out to result, results without error of the day, whether there was one within a day."""
+"""Of a host: its name, its grid, its machine (the same when it comes again), processors, MiB, tasks
+that it holds; share of failures, seconds from hand-out to result, results without error of the day,
+whether there was one within a day."""
 REPLICA = ("Name", "SentTime", "Age")
-"""Of a running copy, beside its ``Host``: its name, when it was given out, and the seconds since."""
+"""Of a running copy, beside its ``Host``: its name, when it was given out, and the seconds
+since."""
 JOB = ("Name", "Executable", "NumberOfReplicas", "Grids", "Hosts", "Procs", "Owner", "Failures")
-"""Of a job, beside ``Replica1``, ``Replica2``, … and ``Replicas``; ``Grids`` and ``Hosts``: where its copies run."""
+"""Of a job, beside ``Replica1``, ``Replica2``, … and ``Replicas``; ``Grids`` and ``Hosts``: where
+its copies run."""
 QUEUE = ("BOTsInQueue",)
 GRID = ("Name", "Free", "Limit", "Queued", "Running", "MeanWait", "ErrorRate", "Price")
-"""Of a grid: hosts free, allowed, asked for and running, mean wait in seconds, share of failures, price."""
+"""Of a grid: hosts free, allowed, asked for and running, mean wait in seconds, share of failures,
+price."""
 
 ADS = ("Host", "Job", "Queue", "Grid")
 BARE = {
@@ -84,7 +89,8 @@ class NameProblem(ValueError):
 
 
 def canonical(dotted: str, helpers: Iterable[str] = ()) -> str:
-    """A name as it stands in the list above; what a host or a grid tells beyond it stays as written."""
+    """A name as it stands in the list above; what a host or a grid tells beyond it stays as
+    written."""
     first, *rest = dotted.split(".")
     ad = _same(first, ADS)
     if ad is None:
@@ -141,7 +147,8 @@ def nearest(dotted: str, helpers: Iterable[str] = ()) -> str:
 
 
 def doubt(name: str) -> str:
-    """What is worth saying of a name that only some hosts or grids may tell; nothing of a known one."""
+    """What is worth saying of a name that only some hosts or grids may tell; nothing of a known
+    one."""
     first, _, last = name.rpartition(".")
     ad = first.rsplit(".", 1)[-1]
     if ad not in ("Host", "Grid") or last in _KNOWN[ad]:
@@ -186,7 +193,8 @@ def _part(ad: Any, name: str) -> Any:
 
 
 def taker(names: Sequence[str]) -> Callable[[Ad, Ad, Ad, Ad, Any], tuple[Any, ...]]:
-    """Takes the values of names in order out of the ads, or raises KeyError where one is missing or spelt otherwise.
+    """Takes the values of names in order out of the ads, or raises KeyError where one is missing or
+    spelt otherwise.
 
     Made once for a slot: what is read of one ad comes out of it in one step.
     """
@@ -230,7 +238,8 @@ def _deep(name: str) -> Callable[[Any], tuple[Any, ...]]:
 
 
 def job_ad(name: str, executable: str, copies: Sequence[Ad]) -> dict[str, Any]:
-    """A job as policies see it. ``copies``: of each that runs its ``Name``, ``SentTime``, ``Age`` and ``Host``."""
+    """A job as policies see it. ``copies``: of each that runs its ``Name``, ``SentTime``, ``Age``
+    and ``Host``."""
     numbered = {f"Replica{i}": copy for i, copy in enumerate(copies, 1)}
     grids = [copy["Host"].get("Grid") for copy in copies]
     return {

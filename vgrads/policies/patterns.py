@@ -1,8 +1,9 @@
 """How much a regular expression may cost: counted before it is ever matched.
 
-A matcher that tries again and again needs time that grows with each place where it has a choice: a repetition
-without bound may end anywhere, a search may begin anywhere. Choices are multiplied here over the longest text that a
-pattern meets; repetitions of what repeats or chooses itself, and references back, are refused.
+A matcher that tries again and again needs time that grows with each place where it has a choice: a
+repetition without bound may end anywhere, a search may begin anywhere. Choices are multiplied here
+over the longest text that a pattern meets; repetitions of what repeats or chooses itself, and
+references back, are refused.
 """
 
 from __future__ import annotations
@@ -110,7 +111,8 @@ def _repeat(group: _Group, low: int, high: int | None, single: bool) -> None:
 
 
 def _quantifier(pattern: str, at: int) -> tuple[int, int, int | None]:
-    """Where it ends, and the least and the most of it; a ? or + after it only says which way is tried first."""
+    """Where it ends, and the least and the most of it; a ? or + after it only says which way is
+    tried first."""
     c = pattern[at]
     low, high = {"*": (0, None), "+": (1, None), "?": (0, 1), "{": (0, None)}[c]
     end = at + 1

@@ -1,9 +1,10 @@
-"""A user's policy for a bag: up to six expressions that are evaluated whenever a host asks for work.
+"""A user's policy for a bag: up to six expressions that are evaluated whenever a host asks for
+work.
 
-The slots and their meaning are GridBot's (Silberstein and others, SC'09, section 4, DOI 10.1145/1654059.1654071), the
-language is ClassAd. A policy is read once and refused there or never. While a bag runs, what is known of it (``Tail``)
-is put in first (:meth:`Policy.under`); what is left of each slot knows which names it still reads, and remembers what
-it said for their values.
+The slots and their meaning are GridBot's (Silberstein and others, SC'09, section 4, DOI
+10.1145/1654059.1654071), the language is ClassAd. A policy is read once and refused there or never.
+While a bag runs, what is known of it (``Tail``) is put in first (:meth:`Policy.under`); what is
+left of each slot knows which names it still reads, and remembers what it said for their values.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ NO_AD: Ad = {}
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Why: a slot, its expression as written, what it gave, and the value of every name that it reads."""
+    """Why: a slot, its expression as written, what it gave, and the value of every name that it
+    reads."""
 
     slot: str
     expression: str
@@ -55,10 +57,11 @@ class Verdict:
 
 
 def read_policy(given: str | Mapping[str, Any], where: str) -> Policy:
-    """A policy out of attributes and their expressions, or out of one text: an ad in brackets or lines of ``A = …``.
+    """A policy out of attributes and their expressions, or out of one text: an ad in brackets or
+    lines of ``A = …``.
 
-    Attributes that are no slot are helpers, which slots may refer to. Raises InputError, which names the attribute,
-    line and column; ``where`` says where all of it stands.
+    Attributes that are no slot are helpers, which slots may refer to. Raises InputError, which
+    names the attribute, line and column; ``where`` says where all of it stands.
     """
     if not present():
         raise InputError(
@@ -71,10 +74,11 @@ def read_policy(given: str | Mapping[str, Any], where: str) -> Policy:
 
 
 class Policy:
-    """What a bag's slots say. Nothing of it changes but what it remembers; one thread at a time may ask it.
+    """What a bag's slots say. Nothing of it changes but what it remembers; one thread at a time may
+    ask it.
 
-    ``attributes``: all expressions as they were written; ``doubts``: sentences about what is allowed and may not be
-    meant.
+    ``attributes``: all expressions as they were written; ``doubts``: sentences about what is
+    allowed and may not be meant.
     """
 
     def __init__(self, written: Written, where: str) -> None:
@@ -100,11 +104,13 @@ class Policy:
         return slot in self._trees
 
     def reads(self, slot: str) -> frozenset[str]:
-        """The dotted names that decide a slot, through helpers; bare ones of job and queue with their ad before them."""
+        """The dotted names that decide a slot, through helpers; bare ones of job and queue with
+        their ad before them."""
         return self._reads.get(slot, frozenset())
 
     def under(self, state: Mapping[str, Value]) -> Residual:
-        """What is left of the slots once the bag's ``Tail``, ``JobsLeft`` and ``JobsDone`` stand firm."""
+        """What is left of the slots once the bag's ``Tail``, ``JobsLeft`` and ``JobsDone`` stand
+        firm."""
         values = tuple([state.get(name) for name in self._state])
         key = (values, tuple(map(type, values)))
         found = self._residuals.get(key)
@@ -155,7 +161,8 @@ class Policy:
 
 
 class Residual:
-    """What is left of a policy in one state of its bag. A slot that was not written says what harms nobody."""
+    """What is left of a policy in one state of its bag. A slot that was not written says what harms
+    nobody."""
 
     __slots__ = ("_concurrency", "_deadline", "_grid", "_rank", "_replication", "_requirements")
 
@@ -180,7 +187,8 @@ class Residual:
         return dict(zip(SLOTS, slots, strict=True))[slot].names
 
     def requirements(self, host: Ad, job: Ad = NO_AD, queue: Ad = NO_AD) -> bool:
-        """Whether the job may go to the host: only what is true is a yes; without the slot, always."""
+        """Whether the job may go to the host: only what is true is a yes; without the slot,
+        always."""
         return self._requirements.ask(host, job, queue, NO_AD, 1)  # type: ignore[no-any-return]
 
     def rank(self, host: Ad, job: Ad = NO_AD, queue: Ad = NO_AD) -> float:
@@ -188,13 +196,15 @@ class Residual:
         return self._rank.ask(host, job, queue, NO_AD, 1)  # type: ignore[no-any-return]
 
     def concurrency(self, host: Ad, job: Ad = NO_AD, queue: Ad = NO_AD) -> int:
-        """The most jobs that the host may hold at once, whole and not below 0; 1 where there is no number."""
+        """The most jobs that the host may hold at once, whole and not below 0; 1 where there is no
+        number."""
         return self._concurrency.ask(host, job, queue, NO_AD, 1)  # type: ignore[no-any-return]
 
     def deadline(
         self, host: Ad, job: Ad = NO_AD, queue: Ad = NO_AD, concurrency: float = 1
     ) -> float | None:
-        """Seconds from hand-out after which the host counts as failed; None where there is no number above 0.
+        """Seconds from hand-out after which the host counts as failed; None where there is no
+        number above 0.
 
         ``concurrency``: the Concurrency in force at the host, which the expression may read.
         """
@@ -205,7 +215,8 @@ class Residual:
     ) -> bool:
         """Whether a further copy of a running job is made; without the slot, never.
 
-        ``host``: of the copy that is looked at, if the caller means one; ``concurrency``: what was in force there.
+        ``host``: of the copy that is looked at, if the caller means one; ``concurrency``: what was
+        in force there.
         """
         return self._replication.ask(host, job, queue, NO_AD, concurrency)  # type: ignore[no-any-return]
 

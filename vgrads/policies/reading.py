@@ -1,4 +1,5 @@
-"""From a user's attributes to checked expressions: helpers put in, names found, everything else refused."""
+"""From a user's attributes to checked expressions: helpers put in, names found, everything else
+refused."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ class Attribute:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A policy as read: all expressions as written, the slots with everything put in, and doubts."""
+    """A policy as read: all expressions as written, the slots with everything put in, and
+    doubts."""
 
     texts: Mapping[str, str]
     trees: Mapping[str, Node]
@@ -41,7 +43,8 @@ class Written:
 
 
 def read_attributes_of(given: str | Mapping[str, Any], where: str) -> list[Attribute]:
-    """The attributes of one text or of a mapping, in order; values that are no text stand for themselves."""
+    """The attributes of one text or of a mapping, in order; values that are no text stand for
+    themselves."""
     long = len(given) if isinstance(given, str) else sum(len(f"{k}{v}") for k, v in given.items())
     if long > LONGEST_TEXT:
         raise InputError(
@@ -73,7 +76,10 @@ def written_of(attributes: list[Attribute], where: str) -> Written:
         low = attribute.name.lower()
         if low in RESERVED:
             raise InputError(
-                f"{attribute.name} is given by the dispatcher or the language, a policy cannot set it",
+                (
+                    f"{attribute.name} is given by the dispatcher or the language, a policy "
+                    "cannot set it"
+                ),
                 where=where,
                 fix="choose another name",
             )
@@ -133,7 +139,8 @@ class _Table:
     trail: list[str] = field(default_factory=list)
 
     def weight(self, attribute: Attribute) -> Weight:
-        """What an expression costs with all it refers to; here too dear ones and circles are refused."""
+        """What an expression costs with all it refers to; here too dear ones and circles are
+        refused."""
         low = attribute.name.lower()
         if low not in self.weights:
             self.trail.append(attribute.name)

@@ -1,9 +1,10 @@
 """What is left of an expression once some of its names have values.
 
-Only what the language itself says is used: a part that reads nothing is evaluated; a condition that is decided leaves
-the branch it chooses; ``false && x`` is false and ``true || x`` is true whatever x. Nothing else is touched, since an
-operand may turn out to be undefined or an error. (The library's own partial evaluation is left aside: it works on
-ads around the expression, and names are flat here.)
+Only what the language itself says is used: a part that reads nothing is evaluated; a condition that
+is decided leaves the branch it chooses; ``false && x`` is false and ``true || x`` is true whatever
+x. Nothing else is touched, since an operand may turn out to be undefined or an error. (The
+library's own partial evaluation is left aside: it works on ads around the expression, and names are
+flat here.)
 """
 
 from __future__ import annotations

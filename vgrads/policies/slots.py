@@ -1,4 +1,5 @@
-"""One slot of a policy in one state of its bag: what it says for the values that it reads, remembered."""
+"""One slot of a policy in one state of its bag: what it says for the values that it reads,
+remembered."""
 
 from __future__ import annotations
 
@@ -61,8 +62,8 @@ UNWRITTEN: Mapping[str, Any] = {
 class Slot:
     """What is left of an expression; ``names`` are those it still reads.
 
-    A verdict is remembered by the values read and their types, since 1, 1.0 and true are equal as keys and not as
-    values of the language.
+    A verdict is remembered by the values read and their types, since 1, 1.0 and true are equal as
+    keys and not as values of the language.
     """
 
     __slots__ = ("_constant", "_counts", "_expression", "_known", "_said", "_take", "names")
@@ -101,7 +102,8 @@ class Slot:
         return said
 
     def _afresh(self, *ads: Any) -> Any:
-        """The same for values not met before, for lists, and for ads that lack a name or spell it otherwise."""
+        """The same for values not met before, for lists, and for ads that lack a name or spell it
+        otherwise."""
         values = [look_up(name, ads) for name in self.names]
         key = (*map(_key, values),), (*map(_kind, values),)
         try:

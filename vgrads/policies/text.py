@@ -1,8 +1,10 @@
-"""What a user wrote, as a tree: the expressions of the ClassAd language, read so that a mistake has a place.
+"""What a user wrote, as a tree: the expressions of the ClassAd language, read so that a mistake has
+a place.
 
-The grammar is that of the ClassAd reference manual (new syntax), less what a policy does not need: ClassAds within
-expressions, absolute names and comparisons of whole ads. The library that evaluates says only that a text cannot be
-parsed; here the message names attribute, line and column and shows the line. `#` begins a comment as `//` does.
+The grammar is that of the ClassAd reference manual (new syntax), less what a policy does not need:
+ClassAds within expressions, absolute names and comparisons of whole ads. The library that evaluates
+says only that a text cannot be parsed; here the message names attribute, line and column and shows
+the line. `#` begins a comment as `//` does.
 """
 
 from __future__ import annotations
@@ -54,8 +56,8 @@ PIECES = re.compile(
 class Node:
     """A part of an expression, and where it begins in the text.
 
-    ``kind``: ``value``, ``name`` (``word`` is the dotted name), ``list``, ``call`` or ``op`` (``word`` is the function
-    or the sign; ``?`` has three parts, ``[]`` a list and an index).
+    ``kind``: ``value``, ``name`` (``word`` is the dotted name), ``list``, ``call`` or ``op``
+    (``word`` is the function or the sign; ``?`` has three parts, ``[]`` a list and an index).
     """
 
     kind: str
@@ -84,7 +86,8 @@ class Source:
     where: str
 
     def wrong(self, what: str, at: int, *, name: str = "", fix: str = "") -> InputError:
-        """What is wrong at a place: attribute, line and column from 1 on, and the line with a caret under it."""
+        """What is wrong at a place: attribute, line and column from 1 on, and the line with a caret
+        under it."""
         first = self.text.rfind("\n", 0, at) + 1
         line = self.text[first:].split("\n", 1)[0].rstrip("\r")
         number, column = self.text.count("\n", 0, at) + 1, at - first + 1
@@ -152,7 +155,8 @@ def read_expression(source: Source, name: str) -> Node:
 
 
 def read_attributes(source: Source) -> Iterator[tuple[str, Node, str]]:
-    """Name, expression and the expression as written: of an ad in brackets, or of lines ``Name = expression``."""
+    """Name, expression and the expression as written: of an ad in brackets, or of lines ``Name =
+    expression``."""
     pieces = pieces_of(source)
     reader = Reader(source, pieces, "")
     bracketed = reader.take("[")
@@ -270,7 +274,8 @@ class Reader:
         return node
 
     def default(self) -> Node:
-        """``a ?: b``: b where a is undefined. It binds most tightly of all operators, even more than a sign."""
+        """``a ?: b``: b where a is undefined. It binds most tightly of all operators, even more
+        than a sign."""
         node = self.postfix()
         while self.now.word == "?:" and self.now.kind == "sign":
             at = self.now.at

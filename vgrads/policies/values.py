@@ -1,4 +1,5 @@
-"""What an expression may give: numbers, texts, truth, lists of them, and two that are neither true nor false."""
+"""What an expression may give: numbers, texts, truth, lists of them, and two that are neither true
+nor false."""
 
 from __future__ import annotations
 
@@ -8,7 +9,8 @@ from typing import Any, TypeAlias
 
 
 class Nothing(Enum):
-    """No value: ``UNDEFINED`` where a name has none, ``ERROR`` where there can be none. Neither counts as true."""
+    """No value: ``UNDEFINED`` where a name has none, ``ERROR`` where there can be none. Neither
+    counts as true."""
 
     UNDEFINED = "undefined"
     ERROR = "error"

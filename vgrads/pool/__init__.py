@@ -1,1 +1,2 @@
-"""How many hosts, where, until when? Deciders over numbers: the pool knows no bags and no clocks."""
+"""How many hosts, where, until when? Deciders over numbers: the pool knows no bags and no
+clocks."""

@@ -1,7 +1,8 @@
-"""How hosts are asked for: the five acquisition policies of Falkon (Raicu et al., SC 2007, doi:10.1145/1362622.1362680, §3.1).
+"""How hosts are asked for: the five acquisition policies of Falkon (Raicu et al., SC 2007,
+doi:10.1145/1362622.1362680, §3.1).
 
-The paper names them and measures the first; it does not say whether a series of requests goes out at once
-or one request a poll, so both are here.
+The paper names them and measures the first; it does not say whether a series of requests goes out
+at once or one request a poll, so both are here.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from vgrads.pool.view import NOTHING, PoolDecision, PoolView
 
 Pace = Literal["at_once", "per_poll"]
 Series = Callable[[int, int | None, int], tuple[int, ...]]
-"""Requests for so many hosts, of which so many are free (None: not known), from the k-th request on."""
+"""Requests for so many hosts, of which so many are free (None: not known), from the k-th request
+on."""
 
 
 def _growing(size: Callable[[int], int]) -> Series:
@@ -45,7 +47,8 @@ ACQUISITIONS: Mapping[str, Series] = {
 
 
 def requests(policy: str, hosts: int, free: int | None = None, first: int = 1) -> tuple[int, ...]:
-    """The sizes of the requests for ``hosts`` hosts; their sum is ``hosts``, but for what is not free."""
+    """The sizes of the requests for ``hosts`` hosts; their sum is ``hosts``, but for what is not
+    free."""
     return ACQUISITIONS[policy](hosts, free, first)
 
 
@@ -68,7 +71,8 @@ def toward(
     if not sizes:
         return NOTHING
     reason = (
-        f"asked for {sum(sizes)} hosts ({policy.replace('-', ' ')}): {view.queued} loads wait, {view.running} run, "
+        f"asked for {sum(sizes)} hosts ({policy.replace('-', ' ')}): {view.queued} loads "
+        f"wait, {view.running} run, "
         f"{len(view.staying)} hosts are there and {view.coming} on their way"
     )
     return PoolDecision(open=sizes, reasons=(reason,))
@@ -83,5 +87,8 @@ def _withdraw(view: PoolView, surplus: int, hosts: int) -> PoolDecision:
         gone.append(request.id)
     if not gone:
         return NOTHING
-    reason = f"took back {len(gone)} requests: {hosts} hosts are enough for {view.queued + view.running} loads"
+    reason = (
+        f"took back {len(gone)} requests: {hosts} hosts are enough for "
+        f"{view.queued + view.running} loads"
+    )
     return PoolDecision(withdraw=tuple(gone), reasons=(reason,))

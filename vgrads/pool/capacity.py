@@ -1,15 +1,16 @@
 """How many workers a manager can keep busy, how surely, and what stands in the way of more.
 
-Yu's equations (*Right-sizing resource allocations for scientific applications in clusters, grids, and clouds*, PhD
-thesis, Notre Dame 2013, §4.3) are for a manager that does one thing at a time. Ours ask each resource by itself, since
-transfers of today's manager overlap and must not be added up: its loop, its up-link, its down-link, the application's
-code, a site's file system. A task goes round, through its worker and every resource; with N of them on the way the
-throughput is at most N ÷ (all its seconds) and at most 1 ÷ (its seconds at the busiest resource), so beyond
+Yu's equations (*Right-sizing resource allocations for scientific applications in clusters, grids,
+and clouds*, PhD thesis, Notre Dame 2013, §4.3) are for a manager that does one thing at a time.
+Ours ask each resource by itself, since transfers of today's manager overlap and must not be added
+up: its loop, its up-link, its down-link, the application's code, a site's file system. A task goes
+round, through its worker and every resource; with N of them on the way the throughput is at most N
+÷ (all its seconds) and at most 1 ÷ (its seconds at the busiest resource), so beyond
 
     N* = all seconds of a task ÷ its seconds at the busiest resource
 
-no worker more helps (Denning and Buzen 1978, doi:10.1145/356733.356735, asymptotic bounds). For a serial manager N* is
-Eq 4.5 and one, the worker that is being served.
+no worker more helps (Denning and Buzen 1978, doi:10.1145/356733.356735, asymptotic bounds). For a
+serial manager N* is Eq 4.5 and one, the worker that is being served.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ class Interval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity:
-    """``workers``: how many can be kept busy; ``bottleneck``: what hinders more; ``resources``: the same for each."""
+    """``workers``: how many can be kept busy; ``bottleneck``: what hinders more; ``resources``: the
+    same for each."""
 
     workers: Interval
     bottleneck: str
@@ -66,7 +68,8 @@ class Capacity:
 def capacity(meter: Meter, mix: Mapping[str, float] | None = None) -> Capacity | None:
     """The capacity by what has ended so far; None before the first, or where nothing is ever busy.
 
-    ``mix``: shares of categories in the work to come, where that is known; else as in the work done lately.
+    ``mix``: shares of categories in the work to come, where that is known; else as in the work done
+    lately.
     """
     if not meter.ended:
         return None
@@ -123,10 +126,11 @@ def _weighted(meter: Meter, mix: Mapping[str, float] | None) -> list[tuple[float
 
 
 def _late_s(meter: Meter) -> tuple[float, float]:
-    """By how much tasks take longer than those that have ended by now, and how uncertain that is: of the first ones
-    the short end sooner. In a renewal process the completed cycles of n tasks at each worker are too short by
-    var ÷ (mean cycle · n) in the mean; as the first ones fade, so does that. Workers that came late have done fewer
-    than the mean, so that what it would be without fading is taken for its standard error."""
+    """By how much tasks take longer than those that have ended by now, and how uncertain that is:
+    of the first ones the short end sooner. In a renewal process the completed cycles of n tasks at
+    each worker are too short by var ÷ (mean cycle · n) in the mean; as the first ones fade, so does
+    that. Workers that came late have done fewer than the mean, so that what it would be without
+    fading is taken for its standard error."""
     tasks, means = meter.all, meter.all.means
     busy_s = float(means[1:].sum() if meter.serial else means[1:].max())
     cycle_s = max(float(means.sum()), meter.workers * busy_s)
@@ -138,8 +142,9 @@ def _late_s(meter: Meter) -> tuple[float, float]:
 def _knee(
     strata: Sequence[tuple[float, Sums]], total: Matrix, part: Matrix, late_s: tuple[float, float]
 ) -> Interval:
-    """Σ share · all seconds ÷ Σ share · seconds there (not the mean of ratios); its interval by the delta method, on
-    a logarithmic scale. Of too few tasks nothing can be told but a factor of two."""
+    """Σ share · all seconds ÷ Σ share · seconds there (not the mean of ratios); its interval by the
+    delta method, on a logarithmic scale. Of too few tasks nothing can be told but a factor of
+    two."""
     all_s = late_s[0] + sum(share * float(total @ one.means) for share, one in strata)
     busy_s = sum(share * float(part @ one.means) for share, one in strata)
     value = _ratio(all_s, busy_s)

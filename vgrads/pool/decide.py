@@ -1,9 +1,11 @@
-"""The one door: what a pool does now for all its managers, and why, with numbers from which it can be worked out again.
+"""The one door: what a pool does now for all its managers, and why, with numbers from which it can
+be worked out again.
 
-Each manager is sized (``vgrads.pool.sizing``), what it has from elsewhere is taken off, the pool is shared out
-(``vgrads.pool.share``), and what is missing is asked for. Where the policy gives back, requests beyond the shares are
-withdrawn, newest first, then idle workers go by price: those nearest to the end of a paid cycle, with the least in
-their cache, with the shortest time left; never one that works.
+Each manager is sized (``vgrads.pool.sizing``), what it has from elsewhere is taken off, the pool is
+shared out (``vgrads.pool.share``), and what is missing is asked for. Where the policy gives back,
+requests beyond the shares are withdrawn, newest first, then idle workers go by price: those nearest
+to the end of a paid cycle, with the least in their cache, with the shortest time left; never one
+that works.
 """
 
 from __future__ import annotations
@@ -30,13 +32,14 @@ from vgrads.pool.sizing import SIZINGS
 from vgrads.pool.view import RequestView
 
 BOUNDARY_S = 30.0
-"""A worker leaves so long before its paid cycle ends, and one decision earlier if it would miss that."""
+"""A worker leaves so long before its paid cycle ends, and one decision earlier if it would miss
+that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerNow:
-    """A worker of this pool. ``manager``: whom it serves, if any; ``cache_mib``: what it would lose; ``ends_s``: when
-    its allocation ends."""
+    """A worker of this pool. ``manager``: whom it serves, if any; ``cache_mib``: what it would
+    lose; ``ends_s``: when its allocation ends."""
 
     id: str
     joined_s: float
@@ -48,9 +51,9 @@ class WorkerNow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolNow:
-    """What a pool sees. ``previous``: the last shares, ``elapsed_s`` ago; ``others``: workers that other pools have
-    decided for a manager and not yet delivered; ``wait_s``, ``wait_low_s``: after which half of the workers, and one in
-    ten, have come."""
+    """What a pool sees. ``previous``: the last shares, ``elapsed_s`` ago; ``others``: workers that
+    other pools have decided for a manager and not yet delivered; ``wait_s``, ``wait_low_s``: after
+    which half of the workers, and one in ten, have come."""
 
     now_s: float
     pool: str = ""
@@ -102,8 +105,8 @@ class Reason:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """Workers by manager, how many to ask for, which requests to take back, which workers to let go, why, and what is
-    to be remembered."""
+    """Workers by manager, how many to ask for, which requests to take back, which workers to let
+    go, why, and what is to be remembered."""
 
     shares: Mapping[str, int] = field(default_factory=dict)
     ask: int = 0
@@ -126,7 +129,10 @@ def _in_terms(numbers: Mapping[str, float]) -> str:
     others = (
         "; other terms " + ", ".join(f"{name} {least[name]:g}" for name in rest) if rest else ""
     )
-    return f"{least[first]:g} by '{first}' (the least of: {bounds}){others}; from elsewhere {numbers['from elsewhere']:g}"
+    return (
+        f"{least[first]:g} by '{first}' (the least of: {bounds}){others}; from elsewhere "
+        f"{numbers['from elsewhere']:g}"
+    )
 
 
 def reason_from_json(document: Mapping[str, Any]) -> Reason:
@@ -221,8 +227,8 @@ def _size_reason(ad: ManagerAd, sized: Sized, view: PoolNow) -> Reason:
 
 
 def _need(reason: Reason, policy: SharePolicy) -> int:
-    """What a manager needs of this pool: the largest of the least numbers of each term, without what comes from
-    elsewhere; in the other reading never less than it has (Eq 4.6, 4.8)."""
+    """What a manager needs of this pool: the largest of the least numbers of each term, without
+    what comes from elsewhere; in the other reading never less than it has (Eq 4.6, 4.8)."""
     terms: dict[str, int] = {}
     for key, number in reason.numbers.items():
         name, colon, _ = key.partition(": ")
@@ -238,7 +244,8 @@ def _need(reason: Reason, policy: SharePolicy) -> int:
 
 
 def _sizes(view: PoolNow, policy: PoolPolicy) -> list[tuple[ManagerAd, SizeView]]:
-    """Each manager as its sizing policy sees it; workers on their way are counted where they are missing."""
+    """Each manager as its sizing policy sees it; workers on their way are counted where they are
+    missing."""
     idle = Counter(one.manager for one in view.workers if one.idle_since_s is not None)
     free = sum(one.manager is None for one in view.workers)
     coming = [(one.asked_s, one.hosts) for one in sorted(view.asked, key=lambda one: one.asked_s)]

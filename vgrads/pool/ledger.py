@@ -1,7 +1,9 @@
-"""Several pools, one need: whose promise came first is kept, the others count it as help from elsewhere.
+"""Several pools, one need: whose promise came first is kept, the others count it as help from
+elsewhere.
 
-Each pool decides for itself and at its own time. If two promise the same manager all it needs, both see that in the
-ledger the next time; were both to give way, both would come back. So the older promise stands (ties: the lesser name).
+Each pool decides for itself and at its own time. If two promise the same manager all it needs, both
+see that in the ledger the next time; were both to give way, both would come back. So the older
+promise stands (ties: the lesser name).
 """
 
 from __future__ import annotations
@@ -30,8 +32,8 @@ def claimed_before(
 ) -> dict[str, int]:
     """Processors by manager that others have promised before this pool did and not yet delivered.
 
-    ``mine``: how long ago (s) this pool promised a manager something; ``lent``: processors by manager and pool that
-    have come.
+    ``mine``: how long ago (s) this pool promised a manager something; ``lent``: processors by
+    manager and pool that have come.
     """
     found: Counter[str] = Counter()
     for claim in claims:

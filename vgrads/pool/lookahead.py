@@ -1,16 +1,19 @@
-"""Hosts kept, given back and asked for by what the work has done so far: no knowledge of what will come.
+"""Hosts kept, given back and asked for by what the work has done so far: no knowledge of what will
+come.
 
-One rule, that of renting against buying: a host is worth having until the next work comes if the time until
-then costs less than the wait to get it back, times the chance that it will be needed, times ``patience``.
-With patience 1 an idle second of a host weighs as much as a second that work waits for it; more patience
-buys speed with idle hosts. The same rule says which hosts to keep and which to ask for ahead.
+One rule, that of renting against buying: a host is worth having until the next work comes if the
+time until then costs less than the wait to get it back, times the chance that it will be needed,
+times ``patience``. With patience 1 an idle second of a host weighs as much as a second that work
+waits for it; more patience buys speed with idle hosts. The same rule says which hosts to keep and
+which to ask for ahead.
 
-- *When does the next work come?* Where work came when all before it had ended (stages with barriers), once
-  all there is has ended, and as long afterwards as it was so far; else after the mean time between arrivals.
-  What is late by so much is believed to be late by as much again.
-- *How many hosts will it need?* As many as one of the latest arrivals, or as the very latest, grown or shrunk
-  as arrivals did from one to the next: each as likely as the others.
-- One guess at a time: while hosts that were asked for are on their way, none is asked for ahead of work.
+- *When does the next work come?* Where work came when all before it had ended (stages with
+  barriers), once all there is has ended, and as long afterwards as it was so far; else after the
+  mean time between arrivals. What is late by so much is believed to be late by as much again.
+- *How many hosts will it need?* As many as one of the latest arrivals, or as the very latest, grown
+  or shrunk as arrivals did from one to the next: each as likely as the others.
+- One guess at a time: while hosts that were asked for are on their way, none is asked for ahead of
+  work.
 - For work that is there only as many are asked for as will still find some when they have come.
 """
 
@@ -30,8 +33,8 @@ _KEPT = 9  # arrivals that are remembered: work changes its ways
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """What work has done so far: the last arrivals with their sizes and whether all before had ended then,
-    and how long it took from there."""
+    """What work has done so far: the last arrivals with their sizes and whether all before had
+    ended then, and how long it took from there."""
 
     sizes: tuple[int, ...] = ()
     at_s: tuple[float, ...] = ()
@@ -43,7 +46,8 @@ class Seen:
 
 
 def learn(seen: Seen, view: PoolView) -> Seen:
-    """What is known after a look. Work that comes before any of the latest has ended belongs to it."""
+    """What is known after a look. Work that comes before any of the latest has ended belongs to
+    it."""
     ended = view.arrived - view.queued - view.running
     more = view.arrived - seen.arrived
     if more <= 0:
@@ -116,7 +120,8 @@ def look_ahead(
     if spare:
         until_s = next_work_s(seen, view)
         reason = (
-            f"gave back {len(spare)} hosts: more work is expected in {until_s:.0f} s, to get a host back takes "
+            f"gave back {len(spare)} hosts: more work is expected in {until_s:.0f} s, to "
+            "get a host back takes "
             f"{view.wait_s:.0f} s, and {ahead} are worth keeping for it"
         )
         given_back = PoolDecision(drain=tuple(host.id for host in spare), reasons=(reason,))
@@ -125,7 +130,8 @@ def look_ahead(
 
 
 def _useful(view: PoolView) -> int:
-    """Hosts that the work there is keeps busy, of new ones only those that will still find some when they come."""
+    """Hosts that the work there is keeps busy, of new ones only those that will still find some
+    when they come."""
     hosts = len(view.staying)
     over = view.queued + view.running - hosts  # what the hosts there are have not begun
     waves = math.floor(min(view.wait_s / view.task_s, max(over, 0))) if view.task_s > 0 else 0

@@ -1,8 +1,9 @@
 """Shares while there are fewer workers than were decided: those that there are go round, too.
 
-A pool decides for as many as it may have, and its sites may not give them for hours. Whoever came first would keep
-all that there are until then. So while somebody has waited in vain for a worker that would be its own if only those
-at work were shared out, the others are told to let go of what they have beyond that.
+A pool decides for as many as it may have, and its sites may not give them for hours. Whoever came
+first would keep all that there are until then. So while somebody has waited in vain for a worker
+that would be its own if only those at work were shared out, the others are told to let go of what
+they have beyond that.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ def meanwhile(
 ) -> dict[str, int]:
     """Workers that managers are told for now; ``shares`` where nobody starves.
 
-    ``needs``: need and weight; ``running``: at work; ``waiting_s``: how long a manager has waited for workers that
-    have not come.
+    ``needs``: need and weight; ``running``: at work; ``waiting_s``: how long a manager has waited
+    for workers that have not come.
     """
     wanted = {name: need for name, (need, _) in needs.items()}
     weights = {name: weight for name, (_, weight) in needs.items()}

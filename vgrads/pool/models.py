@@ -1,8 +1,10 @@
-"""How long work will take on so many processors, and how it is best cut: the models of Yu's abstractions.
+"""How long work will take on so many processors, and how it is best cut: the models of Yu's
+abstractions.
 
-The thesis (*Right-sizing resource allocations for scientific applications in clusters, grids, and clouds*, Notre Dame
-2013, section 3.4) prints no equation; these are those of its tools, and of Moretti et al., IPDPS 2008
-(doi:10.1109/IPDPS.2008.4536311), with the remainders that its tools cut off. Seconds, Mbit, Mbit/s.
+The thesis (*Right-sizing resource allocations for scientific applications in clusters, grids, and
+clouds*, Notre Dame 2013, section 3.4) prints no equation; these are those of its tools, and of
+Moretti et al., IPDPS 2008 (doi:10.1109/IPDPS.2008.4536311), with the remainders that its tools cut
+off. Seconds, Mbit, Mbit/s.
 """
 
 from __future__ import annotations
@@ -16,8 +18,8 @@ from itertools import count
 LONGEST_JOB_S = 3600.0
 """Of a job of All-Pairs: beyond it too much is lost with a host."""
 LOCAL_FACTOR = 1.0
-"""A Wavefront stays on this machine while a cluster would not be so much quicker. The thesis's tool has 2; of drawn
-situations that chooses wrongly in 8 % (`benchmarks/dispatch/bench_models.py`)."""
+"""A Wavefront stays on this machine while a cluster would not be so much quicker. The thesis's tool
+has 2; of drawn situations that chooses wrongly in 8 % (`benchmarks/dispatch/bench_models.py`)."""
 
 
 def wavefront_s(side: int, procs: int, cell_s: float, other: int | None = None) -> float:
@@ -41,8 +43,8 @@ def wavefront_blocks_s(
     cell_s: float,
     dispatch_s: float,
 ) -> float:
-    """The same in blocks, each on a node of ``cores`` processors, begun ``dispatch_s`` after it is asked for. ``sides``:
-    two where they differ."""
+    """The same in blocks, each on a node of ``cores`` processors, begun ``dispatch_s`` after it is
+    asked for. ``sides``: two where they differ."""
     each_s = wavefront_s(block, cores, cell_s) + dispatch_s
     side, other = (sides, sides) if isinstance(sides, int) else sides
     return wavefront_s(-(-side // block), nodes, each_s, -(-other // block))
@@ -50,8 +52,9 @@ def wavefront_blocks_s(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machines:
-    """What there is: processors here, and ``hosts`` of ``cores`` each elsewhere, where a job begins ``dispatch_s`` after it
-    is asked for; ``item_mbit``, ``mbit_s``: how large an item is, and how quick the network (Mbit, Mbit/s)."""
+    """What there is: processors here, and ``hosts`` of ``cores`` each elsewhere, where a job begins
+    ``dispatch_s`` after it is asked for; ``item_mbit``, ``mbit_s``: how large an item is, and how
+    quick the network (Mbit, Mbit/s)."""
 
     here: int = 1
     hosts: int = 0
@@ -69,11 +72,11 @@ def allpairs_s(
     machines: Machines,
     meanwhile: bool = False,
 ) -> float:
-    """``sides``: n × m comparisons in jobs of ``per_job`` on ``hosts``: waves of jobs, hosts begun one after the other, and
-    all items handed on along a tree.
+    """``sides``: n × m comparisons in jobs of ``per_job`` on ``hosts``: waves of jobs, hosts begun
+    one after the other, and all items handed on along a tree.
 
-    ``meanwhile``: as it is and not as it was printed: hosts that are there work while others are begun, so that takes
-    half as long; those that would come after the end do not count.
+    ``meanwhile``: as it is and not as it was printed: hosts that are there work while others are
+    begun, so that takes half as long; those that would come after the end do not count.
     """
     n, m = sides
     dispatch_s = machines.dispatch_s
@@ -97,10 +100,12 @@ def graph_s(
     procs: int,
     widths: Sequence[int] = (),
 ) -> float:
-    """Tasks with what must have ended before them, on ``procs`` processors; ``widths``: processors of each, one without.
+    """Tasks with what must have ended before them, on ``procs`` processors; ``widths``: processors
+    of each, one without.
 
-    List scheduling, the longest way to the end first (Graham 1969, doi:10.1137/0117039: with one processor a task at
-    most 2 - 1/procs times the least). ValueError where tasks wait for each other in a ring, or one is wider than all.
+    List scheduling, the longest way to the end first (Graham 1969, doi:10.1137/0117039: with one
+    processor a task at most 2 - 1/procs times the least). ValueError where tasks wait for each
+    other in a ring, or one is wider than all.
     """
     wide = widths or [1] * len(runtimes_s)
     if max(wide, default=0) > procs:
@@ -155,8 +160,8 @@ def _ways_to_the_end(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """How work is done: ``serial``, ``multicore`` or ``distributed``; ``block``: cells of a side of a block, or of a job;
-    ``hosts``: of how many; ``seconds``: how long that is expected to take."""
+    """How work is done: ``serial``, ``multicore`` or ``distributed``; ``block``: cells of a side of
+    a block, or of a job; ``hosts``: of how many; ``seconds``: how long that is expected to take."""
 
     how: str
     seconds: float
@@ -167,8 +172,8 @@ class Choice:
 def wavefront_best(
     sides: tuple[int, int], cell_s: float, machines: Machines, hosts: int | None = None
 ) -> Choice:
-    """The quickest way on so many hosts (default: all there are): blocks that have a host each, or a processor each,
-    and of which size."""
+    """The quickest way on so many hosts (default: all there are): blocks that have a host each, or
+    a processor each, and of which size."""
     count = machines.hosts if hosts is None else hosts
     short, far = sorted(sides)
 
@@ -198,7 +203,8 @@ def choose_wavefront(
 
 
 def _blocks(side: int, time_of: Callable[[int], float]) -> Iterable[int]:
-    """1, 2, 3, … up to a quarter of the side, while it pays: what a larger one wins is lost in remainders soon."""
+    """1, 2, 3, … up to a quarter of the side, while it pays: what a larger one wins is lost in
+    remainders soon."""
     best, worse = math.inf, 0
     for block in range(1, max(1, side // 4) + 1):
         seconds = time_of(block)
@@ -227,7 +233,8 @@ def allpairs_best(n: int, m: int, cell_s: float, machines: Machines) -> Choice:
 
 
 def allpairs_best_s(n: int, m: int, cell_s: float, machines: Machines, hosts: int) -> float:
-    """The least time on so many hosts, whatever the jobs; none ends before its processors have done their cells."""
+    """The least time on so many hosts, whatever the jobs; none ends before its processors have done
+    their cells."""
     least_s = -(-n * m // (hosts * machines.cores)) * cell_s
     share_s = cell_s / machines.cores
     jobs = _jobs(n, m, cell_s, replace(machines, hosts=hosts))
@@ -254,7 +261,8 @@ def _allpairs_at(n: int, m: int, cell_s: float, per_job: int, machines: Machines
 
 
 def _jobs(n: int, m: int, cell_s: float, machines: Machines) -> Iterable[int]:
-    """Sizes of jobs in comparisons, doubling, none longer than an hour (or one row, where that is longer)."""
+    """Sizes of jobs in comparisons, doubling, none longer than an hour (or one row, where that is
+    longer)."""
     for power in count():
         per_job = m << power
         if power and (per_job * cell_s / machines.cores > LONGEST_JOB_S or per_job > n * m):

@@ -1,5 +1,6 @@
 """How many hosts each grid should have for the work there is: the overlay constructor of GridBot
-(Silberstein et al., SC 2009, doi:10.1145/1654059.1654071, §5, which names the problem and leaves out how it is solved).
+(Silberstein et al., SC 2009, doi:10.1145/1654059.1654071, §5, which names the problem and leaves
+out how it is solved).
 
 The programme, in processors, since hosts serve whatever bag fits them, and small bags share one:
 
@@ -7,15 +8,17 @@ The programme, in processors, since hosts serve whatever bag fits them, and smal
     Σ_g y[b, g] ≤ demand[b]
     Σ_b y[b, g] ≤ room[g] · processors of a host of g
     1. serve as much as can be served, the demands of most weight first;
-    2. of what serves that, use hosts in this order: those that work, those that idle, and then, on their way or new,
-       the cheapest by processor, and of equal price those that are believed to come soonest
+    2. of what serves that, use hosts in this order: those that work, those that idle, and then, on
+       their way or new, the cheapest by processor, and of equal price those that are believed to
+       come soonest
     hosts[g] = ⌈Σ_b y[b, g] / processors of a host of g⌉, the fewest that hold it
 
-Both orders have proven optima that are whole numbers, without a solver. What can be served at once are the
-independent sets of a transversal matroid, and so is what serves it; in a matroid the greedy choice is best for
-every sum of weights and for the order itself (Edmonds 1971, doi:10.1007/BF01584082), so that it does not matter
-by how much one weight is above another. And the two do not hinder each other: a flow that serves the best demands
-and one that uses the best hosts give one that does both (Mendelsohn and Dulmage 1958, doi:10.4153/CJM-1958-027-8).
+Both orders have proven optima that are whole numbers, without a solver. What can be served at once
+are the independent sets of a transversal matroid, and so is what serves it; in a matroid the greedy
+choice is best for every sum of weights and for the order itself (Edmonds 1971,
+doi:10.1007/BF01584082), so that it does not matter by how much one weight is above another. And the
+two do not hinder each other: a flow that serves the best demands and one that uses the best hosts
+give one that does both (Mendelsohn and Dulmage 1958, doi:10.4153/CJM-1958-027-8).
 """
 
 from __future__ import annotations
@@ -39,10 +42,12 @@ class Demand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridRoom:
-    """A grid: ``procs`` of one host; ``room``: hosts it may have in all, working, idle, on their way and new.
+    """A grid: ``procs`` of one host; ``room``: hosts it may have in all, working, idle, on their
+    way and new.
 
-    ``coming_s``, ``wait_s``: seconds until hosts that were asked for, and new ones, are believed to come; ``price``:
-    of a host by the hour; ``error_rate``: the share of requests that come to nothing.
+    ``coming_s``, ``wait_s``: seconds until hosts that were asked for, and new ones, are believed to
+    come; ``price``: of a host by the hour; ``error_rate``: the share of requests that come to
+    nothing.
     """
 
     procs: int
@@ -75,7 +80,8 @@ class GridRoom:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """``procs[b, g]``: processors of grid g for demand b; ``hosts[g]``: hosts that this needs there."""
+    """``procs[b, g]``: processors of grid g for demand b; ``hosts[g]``: hosts that this needs
+    there."""
 
     procs: NDArray[np.int64]
     hosts: tuple[int, ...]
@@ -138,8 +144,9 @@ def _best(
 def _fill(fits, left, where, room, flow):  # type: ignore[no-untyped-def]
     """Fill the columns, part after part: each with as much of what is left as all before it allow.
 
-    What fills a column never leaves it but for as much from elsewhere: so what came earlier stays best. ``fits``,
-    ``flow``: rows × columns; ``left``: what each row has still to give. ``left`` and ``flow`` are changed.
+    What fills a column never leaves it but for as much from elsewhere: so what came earlier stays
+    best. ``fits``, ``flow``: rows × columns; ``left``: what each row has still to give. ``left``
+    and ``flow`` are changed.
     """
     columns = flow.shape[1]
     dead = np.zeros(columns, np.bool_)  # nothing can be brought there any more
@@ -160,10 +167,11 @@ def _fill(fits, left, where, room, flow):  # type: ignore[no-untyped-def]
 
 @compiled
 def _gain(fits, left, flow, dead, goal, most, queue, to, by):  # type: ignore[no-untyped-def]  # noqa: PLR0913, PLR0917
-    """Bring what is left of rows to the goal, also by moving on what is in its way, until a way is used up.
+    """Bring what is left of rows to the goal, also by moving on what is in its way, until a way is
+    used up.
 
-    From column q what row ``by[q]`` has there may move on to column ``to[q]``. How much was gained, how many columns
-    were reached (they are in ``queue``), and whether these were all there are.
+    From column q what row ``by[q]`` has there may move on to column ``to[q]``. How much was gained,
+    how many columns were reached (they are in ``queue``), and whether these were all there are.
     """
     rows, columns = flow.shape
     seen, known = np.zeros(rows, np.bool_), dead.copy()

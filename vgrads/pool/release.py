@@ -1,7 +1,9 @@
-"""When hosts are given back: the release policies of Falkon (SC 2007, doi:10.1145/1362622.1362680, §3.1), and draining.
+"""When hosts are given back: the release policies of Falkon (SC 2007, doi:10.1145/1362622.1362680,
+§3.1), and draining.
 
-Falkon's own caveat: a batch job frees its nodes only when all of its hosts have left. ``coordinated`` gives
-an allocation back as a whole, which the paper names as future work. No policy goes below the bounds.
+Falkon's own caveat: a batch job frees its nodes only when all of its hosts have left.
+``coordinated`` gives an allocation back as a whole, which the paper names as future work. No policy
+goes below the bounds.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ def distributed(view: PoolView, idle_s: float) -> PoolDecision:
 
 
 def coordinated(view: PoolView, idle_s: float) -> PoolDecision:
-    """An allocation as a whole, once all of its hosts have been idle so long; one that may not go as a whole stays."""
+    """An allocation as a whole, once all of its hosts have been idle so long; one that may not go
+    as a whole stays."""
     allocations: dict[str, list[HostView]] = {}
     for host in view.hosts:
         allocations.setdefault(host.allocation, []).append(host)
@@ -56,7 +59,10 @@ def before_the_end(view: PoolView, margin_s: float = 0.0) -> PoolDecision:
     ]
     if not late:
         return NOTHING
-    reason = f"{len(late)} hosts get no more work: their allocations end before a task of {view.task_s:g} s could"
+    reason = (
+        f"{len(late)} hosts get no more work: their allocations end before a task of "
+        f"{view.task_s:g} s could"
+    )
     return PoolDecision(drain=tuple(late), reasons=(reason,))
 
 

@@ -1,12 +1,15 @@
-"""What ended tasks told of their times, kept as weighted sums: what a task costs once workers are warm.
+"""What ended tasks told of their times, kept as weighted sums: what a task costs once workers are
+warm.
 
-What a worker gets because it is new belongs to its start-up and not to the task that happened to need it first: what
-comes with its first task, and files that others had before it joined. (A file that is itself new is work: every worker
-needs it.) Counted with the task, every new worker would look like a fall of the manager's capacity
-(the *cache bounce* of Yu, PhD thesis, Notre Dame 2013, §4.3.4). So the first-time share of a transfer is taken off
-here, and what is left is the same for the first task of a worker as for its hundredth.
+What a worker gets because it is new belongs to its start-up and not to the task that happened to
+need it first: what comes with its first task, and files that others had before it joined. (A file
+that is itself new is work: every worker needs it.) Counted with the task, every new worker would
+look like a fall of the manager's capacity (the *cache bounce* of Yu, PhD thesis, Notre Dame 2013,
+§4.3.4). So the first-time share of a transfer is taken off here, and what is left is the same for
+the first task of a worker as for its hundredth.
 
-Sums are kept by category, with weights that fade as more tasks end: old work is forgotten, memory stays constant.
+Sums are kept by category, with weights that fade as more tasks end: old work is forgotten, memory
+stays constant.
 """
 
 from __future__ import annotations
@@ -19,8 +22,8 @@ from numpy.typing import NDArray
 
 Matrix = NDArray[np.float64]
 PARTS = ("execution", "up", "down", "think", "loop")
-"""What is measured of a task, in seconds: at the worker; on the way there; on the way back; in the application's code
-and in the manager's own, while it serves nobody."""
+"""What is measured of a task, in seconds: at the worker; on the way there; on the way back; in the
+application's code and in the manager's own, while it serves nobody."""
 MOST_CATEGORIES = 64
 """Categories that are told apart; those beyond share one."""
 FEWEST = 20
@@ -31,10 +34,11 @@ FEWEST = 20
 class TaskTimes:
     """Times of one ended task, in seconds, and sizes, in MiB.
 
-    ``in_s``, ``out_s``: how long the link was busy for it; where transfers overlap, each one's share of that (while n
-    go on at once, every second is 1/n for each), so that the sums are the link's. ``in_mib``: what it reads;
-    ``cached_mib`` of it was at the worker, ``cold_mib`` went there because the worker is new and will not again, the
-    rest went there for this task. ``think_s``: in the application's code after the result, ``loop_s``: in the manager's own.
+    ``in_s``, ``out_s``: how long the link was busy for it; where transfers overlap, each one's
+    share of that (while n go on at once, every second is 1/n for each), so that the sums are the
+    link's. ``in_mib``: what it reads; ``cached_mib`` of it was at the worker, ``cold_mib`` went
+    there because the worker is new and will not again, the rest went there for this task.
+    ``think_s``: in the application's code after the result, ``loop_s``: in the manager's own.
     ``disk_s``: seconds that the file system of ``site`` was busy for it.
     """
 
@@ -89,8 +93,8 @@ class Sums:
         return max(0.0, float(of @ self.products @ of) / self.weight - mean**2)
 
     def with_tasks(self, values: Matrix, after: NDArray[np.int64], count: int, keep: float) -> Sums:
-        """After ``count`` more tasks, of which these are its own, one a row; ``after``: how many ended after each.
-        What was before fades by ``keep`` with every task, its own or not."""
+        """After ``count`` more tasks, of which these are its own, one a row; ``after``: how many
+        ended after each. What was before fades by ``keep`` with every task, its own or not."""
         rows = np.column_stack((np.ones(len(values)), values))
         weights = keep ** after.astype(np.float64)
         products = self.products * keep**count + (rows * weights[:, None]).T @ rows
@@ -106,7 +110,8 @@ def no_sums(values: int) -> Sums:
 class Meter:
     """What a manager keeps of all tasks that have ended: constant memory, however many they are.
 
-    ``ended``: tasks, ``workers``: that were busy lately. ``serial``: the manager does one thing at a time, as Work Queue's does, so its parts add up; else they overlap.
+    ``ended``: tasks, ``workers``: that were busy lately. ``serial``: the manager does one thing at
+    a time, as Work Queue's does, so its parts add up; else they overlap.
     """
 
     serial: bool = False
@@ -136,8 +141,8 @@ def memory_tasks(workers: int) -> float:
 def fold(meter: Meter, ended: Sequence[TaskTimes], workers: int = 0) -> Meter:
     """The meter after these tasks have ended, in their order.
 
-    ``workers``: how many are busy; the mean rests on about twice as many tasks, so that slow workers have reported
-    too, and no more, so that it follows the work (thesis, §4.3.2).
+    ``workers``: how many are busy; the mean rests on about twice as many tasks, so that slow
+    workers have reported too, and no more, so that it follows the work (thesis, §4.3.2).
     """
     if not ended:
         return meter

@@ -1,10 +1,12 @@
-"""Which manager gets how many of a pool's workers: Yu's rounds (PhD thesis, Notre Dame 2013, §4.4.2, Eq 4.6–4.15).
+"""Which manager gets how many of a pool's workers: Yu's rounds (PhD thesis, Notre Dame 2013,
+§4.4.2, Eq 4.6–4.15).
 
-What comes out is weighted max-min fairness: everybody gets the same level of water times its weight, nobody more than
-it needs. In the thesis a manager needs, of this pool,
+What comes out is weighted max-min fairness: everybody gets the same level of water times its
+weight, nobody more than it needs. In the thesis a manager needs, of this pool,
 
-    example   min(capacity, unfinished tasks) − workers from elsewhere      (its worked example: 1000, 1000, 200)
-    stated    min(max(0, capacity − connected), waiting) + received         (Eq 4.6–4.8 by the letter: 1000, 1000, 300)
+    example   min(capacity, unfinished tasks) − workers from elsewhere      (its worked example:
+    1000, 1000, 200) stated    min(max(0, capacity − connected), waiting) + received         (Eq
+    4.6–4.8 by the letter: 1000, 1000, 300)
 
 and the default is ``example``, in which what others bring is not asked for a second time.
 """
@@ -29,8 +31,9 @@ _MOST = 1e9  # what is never busy has no bound
 class ManagerAd:
     """What a manager publishes of itself (thesis, §4.4.1; from ``capacity_low`` on ours).
 
-    ``by_pool``: its workers by the pool they come from, ``arrived``: tasks it ever had, ``execution_s`` and ``cycle_s``:
-    what a task takes at a worker without and with all else, ``failing``: all that has ended so far has failed.
+    ``by_pool``: its workers by the pool they come from, ``arrived``: tasks it ever had,
+    ``execution_s`` and ``cycle_s``: what a task takes at a worker without and with all else,
+    ``failing``: all that has ended so far has failed.
     """
 
     name: str
@@ -52,8 +55,9 @@ class ManagerAd:
 class SharePolicy:
     """A pool's policy (thesis, §4.4.3).
 
-    ``distribution``: (pattern of names, value) in order, the first that matches the whole name counts; all managers of
-    a pattern share its value, which is a proportion and not a bound. ``max_change``: workers a minute.
+    ``distribution``: (pattern of names, value) in order, the first that matches the whole name
+    counts; all managers of a pattern share its value, which is a proportion and not a bound.
+    ``max_change``: workers a minute.
     """
 
     max_workers: int
@@ -66,8 +70,8 @@ class SharePolicy:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One round of the rounds: what was undecided and needed (Eq 4.13, 4.12), what it offered one unit of weight
-    (Eq 4.14, 4.15), and who was full with its need."""
+    """One round of the rounds: what was undecided and needed (Eq 4.13, 4.12), what it offered one
+    unit of weight (Eq 4.14, 4.15), and who was full with its need."""
 
     undecided: float
     needed: int
@@ -95,7 +99,8 @@ def elsewhere(ad: ManagerAd, pool: str, others: Mapping[str, int] | None = None)
 
 
 def need(ad: ManagerAd, most: int | None, from_elsewhere: int, pool: str, reading: Reading) -> int:
-    """Workers that a manager needs of this pool, if ``most`` in all are of use to it (None: not known)."""
+    """Workers that a manager needs of this pool, if ``most`` in all are of use to it (None: not
+    known)."""
     received, unfinished = ad.by_pool.get(pool, 0), ad.waiting + ad.running
     if reading == "example":
         return max(0, min(unfinished if most is None else most, unfinished) - from_elsewhere)
@@ -120,7 +125,8 @@ def needs(
 
 
 def default_most(names: Sequence[str], policy: SharePolicy) -> dict[str, float]:
-    """Eq 4.9–4.11: what a manager gets if all want more than there is; nothing if no pattern matches it."""
+    """Eq 4.9–4.11: what a manager gets if all want more than there is; nothing if no pattern
+    matches it."""
     patterns = [re.compile(pattern) for pattern, _ in policy.distribution]
     at = {
         name: next((n for n, one in enumerate(patterns) if one.fullmatch(name)), -1)
@@ -146,11 +152,13 @@ def total_most(policy: SharePolicy, previous: int | None, elapsed_s: float) -> i
 
 
 def fill(wanted: Mapping[str, int], weights: Mapping[str, float], total: int) -> Shares:
-    """Eq 4.12–4.15 with these needs and default maxima, then whole numbers by largest remainder, ties by name.
+    """Eq 4.12–4.15 with these needs and default maxima, then whole numbers by largest remainder,
+    ties by name.
 
-    The sum is the lesser of ``total`` and all needs of those that have a weight. The first round offers everybody its
-    default maximum, since these add up to the total; where ``max_change`` holds that down, the same part of it. In the order of need ÷ weight, who
-    becomes full in a round are the next ones of that order, so that all rounds together take one pass.
+    The sum is the lesser of ``total`` and all needs of those that have a weight. The first round
+    offers everybody its default maximum, since these add up to the total; where ``max_change``
+    holds that down, the same part of it. In the order of need ÷ weight, who becomes full in a round
+    are the next ones of that order, so that all rounds together take one pass.
     """
     names = sorted(
         (name for name in wanted if weights[name] > 0.0),
@@ -182,8 +190,9 @@ def share(
     elapsed_s: float = 0.0,
     others: Mapping[str, int] | None = None,
 ) -> Shares:
-    """How many workers of this pool each manager gets. ``others``: workers that other pools have decided for a
-    manager and not yet delivered; ``previous``: what was decided in all ``elapsed_s`` ago."""
+    """How many workers of this pool each manager gets. ``others``: workers that other pools have
+    decided for a manager and not yet delivered; ``previous``: what was decided in all ``elapsed_s``
+    ago."""
     weights = default_most([ad.name for ad in ads], policy)
     return fill(needs(ads, policy, pool, others), weights, total_most(policy, previous, elapsed_s))
 

@@ -13,7 +13,8 @@ _SOON = 1.01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """Of a host: dollars an hour, begun periods of ``billing_s`` are paid whole (0: by the second)."""
+    """Of a host: dollars an hour, begun periods of ``billing_s`` are paid whole (0: by the
+    second)."""
 
     usd_per_hour: float = 0.0
     billing_s: float = 0.0
@@ -25,8 +26,8 @@ class Price:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sized:
-    """``hosts`` from the moment they are asked for: ``seconds`` until all is done, how much of what they are there for is
-    work (``efficiency``), what they cost."""
+    """``hosts`` from the moment they are asked for: ``seconds`` until all is done, how much of what
+    they are there for is work (``efficiency``), what they cost."""
 
     hosts: int
     seconds: float
@@ -37,8 +38,8 @@ class Sized:
 def curve(
     run_s: Callable[[int], float], work_s: float, most: int, price: Price, wait_s: float = 0.0
 ) -> list[Sized]:
-    """Sizes from 1 host to ``most``, each about a seventh more than the last. ``run_s``: how long so many hosts work;
-    ``work_s``: host seconds of work in all; ``wait_s``: until hosts come."""
+    """Sizes from 1 host to ``most``, each about a seventh more than the last. ``run_s``: how long
+    so many hosts work; ``work_s``: host seconds of work in all; ``wait_s``: until hosts come."""
     found = []
     for hosts in sorted(
         {*range(1, min(most, 8) + 1), *(min(most, round(1.15**k)) for k in range(1, 90))}
@@ -56,8 +57,9 @@ def curve(
 
 
 def told(sizes: Sequence[Sized], deadline_s: float | None) -> dict[str, Sized]:
-    """``quickest``: the fewest hosts that are nearly as quick as any; ``cheapest``; ``knee``: where time × host seconds is
-    least; ``in time``: the cheapest, then the fewest, by the deadline, if any is."""
+    """``quickest``: the fewest hosts that are nearly as quick as any; ``cheapest``; ``knee``: where
+    time × host seconds is least; ``in time``: the cheapest, then the fewest, by the deadline, if
+    any is."""
     quick_s = min(one.seconds for one in sizes)
     found = {
         "quickest": next(one for one in sizes if one.seconds <= quick_s * _SOON),

@@ -1,4 +1,5 @@
-"""What a sizing policy sees of one manager, what it answers and what it remembers, as frozen values."""
+"""What a sizing policy sees of one manager, what it answers and what it remembers, as frozen
+values."""
 
 from __future__ import annotations
 
@@ -12,10 +13,11 @@ from vgrads.pool.lookahead import Seen
 class SizeView:
     """One manager now. Times in seconds of the asker's clock.
 
-    ``asked``: requests on their way as (asked at, workers). ``previous``: what was decided ``elapsed_s`` ago.
-    ``capacity``: as it is known; ``execution_s`` of a task, ``cycle_s`` with all that goes with it. ``arrived``: tasks it
-    ever had. ``wait_s``, ``wait_low_s``: after which half of the workers, and one in ten, that are asked for have come.
-    ``failing``: every task that has ended has failed. ``max_change`` is in workers a minute.
+    ``asked``: requests on their way as (asked at, workers). ``previous``: what was decided
+    ``elapsed_s`` ago. ``capacity``: as it is known; ``execution_s`` of a task, ``cycle_s`` with all
+    that goes with it. ``arrived``: tasks it ever had. ``wait_s``, ``wait_low_s``: after which half
+    of the workers, and one in ten, that are asked for have come. ``failing``: every task that has
+    ended has failed. ``max_change`` is in workers a minute.
     """
 
     now_s: float
@@ -50,9 +52,9 @@ class SizeView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """What a policy remembers of a manager. ``recent``: earlier (instant, number); ``seen``: work so far; ``cap``: the
-    capacity that counts, ``below_s``: since when a lower one is told, ``peak``: the highest of these;
-    ``begun_s``: when there was work for the first time."""
+    """What a policy remembers of a manager. ``recent``: earlier (instant, number); ``seen``: work
+    so far; ``cap``: the capacity that counts, ``below_s``: since when a lower one is told,
+    ``peak``: the highest of these; ``begun_s``: when there was work for the first time."""
 
     recent: tuple[tuple[float, int], ...] = ()
     seen: Seen = field(default_factory=Seen)

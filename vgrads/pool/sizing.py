@@ -1,8 +1,9 @@
-"""How many workers one manager should have: Yu's D1 to D7 (PhD thesis, Notre Dame 2013, §4.4.4, Eq 4.16–4.22), the
-rules of today's tools, and ours. One table, each a pure function of what is seen and of what it remembers.
+"""How many workers one manager should have: Yu's D1 to D7 (PhD thesis, Notre Dame 2013, §4.4.4, Eq
+4.16–4.22), the rules of today's tools, and ours. One table, each a pure function of what is seen
+and of what it remembers.
 
-Every answer is the largest of some terms, each the least of some named numbers, so that it says by itself why it is
-what it is: "40 = min(work 500, capacity 40)".
+Every answer is the largest of some terms, each the least of some named numbers, so that it says by
+itself why it is what it is: "40 = min(work 500, capacity 40)".
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ Size = Callable[[SizeView, Memory], Sized]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizing:
-    """A policy and what goes with it. ``idle_s``: a worker that had nothing to do for so long leaves by itself, or
-    before a billing boundary (``billing``). ``gives_back``: requests and idle workers beyond the size are taken back;
-    else workers only leave by themselves. ``paced``: the policy's ``max_change`` holds."""
+    """A policy and what goes with it. ``idle_s``: a worker that had nothing to do for so long
+    leaves by itself, or before a billing boundary (``billing``). ``gives_back``: requests and idle
+    workers beyond the size are taken back; else workers only leave by themselves. ``paced``: the
+    policy's ``max_change`` holds."""
 
     size: Size
     idle_s: float = 120.0
@@ -47,8 +49,8 @@ def _thesis(capacity: bool, default: bool, change: bool) -> Size:
 
 
 def _work_queue_factory(view: SizeView, memory: Memory) -> Sized:
-    """Every 30 s all tasks that are left, at most the capacity (10 while unknown, never less), at most 5 that have not
-    yet connected (manual pages of work_queue_factory, ``-c``)."""
+    """Every 30 s all tasks that are left, at most the capacity (10 while unknown, never less), at
+    most 5 that have not yet connected (manual pages of work_queue_factory, ``-c``)."""
     if memory.recent and view.now_s - memory.recent[-1][0] < 30.0 - 1e-9:
         return Sized((term("as before", view, ("decided", memory.recent[-1][1])),), memory)
     capacity = 10 if view.capacity is None else max(10, math.ceil(view.capacity.value - 1e-9))
@@ -58,15 +60,16 @@ def _work_queue_factory(view: SizeView, memory: Memory) -> Sized:
 
 
 def _hyperqueue(view: SizeView, memory: Memory) -> Sized:
-    """One allocation waits in the queue as long as tasks wait that no worker is free for (backlog 1)."""
+    """One allocation waits in the queue as long as tasks wait that no worker is free for (backlog
+    1)."""
     lacking = view.waiting > view.idle
     there = view.connected + max(view.coming, int(lacking))
     return Sized((term("size", view, ("backlog", there)),), memory)
 
 
 def _dask_adaptive(view: SizeView, memory: Memory) -> Sized:
-    """Work that ends in 5 s, at most one worker a task; a task that was never seen takes .5 s; fewer only after three
-    equal votes (distributed's ``Adaptive``)."""
+    """Work that ends in 5 s, at most one worker a task; a task that was never seen takes .5 s;
+    fewer only after three equal votes (distributed's ``Adaptive``)."""
     seconds = view.unfinished * (0.5 if view.execution_s is None else view.execution_s)
     wanted = min(view.unfinished, math.ceil(seconds / 5.0), view.max_workers)
     there = view.connected + view.coming
@@ -83,8 +86,8 @@ def _parsl(view: SizeView, memory: Memory) -> Sized:
 
 
 def _kubernetes(view: SizeView, memory: Memory) -> Sized:
-    """One task a worker, nothing within a tenth of that; up by doubling or by 4, down to the most of the last 300 s
-    (HorizontalPodAutoscaler)."""
+    """One task a worker, nothing within a tenth of that; up by doubling or by 4, down to the most
+    of the last 300 s (HorizontalPodAutoscaler)."""
     now = view.connected + view.coming
     near = now > 0 and abs(view.unfinished / now - 1.0) <= 0.1
     wanted = now if near else view.unfinished

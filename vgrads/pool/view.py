@@ -1,7 +1,7 @@
 """What the pool sees and what it decides, as frozen values.
 
-Work is counted in *host-loads*: how many hosts it would keep busy at once; whoever asks turns tasks and
-processors into that. Times are seconds of the asker's clock.
+Work is counted in *host-loads*: how many hosts it would keep busy at once; whoever asks turns tasks
+and processors into that. Times are seconds of the asker's clock.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostView:
-    """A host that has joined. ``ends_s``: when its allocation ends; a draining one is given nothing more."""
+    """A host that has joined. ``ends_s``: when its allocation ends; a draining one is given nothing
+    more."""
 
     id: str
     allocation: str
@@ -49,9 +50,10 @@ class PoolLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolView:
-    """How things stand. ``arrived``: host-loads submitted since the beginning. ``free``: hosts that the
-    site could give at once, None where it does not tell. ``wait_s`` and ``task_s``: how long it takes, by
-    what was seen so far, until a host that is asked for has joined, and until a task has ended."""
+    """How things stand. ``arrived``: host-loads submitted since the beginning. ``free``: hosts that
+    the site could give at once, None where it does not tell. ``wait_s`` and ``task_s``: how long it
+    takes, by what was seen so far, until a host that is asked for has joined, and until a task has
+    ended."""
 
     now_s: float
     queued: int

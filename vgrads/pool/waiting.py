@@ -1,23 +1,26 @@
-"""D8: how many workers, where a worker that is asked for comes later and the capacity is known but roughly.
+"""D8: how many workers, where a worker that is asked for comes later and the capacity is known but
+roughly.
 
-With U tasks unfinished, n workers there and W seconds until new ones come, those there will have done n·W ÷ cycle
-tasks by then (within the capacity), more will have come if work keeps coming, and a worker for whom nothing is left
-has come for nothing. So the size is the largest of these:
+With U tasks unfinished, n workers there and W seconds until new ones come, those there will have
+done n·W ÷ cycle tasks by then (within the capacity), more will have come if work keeps coming, and
+a worker for whom nothing is left has come for nothing. So the size is the largest of these:
 
-    there    min(connected, U, cap)      who works goes on; who is beyond the work or the capacity goes
-    coming   requests stay as long as something would be left for them if they came early (one in ten does)
-    new      more are asked for if, when half of them have come, a minute of work is left for each
-    kept     idle ones, as long as the time until more work comes costs less than the wait to get them back times the
+    there    min(connected, U, cap)      who works goes on; who is beyond the work or the capacity
+    goes coming   requests stay as long as something would be left for them if they came early (one
+    in ten does) new      more are asked for if, when half of them have come, a minute of work is
+    left for each kept     idle ones, as long as the time until more work comes costs less than the
+    wait to get them back times the
              chance that they are needed (``vgrads.pool.lookahead``)
 
-Between asking and withdrawing lies a gap on purpose, so that nothing swings. ``cap`` is the upper end of the capacity's
-interval and a little, since at the capacity itself the manager has to wait for workers as they vary. It rises at once,
-and falls only after it has been lower for a while, to the highest that was told meanwhile. Where no task has ended,
-what the policy gives as default counts, else a number that doubles every ``DOUBLE_S``; where all that ended has failed,
-three workers are enough to find out why.
+Between asking and withdrawing lies a gap on purpose, so that nothing swings. ``cap`` is the upper
+end of the capacity's interval and a little, since at the capacity itself the manager has to wait
+for workers as they vary. It rises at once, and falls only after it has been lower for a while, to
+the highest that was told meanwhile. Where no task has ended, what the policy gives as default
+counts, else a number that doubles every ``DOUBLE_S``; where all that ended has failed, three
+workers are enough to find out why.
 
-The constants were chosen on random work (``vgrads.research.pools.loads.other``, seeds 500 to 511), not on the thesis's patterns;
-around what was chosen little changes.
+The constants were chosen on random work (``vgrads.research.pools.loads.other``, seeds 500 to 511),
+not on the thesis's patterns; around what was chosen little changes.
 """
 
 from __future__ import annotations
@@ -38,10 +41,11 @@ DWELL_S = 60.0
 PATIENCE = 0.25
 """How many idle seconds of a worker a second of waiting for one is worth."""
 SPARE = 0.25
-"""Workers beyond the capacity, in its square roots, so that the manager has work while they vary."""
+"""Workers beyond the capacity, in its square roots, so that the manager has work while they
+vary."""
 WORTH_S = 60.0
-"""A worker is asked for if so much work will be left for it when it comes: less is not worth its start. Where workers
-come sooner, as much as it takes them to come."""
+"""A worker is asked for if so much work will be left for it when it comes: less is not worth its
+start. Where workers come sooner, as much as it takes them to come."""
 FAILING = 3
 """Workers while every task fails."""
 
@@ -66,7 +70,8 @@ def wait_aware(view: SizeView, memory: Memory) -> Sized:
 
 
 def _worth_asking(view: SizeView, memory: Memory, cap: int) -> int:
-    """Workers there and on their way, and as many more as will find enough to do, chance fluctuations left out."""
+    """Workers there and on their way, and as many more as will find enough to do, chance
+    fluctuations left out."""
     sure = view.connected + view.coming
     expected = _expected(view, memory, view.wait_s)
     done = _done(view, view.wait_s, cap, view.asked)
@@ -110,8 +115,8 @@ def _remembered(view: SizeView, memory: Memory) -> Memory:
 
 
 def _done(view: SizeView, until_s: float, cap: int, asked: Sequence[tuple[float, int]] = ()) -> int:
-    """Tasks that those there end until then, and those asked for from when they are believed to come; what is late is
-    believed to be late by as much again."""
+    """Tasks that those there end until then, and those asked for from when they are believed to
+    come; what is late is believed to be late by as much again."""
     if not view.cycle_s:
         return 0
     worked_s = view.connected * until_s
@@ -121,8 +126,9 @@ def _done(view: SizeView, until_s: float, cap: int, asked: Sequence[tuple[float,
 
 
 def _expected(view: SizeView, memory: Memory, within_s: float) -> int:
-    """Tasks that will have come by then, if they go on coming as they did while others still wait; what is late for twice as long as usual is
-    believed to have ended, and after stages nothing comes before all has ended."""
+    """Tasks that will have come by then, if they go on coming as they did while others still wait;
+    what is late for twice as long as usual is believed to have ended, and after stages nothing
+    comes before all has ended."""
     seen = memory.seen
     if (
         not view.waiting

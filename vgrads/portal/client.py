@@ -40,8 +40,10 @@ class RunHandle:
 
 
 class Client(BagCalls, PoolCalls, ReleaseCalls):
-    """One service, its bags as in :mod:`vgrads.portal.client_bags`, pools as in :mod:`vgrads.portal.client_pools`, runs whose tasks are
-    released one by one as in :mod:`vgrads.portal.client_releases`. Errors are InputError (what was sent is wrong) and SiteError (it does not answer)."""
+    """One service, its bags as in :mod:`vgrads.portal.client_bags`, pools as in
+    :mod:`vgrads.portal.client_pools`, runs whose tasks are released one by one as in
+    :mod:`vgrads.portal.client_releases`. Errors are InputError (what was sent is wrong) and
+    SiteError (it does not answer)."""
 
     def __init__(self, url: str, timeout_s: float = 60.0, token: str = "") -> None:
         self._url, self._timeout_s = url.rstrip("/"), timeout_s
@@ -54,7 +56,8 @@ class Client(BagCalls, PoolCalls, ReleaseCalls):
         """Nothing is held between calls."""
 
     def submit(self, document: Mapping[str, Any], key: str = "") -> str:
-        """Hand over a workflow set; its id. With one ``key``, it is handed over once, however often this is called."""
+        """Hand over a workflow set; its id. With one ``key``, it is handed over once, however often
+        this is called."""
         return str(self._ask("POST", "/v1/workflow-sets", document, _with_key(key))["id"])
 
     def read(self, set_id: str) -> dict[str, Any]:
@@ -84,7 +87,8 @@ class Client(BagCalls, PoolCalls, ReleaseCalls):
         return self._ask("GET", f"/v1/workflow-sets/{set_id}/gantt")
 
     def what_if(self, set_id: str, **wishes: Any) -> dict[str, Any]:
-        """What would be promised with another ``deadline``, ``fraction``, ``probability`` or ``budget_usd``."""
+        """What would be promised with another ``deadline``, ``fraction``, ``probability`` or
+        ``budget_usd``."""
         return self._ask("POST", f"/v1/workflow-sets/{set_id}/what-if", wishes)
 
     def run(
@@ -95,8 +99,8 @@ class Client(BagCalls, PoolCalls, ReleaseCalls):
         key: str = "",
         rerun: bool = False,
     ) -> RunHandle:
-        """Run a set; ``engine="outside"``: the caller runs the tasks (:meth:`turn`, :meth:`end`). ``rerun``: also what an
-        earlier run of it did."""
+        """Run a set; ``engine="outside"``: the caller runs the tasks (:meth:`turn`, :meth:`end`).
+        ``rerun``: also what an earlier run of it did."""
         how = {"engine": engine, "speed": speed, "rerun": "true" if rerun else None}
         query = urllib.parse.urlencode({name: value for name, value in how.items() if value})
         answer = self._ask("POST", f"/v1/workflow-sets/{set_id}/run?{query}", None, _with_key(key))
@@ -107,7 +111,8 @@ class Client(BagCalls, PoolCalls, ReleaseCalls):
         self._ask("DELETE", f"/v1/workflow-sets/{set_id}")
 
     def events(self, run: RunHandle, after: str = "") -> Iterator[dict[str, Any]]:
-        """What happens, as it happens, until the run is over. A broken connection is taken up again.
+        """What happens, as it happens, until the run is over. A broken connection is taken up
+        again.
 
         Each event carries its ``id``; ``after`` goes on behind one.
         """

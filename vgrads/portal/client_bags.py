@@ -33,7 +33,8 @@ _PAUSE_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """How a task ended: its exit code (None: no host could run it), and the ends of what it printed."""
+    """How a task ended: its exit code (None: no host could run it), and the ends of what it
+    printed."""
 
     task: int
     command: str
@@ -50,8 +51,8 @@ class TaskResult:
 
 
 def command_of(template: str, values: Any) -> str:
-    """A command with parameters in it, each as one word of the shell: a mapping for ``{name}``, a tuple or one value
-    for ``{}``; ``{name:raw}`` puts one in as it is."""
+    """A command with parameters in it, each as one word of the shell: a mapping for ``{name}``, a
+    tuple or one value for ``{}``; ``{name:raw}`` puts one in as it is."""
     positional = values if isinstance(values, tuple) else (values,)
     found, at = [], 0
     for before, name, form, _ in Formatter().parse(template):
@@ -68,7 +69,8 @@ def command_of(template: str, values: Any) -> str:
 
 
 class Tasks:
-    """An open bag: commands go in, futures of :class:`TaskResult` come out. ``ask``: makes a request of the service."""
+    """An open bag: commands go in, futures of :class:`TaskResult` come out. ``ask``: makes a
+    request of the service."""
 
     def __init__(
         self, ask: Ask, open_url: Callable[[str], Any], document: Mapping[str, Any]
@@ -100,7 +102,8 @@ class Tasks:
         return future
 
     def map(self, command: str, params: Iterable[Any]) -> Iterator[TaskResult]:
-        """The results of a command for each value of its parameters, in their order, as they come."""
+        """The results of a command for each value of its parameters, in their order, as they
+        come."""
         futures = [self.submit(command_of(command, values)) for values in params]
         return (future.result() for future in futures)
 
@@ -124,7 +127,8 @@ class Tasks:
         self.shutdown(cancel_futures=kind is not None)
 
     def _send(self) -> None:
-        """Commands go to the service in bundles, in their order; a service that does not answer is asked again."""
+        """Commands go to the service in bundles, in their order; a service that does not answer is
+        asked again."""
         taken = 0
         while True:
             self._news.wait()
@@ -154,7 +158,9 @@ class Tasks:
                 return
             except SiteError as error:
                 if commands is not None or not error.transient:
-                    raise  # whether they were taken is not known: to hand them over again might double them
+                    # whether they were taken is not known: to hand them over again might double
+                    # them
+                    raise
                 time.sleep(_PAUSE_S)
 
     def _read(self) -> None:
@@ -241,11 +247,13 @@ class BagCalls:
                 yield json.loads(line)
 
     def tasks(self, name: str = "tasks", **options: Any) -> Tasks:
-        """An open bag to put commands into; ``options`` as in a bag's document (``procs``, ``retries``, ``sites``, …)."""
+        """An open bag to put commands into; ``options`` as in a bag's document (``procs``,
+        ``retries``, ``sites``, …)."""
         return Tasks(self._ask, self._open, {"name": name, **options})
 
     def map(self, command: str, params: Iterable[Any], **options: Any) -> Iterator[TaskResult]:
-        """The results of a command for each value of its parameters, in their order, as they come."""
+        """The results of a command for each value of its parameters, in their order, as they
+        come."""
         tasks = self.tasks(**options)
         found = tasks.map(command, params)
         tasks.shutdown(wait=False)

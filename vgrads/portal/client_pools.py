@@ -8,7 +8,8 @@ from typing import Any
 
 
 class PoolCalls:
-    """What :class:`vgrads.portal.client.Client` can ask of the ledger; entries are as docs/pool.md says."""
+    """What :class:`vgrads.portal.client.Client` can ask of the ledger; entries are as docs/pool.md
+    says."""
 
     _ask: Callable[..., Any]
 

@@ -30,10 +30,11 @@ class ReleaseCalls:
         add: Sequence[Mapping[str, Any]] = _NOBODY,
         give_up: Sequence[Mapping[str, Any]] = _NOBODY,
     ) -> int:
-        """Tell a run what is added, what may begin (``workflow``, ``task``, ``command``, ``memory_mib``), what is given up.
+        """Tell a run what is added, what may begin (``workflow``, ``task``, ``command``,
+        ``memory_mib``), what is given up.
 
-        Nothing at all is a sign of life, which a run wants to hear within ten minutes. InputError where the run is over.
-        Answers to this have a ``release`` above the number that is returned.
+        Nothing at all is a sign of life, which a run wants to hear within ten minutes. InputError
+        where the run is over. Answers to this have a ``release`` above the number that is returned.
         """
         path = f"/v1/runs/{run_id}/releases"
         left = {"add": list(add), "release": list(release), "give_up": list(give_up)}
@@ -55,8 +56,9 @@ class ReleaseCalls:
         told: Callable[[Json], object],
         pause_s: float = 1.0,
     ) -> Json:
-        """Bring a workflow to a set that several callers put together, and wait for the others; ``told`` is called
-        whenever somebody has come. What the service says when it has begun, or failed."""
+        """Bring a workflow to a set that several callers put together, and wait for the others;
+        ``told`` is called whenever somebody has come. What the service says when it has begun, or
+        failed."""
         came, answer = 0, self._ask("POST", f"/v1/gatherings/{name}", document)
         while answer["state"] == "waiting":
             if answer["came"] != came:
@@ -72,6 +74,7 @@ class ReleaseCalls:
     def answers(
         self: _Calls, run_id: str, after: str = "", patience_s: float = float("inf")
     ) -> Iterator[Json]:
-        """How the tasks of a run stand, as it changes, until the run is over (``event``: end). A broken connection is
-        taken up again; SiteError where that does not succeed for ``patience_s``."""
+        """How the tasks of a run stand, as it changes, until the run is over (``event``: end). A
+        broken connection is taken up again; SiteError where that does not succeed for
+        ``patience_s``."""
         return self._follow(f"/v1/runs/{run_id}/answers", after, patience_s)

@@ -1,4 +1,5 @@
-"""The command ``vgrads``: all commands put together, and errors of ours as one line and an exit status."""
+"""The command ``vgrads``: all commands put together, and errors of ours as one line and an exit
+status."""
 
 from __future__ import annotations
 
@@ -29,8 +30,8 @@ COMMANDS = (plans, convert, pools, queues, runtimes, sites, sizes, bags, matrice
 """Importing them adds their commands to the application, in this order."""
 _INTERRUPTED, _OWN_FAULT = 130, 70
 _GARBAGE = 100_000
-"""New objects after which Python looks for garbage: nearly all that a command makes lives until its end, and looking
-for it after every 700 took a tenth of the time."""
+"""New objects after which Python looks for garbage: nearly all that a command makes lives until its
+end, and looking for it after every 700 took a tenth of the time."""
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -72,7 +73,8 @@ def _own_fault(error: Exception) -> int:
             f"vgrads {version('vgrads')}, Python {sys.version}, {shlex.join(sys.argv)}\n\n{whole}"
         )
     sys.stderr.write(
-        f"vgrads: this is a fault of vgrads itself, not yours: {type(error).__name__}: {' '.join(str(error).split())[:300]}\n"
+        f"vgrads: this is a fault of vgrads itself, not yours: {type(error).__name__}: "
+        f"{' '.join(str(error).split())[:300]}\n"
         f"vgrads: please report it with {kept.name}\n"
     )
     return _OWN_FAULT

@@ -31,7 +31,10 @@ def serve(
         bool,
         typer.Option(
             "--own",
-            help="Yours alone: all sites are open to you; the first line of output is where it is and the one token that opens it; it ends with its standard input.",
+            help=(
+                "Yours alone: all sites are open to you; the first line of output is where it "
+                "is and the one token that opens it; it ends with its standard input."
+            ),
         ),
     ] = False,
 ) -> None:
@@ -47,7 +50,8 @@ def serve(
 
 @config_app.command("check", epilog="Example: `vgrads config check --config vgrads.toml`")
 def check(config: Config = None, as_json: AsJson = False) -> None:
-    """Read the settings as `vgrads serve` would, try what they name, print what rules. Exit 2 or 4 where one is wrong."""
+    """Read the settings as `vgrads serve` would, try what they name, print what rules. Exit 2 or 4
+    where one is wrong."""
     from vgrads.portal.web import trial
     from vgrads.portal.web.settings import load_settings
 

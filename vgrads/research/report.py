@@ -32,7 +32,8 @@ def study_parser(name: str, doc: str | None) -> ArgumentParser:
 
 
 LEAST_JOBS = 1000
-"""Jobs of a log from which questions are drawn: with fewer, the answers of one week are all there is."""
+"""Jobs of a log from which questions are drawn: with fewer, the answers of one week are all there
+is."""
 
 
 def read_enough(path: Path) -> JobLog:
@@ -78,11 +79,17 @@ def picture(draw: Callable[[Path], None]) -> str:
 
 def write_page(path: Path, title: str, parts: Sequence[str]) -> None:
     """The page; parts are HTML. InputError where it cannot be written."""
-    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{escape(title)}</title>'
+    head = (
+        '<meta charset="utf-8"><meta name="viewport" '
+        f'content="width=device-width"><title>{escape(title)}</title>'
+    )
     body = f"<h1>{escape(title)}</h1>" + "".join(parts)
     write_text(
         path,
-        f'<!doctype html><html lang="en"><head>{head}<style>{_STYLE}</style></head><body>{body}</body></html>',
+        (
+            "<!doctype html><html "
+            f'lang="en"><head>{head}<style>{_STYLE}</style></head><body>{body}</body></html>'
+        ),
     )
 
 

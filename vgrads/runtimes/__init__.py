@@ -1,1 +1,2 @@
-"""How long will this task run here, and how surely? A decider: frozen values in, a distribution out."""
+"""How long will this task run here, and how surely? A decider: frozen values in, a distribution
+out."""

@@ -1,4 +1,5 @@
-"""One kind as it is asked: the laws that are still believed, mixed into one mean and its variances."""
+"""One kind as it is asked: the laws that are still believed, mixed into one mean and its
+variances."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ _FARTHEST = 40.0
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """One kind, ready to be asked: ``n`` observations, ``h`` laws with noises that matter, ``e`` noises."""
+    """One kind, ready to be asked: ``n`` observations, ``h`` laws with noises that matter, ``e``
+    noises."""
 
     sample: Sample
     weights: Array  # (h,)
@@ -50,11 +52,14 @@ class Answer:
     slope: float
     places: Mapping[
         str, tuple[Array, float, float]
-    ]  # by machine: covariance (n,) with the observations, and with itself; what the kind feels otherwise of its scores
+        # by machine: covariance (n,) with the observations, and with itself; what the kind feels
+        # otherwise of its scores
+    ]
     level: float
 
     def at(self, machine: str, size: float | None, procs: int) -> tuple[float, float, float]:
-        """Mean of the logarithm without what is shared, variance of what is unknown of the kind, own variance."""
+        """Mean of the logarithm without what is shared, variance of what is unknown of the kind,
+        own variance."""
         sample = self.sample
         x, extra = 0.0, 0.0
         if size is not None and size > 0 and not isnan(sample.centre):

@@ -17,10 +17,11 @@ from vgrads.kernel.errors import InputError
 from vgrads.traces.task_record import TaskRecord
 
 NEWEST = 64
-"""Records kept of each kind at each machine: the newest; beyond these nothing is gained that changes a plan."""
+"""Records kept of each kind at each machine: the newest; beyond these nothing is gained that
+changes a plan."""
 APART, SURE, ENOUGH = 10.0, 4.0, 3
-"""Times do not belong together if geometric means, of seconds and of seconds a byte, are so many times apart, so
-many standard errors, with so many records of each workflow."""
+"""Times do not belong together if geometric means, of seconds and of seconds a byte, are so many
+times apart, so many standard errors, with so many records of each workflow."""
 _NAMES = frozenset(field.name for field in fields(TaskRecord))
 _FIX = "say with --map which belong together or apart, e.g. '--map {}/{}=OTHER'"
 
@@ -49,7 +50,8 @@ class Known:
 
 
 def learn(known: Known, records: Iterable[TaskRecord]) -> Known:
-    """With ``records`` added. InputError for an impossible record, or for a kind that mixes two tools."""
+    """With ``records`` added. InputError for an impossible record, or for a kind that mixes two
+    tools."""
     fresh = [_checked(record) for record in records]
     groups: dict[tuple[str, str], dict[TaskRecord, None]] = {}
     for record in (*known.records, *fresh):
@@ -82,7 +84,8 @@ def mapped(records: Iterable[TaskRecord], mapping: Mapping[str, str]) -> tuple[T
 
 
 def to_json(known: Known) -> str:
-    """A document from which :func:`from_json` restores exactly this; fields at their defaults are left out."""
+    """A document from which :func:`from_json` restores exactly this; fields at their defaults are
+    left out."""
     plain = TaskRecord(kind="", seconds=0.0)
     rows = [
         {
@@ -117,7 +120,8 @@ def _record(row: Any, number: int) -> TaskRecord:
 
 
 def _age(record: TaskRecord) -> tuple[float, str]:
-    """Old to new; without a time, and at the same one, in an order that depends on the record alone."""
+    """Old to new; without a time, and at the same one, in an order that depends on the record
+    alone."""
     return (-inf if record.ended_at_s is None else record.ended_at_s, repr(record))
 
 
@@ -154,7 +158,10 @@ def _check_mixed(kind: str, records: tuple[TaskRecord, ...]) -> None:
             tools = _tools(flows[one]), _tools(flows[other])
             if all(tools):
                 if not tools[0] & tools[1]:
-                    told = f"({', '.join(sorted(tools[0]))}) and {other} ({', '.join(sorted(tools[1]))}) run different tools"
+                    told = (
+                        f"({', '.join(sorted(tools[0]))}) and {other} "
+                        f"({', '.join(sorted(tools[1]))}) run different tools"
+                    )
                     raise _mixed(kind, one, told)
             elif _apart(flows[one], flows[other]):
                 raise _mixed(kind, one, f"and {other} take times that do not belong together")

@@ -12,16 +12,17 @@ from vgrads.kernel.errors import InputError
 from vgrads.traces.task_record import TaskRecord
 
 WEIGHTS = np.array([0.7, 0.3])
-"""Powers of the CPU and the I/O score by which a task is quicker, before data: together 1 (twice as fast in all is
-twice as fast), and more for computing, for which most tasks are run; errors hardly depend on how (0.5 to 0.8 gives
-the same within a hundredth)."""
+"""Powers of the CPU and the I/O score by which a task is quicker, before data: together 1 (twice as
+fast in all is twice as fast), and more for computing, for which most tasks are run; errors hardly
+depend on how (0.5 to 0.8 gives the same within a hundredth)."""
 WEIGHT_SD = np.array([0.2, 0.2])
 """Of the shared powers about these."""
 OWN_WEIGHT_SD = np.array([0.2, 0.2])
 """Of one kind's powers about the shared ones."""
 SCORED_SD, UNSCORED_SD = 0.1, 0.4
-"""Standard deviation of the logarithm of a machine's speed beyond its scores; where it has none. These and the two of
-kinds were set by coverage on atacseq and chipseq (benchmarks/bench_runtimes.py)."""
+"""Standard deviation of the logarithm of a machine's speed beyond its scores; where it has none.
+These and the two of kinds were set by coverage on atacseq and chipseq
+(benchmarks/bench_runtimes.py)."""
 OWN_SD = 0.1
 """Of what one kind makes of one machine, beyond what others do."""
 
@@ -43,7 +44,8 @@ def checked(scores: Mapping[str, Scores]) -> dict[str, Scores]:
 
 
 def reference(records: Iterable[TaskRecord], scores: Mapping[str, Scores]) -> str:
-    """The machine with scores and most records, or with most records, or the first with scores; "" if none."""
+    """The machine with scores and most records, or with most records, or the first with scores; ""
+    if none."""
     seen: dict[str, int] = {}
     for record in records:
         if record.machine:

@@ -1,4 +1,5 @@
-"""The model: everything learned, brought into the form in which one question takes a tenth of a millisecond."""
+"""The model: everything learned, brought into the form in which one question takes a tenth of a
+millisecond."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ from vgrads.runtimes.prediction import Prediction, Source
 from vgrads.runtimes.samples import memories, times
 
 STATED_WEIGHT = 4.0
-"""Observations that a value which a person states counts for, as for boot times (``vgrads.vgrid.binding``)."""
+"""Observations that a value which a person states counts for, as for boot times
+(``vgrads.vgrid.binding``)."""
 STATED_SD = 0.5
 """Of the logarithm of a true median about what a person states: two thirds within a factor 1.6."""
 GUESS_OWN = 0.3
@@ -28,7 +30,8 @@ _UNHEARD = (0.0, UNSCORED_SD)
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """What was learned; ``reference`` is the machine of speed 1 ("" where no machine is known by name)."""
+    """What was learned; ``reference`` is the machine of speed 1 ("" where no machine is known by
+    name)."""
 
     reference: str
     times: Mapping[str, Answer]
@@ -54,7 +57,8 @@ class Model:
     ) -> Prediction:
         """How long a task of ``kind`` takes at ``machine`` ("": the reference).
 
-        ``stated_s`` is what a person says it takes at the reference. InputError for impossible numbers.
+        ``stated_s`` is what a person says it takes at the reference. InputError for impossible
+        numbers.
         """
         _check(input_bytes, procs, stated_s)
         machine = machine or self.reference
@@ -85,7 +89,8 @@ class Model:
         )
 
     def _machine(self, machine: str) -> tuple[float, float]:
-        """What all tasks at a machine have in common: logarithm of time over that at the reference, and its sd."""
+        """What all tasks at a machine have in common: logarithm of time over that at the reference,
+        and its sd."""
         if machine in ("", self.reference):
             return 0.0, 0.0
         return self.machines.get(machine, _UNHEARD)
@@ -124,7 +129,8 @@ def fit(known: Known, scores: Mapping[str, Scores] | None = None) -> Model:
 
 
 def _machine(name: str, offset: Array, scored: bool, shared: Shared) -> tuple[float, float]:
-    """See ``Model.machines``; of a machine with records its own departure was solved for together with the weights."""
+    """See ``Model.machines``; of a machine with records its own departure was solved for together
+    with the weights."""
     own, sd = shared.machines.get(name, (0.0, SCORED_SD if scored else UNSCORED_SD))
     unsure = 0.0 if name in shared.machines else float(offset @ shared.weights_cov @ offset)
     return own - float(offset @ shared.weights), hypot(sd, sqrt(unsure))

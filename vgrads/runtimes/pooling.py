@@ -1,9 +1,11 @@
-"""What kinds, machines and runs share, by turns: laws per kind given what is shared, what is shared given the laws.
+"""What kinds, machines and runs share, by turns: laws per kind given what is shared, what is shared
+given the laws.
 
-Given each kind's most believed law everything shared is jointly normal: departures of machines from their scores, of the
-powers of scores from those before data, of runs from the usual. Their posterior is solved for at once, by generalised
-least squares with every kind's own covariance, so that a kind seen at one machine only says nothing of its speed.
-Variances between runs, machines and kinds are expected values (EM) with a prior that counts as a few.
+Given each kind's most believed law everything shared is jointly normal: departures of machines from
+their scores, of the powers of scores from those before data, of runs from the usual. Their
+posterior is solved for at once, by generalised least squares with every kind's own covariance, so
+that a kind seen at one machine only says nothing of its speed. Variances between runs, machines and
+kinds are expected values (EM) with a prior that counts as a few.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ _TURNS = 4
 
 @dataclass(frozen=True)
 class Shared:
-    """``weights`` (2,) of the scores and their covariance; machines' own departures with standard deviations."""
+    """``weights`` (2,) of the scores and their covariance; machines' own departures with standard
+    deviations."""
 
     weights: Array
     weights_cov: Array
@@ -118,7 +121,8 @@ def _share(kinds: Sequence[Weighed], base: str, scored: frozenset[str], old: Sha
 
 
 def _runs(kinds: Sequence[Weighed]) -> list[tuple[str, str]]:
-    """Those whose effect is solved for: at most ``MOST_RUNS``, those with most records, in order of their names."""
+    """Those whose effect is solved for: at most ``MOST_RUNS``, those with most records, in order of
+    their names."""
     count = Counter(run for kind in kinds for run in kind.sample.runs if run[1])
     return sorted(sorted(count, key=lambda run: (-count[run], run))[:MOST_RUNS])
 

@@ -1,4 +1,5 @@
-"""What is answered: a distribution of the time that one task takes, its spread kept apart by what shares it."""
+"""What is answered: a distribution of the time that one task takes, its spread kept apart by what
+shares it."""
 
 from __future__ import annotations
 
@@ -17,9 +18,10 @@ Source = Literal["stated", "learned", "guess"]
 class Prediction:
     """log t = log ``median_s`` + own + kind + machine + workflow, independent normals with mean 0.
 
-    The four numbers are their standard deviations: ``own`` is drawn for every task, ``kind`` once for all tasks of the
-    kind, ``machine`` once for all at one machine, ``workflow`` once for a run. ``observations`` stand behind it.
-    ``memory_bytes`` is the median of the peak, ``memory_sd`` the standard deviation of its logarithm; None if unknown.
+    The four numbers are their standard deviations: ``own`` is drawn for every task, ``kind`` once
+    for all tasks of the kind, ``machine`` once for all at one machine, ``workflow`` once for a run.
+    ``observations`` stand behind it. ``memory_bytes`` is the median of the peak, ``memory_sd`` the
+    standard deviation of its logarithm; None if unknown.
     """
 
     median_s: float
@@ -38,7 +40,8 @@ class Prediction:
         return hypot(self.own, self.kind, self.machine, self.workflow)
 
     def quantile(self, p: float) -> float:
-        """Seconds within which the task ends with probability ``p``; InputError unless 0 < p < 1."""
+        """Seconds within which the task ends with probability ``p``; InputError unless 0 < p <
+        1."""
         return exp(log(self.median_s) + self.sd * _deviate(p))
 
     def memory_quantile(self, p: float) -> float | None:

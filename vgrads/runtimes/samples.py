@@ -11,20 +11,23 @@ from vgrads.runtimes.laws import Array
 from vgrads.traces.task_record import TaskRecord
 
 MOST = 48
-"""Records of a kind that are weighed: what more of them told would be lost in what is not known of machines."""
+"""Records of a kind that are weighed: what more of them told would be lost in what is not known of
+machines."""
 PROCS_POWER, PROCS_SD = -0.6, 0.4
 """Of the power of the processors, before data, where records with several numbers of them exist."""
 BUSY_POWER, MOST_BUSY = 0.3, 16.0
-"""A benchmark measures one core. A task that keeps several busy shares caches, memory and clock, and feels less of it: by
-this power of how many it keeps busy, at most so many. Chosen on atacseq and chipseq."""
+"""A benchmark measures one core. A task that keeps several busy shares caches, memory and clock,
+and feels less of it: by this power of how many it keeps busy, at most so many. Chosen on atacseq
+and chipseq."""
 _LEAST_S = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """``n`` observations of the ``known`` ones: logarithms ``y`` and their extra variance ``blur`` (rounding; infinite-free), sizes as
-    logarithms ``x`` from their middle ``centre`` (0 where untold), log scores (n, 2), log processors ``procs`` from
-    ``usual``; ``least`` is the smallest x, ``longest`` the largest y; ``open`` marks those that are only known to be larger."""
+    """``n`` observations of the ``known`` ones: logarithms ``y`` and their extra variance ``blur``
+    (rounding; infinite-free), sizes as logarithms ``x`` from their middle ``centre`` (0 where
+    untold), log scores (n, 2), log processors ``procs`` from ``usual``; ``least`` is the smallest
+    x, ``longest`` the largest y; ``open`` marks those that are only known to be larger."""
 
     kind: str
     known: int
@@ -75,7 +78,8 @@ def times(kind: str, records: Iterable[TaskRecord], scores: Mapping[str, Array])
 
 
 def _gain(rows: Sequence[TaskRecord]) -> Array:
-    """How much of a machine's scores a kind feels, (2,): all of them where it keeps one processor busy, or nobody says."""
+    """How much of a machine's scores a kind feels, (2,): all of them where it keeps one processor
+    busy, or nobody says."""
     busy = [r.cpu_seconds / r.seconds for r in rows if r.cpu_seconds and r.seconds > 0]
     if not busy:
         return np.ones(2)
@@ -84,7 +88,8 @@ def _gain(rows: Sequence[TaskRecord]) -> Array:
 
 
 def memories(kind: str, records: Iterable[TaskRecord]) -> Sample | None:
-    """Peak memory, on which machines and processors have no effect; None where nothing is told of it."""
+    """Peak memory, on which machines and processors have no effect; None where nothing is told of
+    it."""
     rows = thin(r for r in records if r.memory_bytes)
     if not rows:
         return None

@@ -1,9 +1,10 @@
 """One kind: every law weighed by how well it explains the records, none of them chosen.
 
-Given a law and a noise, all else (level, machines, departures) is jointly normal, so that the likelihood is exact for
-any number of records (Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, equation 2.30; predictions
-by 2.25 and 2.26). What is unknown of a kind is thereby in the answer, with six records or with one. Censored records
-stand in as the normal that has the moments of the truncated one (expectation propagation).
+Given a law and a noise, all else (level, machines, departures) is jointly normal, so that the
+likelihood is exact for any number of records (Rasmussen and Williams, Gaussian Processes for
+Machine Learning, 2006, equation 2.30; predictions by 2.25 and 2.26). What is unknown of a kind is
+thereby in the answer, with six records or with one. Censored records stand in as the normal that
+has the moments of the truncated one (expectation propagation).
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ MOST_SHORTER = 5.0
 
 @dataclass(frozen=True)
 class Level:
-    """Of kinds: mean and standard deviation of the level at the middle size on the machine of reference."""
+    """Of kinds: mean and standard deviation of the level at the middle size on the machine of
+    reference."""
 
     mean: float
     sd: float
@@ -44,8 +46,8 @@ class Level:
 
 @dataclass(frozen=True, eq=False)
 class Weighed:
-    """``belief`` (laws, noises) sums to 1; ``inverse`` (noises, n, n) of the covariance; ``rest`` (laws, n) what a law
-    leaves of the observations."""
+    """``belief`` (laws, noises) sums to 1; ``inverse`` (noises, n, n) of the covariance; ``rest``
+    (laws, n) what a law leaves of the observations."""
 
     sample: Sample
     belief: Array
@@ -60,7 +62,8 @@ class Weighed:
 
 
 def common(sample: Sample, level: Level) -> Array:
-    """Covariance (n, n) of what a kind's records share whatever the law: level, machine, powers of scores."""
+    """Covariance (n, n) of what a kind's records share whatever the law: level, machine, powers of
+    scores."""
     codes = np.unique(np.array(sample.machines), return_inverse=True)[1]
     same = codes[:, None] == codes[None, :]
     weighted = sample.scores * OWN_WEIGHT_SD
@@ -99,8 +102,9 @@ def _score(whole: Array, inverse: Array, rest: Array) -> Array:
 
 
 def _open_score(raw: Sample, whole: Array, rest: Array) -> Array:
-    """The same where some are censored: the likelihood of the others, and given these, the probability that each
-    censored one is beyond its bound (Tobit; what censored ones tell of each other is left out)."""
+    """The same where some are censored: the likelihood of the others, and given these, the
+    probability that each censored one is beyond its bound (Tobit; what censored ones tell of each
+    other is left out)."""
     shut, beyond = np.flatnonzero(~raw.open), np.flatnonzero(raw.open)
     spread, offs = whole[:, beyond, beyond].copy(), -rest[:, None, beyond]
     score = np.zeros((len(rest), len(whole)))
@@ -123,7 +127,8 @@ def _beliefs(score: Array, laws: Laws) -> Array:
 
 
 def weigh(raw: Sample, shift: Array, level: Level, laws: Laws) -> Weighed:
-    """Beliefs after the records; ``shift`` (n,) is what machines and runs are thought to add to each."""
+    """Beliefs after the records; ``shift`` (n,) is what machines and runs are thought to add to
+    each."""
     whole, rest = _normal(raw, shift, level)
     if raw.open.any():
         belief = _beliefs(_open_score(raw, whole, rest), laws)
@@ -133,8 +138,9 @@ def weigh(raw: Sample, shift: Array, level: Level, laws: Laws) -> Weighed:
 
 
 def _settled(raw: Sample, whole: Array, rest: Array, belief: Array) -> Weighed:
-    """Censored observations become pseudo-observations: what they would have been, given that they exceed ``raw.y``.
-    They say nothing at first, and are replaced half-way a fixed number of times, under what is believed most."""
+    """Censored observations become pseudo-observations: what they would have been, given that they
+    exceed ``raw.y``. They say nothing at first, and are replaced half-way a fixed number of times,
+    under what is believed most."""
     law, noise = np.unravel_index(int(belief.argmax()), belief.shape)
     which = np.flatnonzero(raw.open)
     sites = np.zeros((2, len(which)))  # precision, and precision times mean
@@ -158,7 +164,8 @@ def _settled(raw: Sample, whole: Array, rest: Array, belief: Array) -> Weighed:
 
 
 def _site(mean: float, variance: float, bound: float) -> tuple[float, float]:
-    """Mean and variance of a normal factor that turns the cavity into the truncated normal's first two moments."""
+    """Mean and variance of a normal factor that turns the cavity into the truncated normal's first
+    two moments."""
     sd = np.sqrt(variance)
     z = (bound - mean) / sd
     hazard = float(np.exp(-z * z / 2 - 0.5 * np.log(2 * np.pi) - log_ndtr(-z)))
@@ -171,7 +178,8 @@ def _site(mean: float, variance: float, bound: float) -> tuple[float, float]:
 
 
 def kept(weighed: Weighed) -> tuple[np.ndarray, np.ndarray, Array]:
-    """Laws, noises and weights that matter for predictions: at most ``_MOST``, the most believed."""
+    """Laws, noises and weights that matter for predictions: at most ``_MOST``, the most
+    believed."""
     belief = weighed.belief
     order = np.argsort(-belief, axis=None, kind="stable")[:_MOST]
     weights = belief.ravel()[order]

@@ -1,10 +1,10 @@
 """Which waiting jobs start now? Pure choices over a queue and what is running.
 
-FCFS starts jobs from the head while they fit. EASY (Lifka, JSSPP 1995, doi:10.1007/3-540-60153-8_35)
-gives the head a reservation at the earliest instant at which enough processors will be free by the
-requested times, and lets later jobs start if they do not delay it. Conservative backfilling gives
-every job a reservation when it comes, and lets none be delayed past it (Mu'alem and Feitelson, IEEE
-TPDS 12(6) 2001, doi:10.1109/71.932708).
+FCFS starts jobs from the head while they fit. EASY (Lifka, JSSPP 1995,
+doi:10.1007/3-540-60153-8_35) gives the head a reservation at the earliest instant at which enough
+processors will be free by the requested times, and lets later jobs start if they do not delay it.
+Conservative backfilling gives every job a reservation when it comes, and lets none be delayed past
+it (Mu'alem and Feitelson, IEEE TPDS 12(6) 2001, doi:10.1109/71.932708).
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@ import numpy as np
 
 
 def boot_time(boot_s: float, spread: float, generator: np.random.Generator) -> float:
-    """A boot time: log-normal with median ``boot_s`` and ``spread`` the standard deviation of its log."""
+    """A boot time: log-normal with median ``boot_s`` and ``spread`` the standard deviation of its
+    log."""
     return boot_s * float(np.exp(spread * generator.standard_normal()))
 
 

@@ -48,8 +48,9 @@ class _Run:
 class BatchCluster:
     """Jobs arrive, wait, run and end; :meth:`advance` tells what happened meanwhile.
 
-    Waiting jobs are looked at when something arrives or ends; a step costs O(waiting + running). Where
-    ``cycle_s`` is above 0, jobs start only at ``cycle_phase_s`` and whole cycles before and after it.
+    Waiting jobs are looked at when something arrives or ends; a step costs O(waiting + running).
+    Where ``cycle_s`` is above 0, jobs start only at ``cycle_phase_s`` and whole cycles before and
+    after it.
     """
 
     def __init__(

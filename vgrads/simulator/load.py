@@ -17,7 +17,8 @@ WEEK_S = 7 * 86400.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nodes:
-    """``count`` equal nodes that break independently, each ``mtbf_s`` after its last repair on average."""
+    """``count`` equal nodes that break independently, each ``mtbf_s`` after its last repair on
+    average."""
 
     count: int
     cores: int
@@ -50,7 +51,8 @@ def load_background(cluster: BatchCluster, log: JobLog, at_s: float, horizon_s: 
 
 
 def row_of_arrival(job: str) -> int | None:
-    """The row of the log whose job came into a cluster under this name; None for any other job there."""
+    """The row of the log whose job came into a cluster under this name; None for any other job
+    there."""
     kind, _, row = job.partition(":")
     return int(row) if kind == "a0" else None
 

@@ -25,7 +25,8 @@ class AvailabilityProfile:
                 self.free[-1] += procs
 
     def earliest(self, procs: int, length_s: float, after_s: float = -math.inf) -> float:
-        """First instant from which ``procs`` processors are free for ``length_s``; ``inf`` if never."""
+        """First instant from which ``procs`` processors are free for ``length_s``; ``inf`` if
+        never."""
         count = len(self.times)
         first = max(0, bisect_right(self.times, after_s) - 1)
         while first < count:

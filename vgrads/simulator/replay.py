@@ -1,8 +1,8 @@
 """Whole logs at once: the same choices as :mod:`vgrads.simulator.backfill`, compiled.
 
 For studies over years of history and for looking ahead from the state of a queue, where nothing is
-injected meanwhile. :class:`vgrads.simulator.cluster.BatchCluster` is the one to talk to step by step; tests
-hold the two against each other start by start.
+injected meanwhile. :class:`vgrads.simulator.cluster.BatchCluster` is the one to talk to step by
+step; tests hold the two against each other start by start.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def _none() -> Any:
 class Workload:
     """Jobs in the order of their submission, and what runs already (``placed``).
 
-    Columns of equal length: seconds and processors. ``placed_ends_s`` are real ends, ``placed_limits_s``
-    those that the requested times make the scheduler believe.
+    Columns of equal length: seconds and processors. ``placed_ends_s`` are real ends,
+    ``placed_limits_s`` those that the requested times make the scheduler believe.
     """
 
     submit_s: Floats
@@ -58,7 +58,8 @@ def replay_starts(load: Workload, procs: int, policy: str = "easy") -> Floats:
 def replay_compiled(jobs: Any, placed: Any, procs: int, backfill: bool, until: Any) -> Any:
     """The loop itself, for compiled callers: columns as tuples, widths within the cluster.
 
-    ``until`` is a job (−1: none) and an instant: the replay ends when that job has started or time is beyond.
+    ``until`` is a job (−1: none) and an instant: the replay ends when that job has started or time
+    is beyond.
     """
     stop, last_s = until
     submit, width, _, run, told = jobs

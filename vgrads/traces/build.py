@@ -1,4 +1,5 @@
-"""Rows of any accounting format → a :class:`JobLog`: names become numbers, broken lines are counted."""
+"""Rows of any accounting format → a :class:`JobLog`: names become numbers, broken lines are
+counted."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ _RULE = re.compile(r"\s*-+(\s+-+)*\s*")
 
 @dataclass(slots=True)
 class Job:
-    """One job of an accounting file, in seconds since 1970; ``start_s`` None: never started; ``bag`` as in JobLog."""
+    """One job of an accounting file, in seconds since 1970; ``start_s`` None: never started;
+    ``bag`` as in JobLog."""
 
     submit_s: float
     start_s: float | None
@@ -37,7 +39,10 @@ def refuse_broken(
     """InputError where more than ``share`` of the lines are not what they should be."""
     if broken and len(broken) > share * (good + len(broken)):
         raise InputError(
-            f"{len(broken)} of {good + len(broken)} lines are no {what}, the first is line {broken[0]}",
+            (
+                f"{len(broken)} of {good + len(broken)} lines are no {what}, the first is line "
+                f"{broken[0]}"
+            ),
             where=name,
             fix="give --format if it is another format",
         )
@@ -67,7 +72,8 @@ def numbered(names: Iterable[str]) -> tuple[NDArray[np.int64], dict[int, str]]:
 
 
 def build_log(jobs: Sequence[Job], name: str, warnings: tuple[str, ...] = ()) -> JobLog:
-    """Columns on a clock whose zero is the first submission; jobs that went back in time are left out."""
+    """Columns on a clock whose zero is the first submission; jobs that went back in time are left
+    out."""
     kept = [
         job for job in jobs if (job.end_s if job.start_s is None else job.start_s) >= job.submit_s
     ]
@@ -102,6 +108,7 @@ def build_log(jobs: Sequence[Job], name: str, warnings: tuple[str, ...] = ()) ->
 
 
 def is_padded(text: str) -> bool:
-    """True for what ``sacct`` prints without ``-P``: columns of fixed width, ruled off with dashes."""
+    """True for what ``sacct`` prints without ``-P``: columns of fixed width, ruled off with
+    dashes."""
     first, second = (*text.split("\n", 2)[:2], "")[:2]
     return bool(_RULE.fullmatch(second)) and "submit" in first.lower()

@@ -1,7 +1,7 @@
 """Grid Workload Format (Grid Workloads Archive): 29 columns a job, names allowed, ``#`` comments.
 
-The first sixteen columns are those of SWF; users, groups and queues may be names. As there, ``# BagField: 14`` says
-that column 14 is the bag of tasks.
+The first sixteen columns are those of SWF; users, groups and queues may be names. As there, ``#
+BagField: 14`` says that column 14 is the bag of tasks.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ def write_gwf(log: JobLog, note: str = "") -> str:
 
 
 def _gwf_line(number: int, *row: Any) -> str:
-    """JobID, submit, wait, run, processors, CPU, memory, asked processors, time, memory, status, user, group,
-    program, queue, and what is not known."""
+    """JobID, submit, wait, run, processors, CPU, memory, asked processors, time, memory, status,
+    user, group, program, queue, and what is not known."""
     submit, wait, run, procs, request, user, queue, started, bag = row
     fields = [
         number,

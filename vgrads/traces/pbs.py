@@ -1,8 +1,8 @@
 """PBS, OpenPBS and Torque accounting: ``date time;type;job;key=value …``.
 
 ``E`` (ended) and ``S`` (started) carry everything in seconds since 1970; ``Q`` (queued) with ``D``
-(deleted) or ``A`` (aborted) and no start is a job that was withdrawn, a right-censored wait. Jobs that
-only wait or run when the file ends are known as far as they have come.
+(deleted) or ``A`` (aborted) and no start is a job that was withdrawn, a right-censored wait. Jobs
+that only wait or run when the file ends are known as far as they have come.
 """
 
 from __future__ import annotations
@@ -101,7 +101,8 @@ def _withdrawn(
 
 
 def _procs(fields: Fields) -> int:
-    """Processors: ``ncpus``, else the sum over ``nodes`` or ``select`` chunks, else the node count."""
+    """Processors: ``ncpus``, else the sum over ``nodes`` or ``select`` chunks, else the node
+    count."""
     if fields.get("Resource_List.ncpus", "").isdigit():
         return max(1, int(fields["Resource_List.ncpus"]))
     chunks = fields.get("Resource_List.nodes") or fields.get("Resource_List.select") or ""

@@ -21,7 +21,8 @@ ALL_QUEUES = "*"
 
 @dataclass(frozen=True, slots=True)
 class SiteQueue:
-    """The queue of a log that has the name of a site's queue, as it is written; the whole log where it has none such."""
+    """The queue of a log that has the name of a site's queue, as it is written; the whole log where
+    it has none such."""
 
     name: str
 
@@ -35,8 +36,9 @@ class JobLog:
     """Columns of equal length, sorted by submission.
 
     ``wait_s`` is the time in the queue: until the start where ``started``, else until the job was
-    withdrawn, a right-censored wait. Unknown numbers are −1; waits are never negative. ``bag``: the number of the
-    bag of tasks that a job is of, where the log tells. ``zone``: by which clock the people of that machine lived.
+    withdrawn, a right-censored wait. Unknown numbers are −1; waits are never negative. ``bag``: the
+    number of the bag of tasks that a job is of, where the log tells. ``zone``: by which clock the
+    people of that machine lived.
     """
 
     name: str
@@ -110,7 +112,8 @@ class JobLog:
         return bool(self._codes_of(name))
 
     def _codes_of(self, name: str) -> list[int]:
-        """The numbers of a queue's jobs; of a job that was submitted to several queues the log has all their names."""
+        """The numbers of a queue's jobs; of a job that was submitted to several queues the log has
+        all their names."""
         codes = map(int, np.unique(self.queue))
         return [code for code in codes if name in self.queue_names.get(code, str(code)).split(",")]
 
@@ -121,7 +124,8 @@ class JobLog:
         return at.timestamp() - self.unix_start_s if isinstance(at, datetime) else at
 
     def local_s(self, at_s: Floats) -> Floats:
-        """Instants of this log's clock as seconds since 1970 on the clocks of its zone, summer time included."""
+        """Instants of this log's clock as seconds since 1970 on the clocks of its zone, summer time
+        included."""
         import pandas as pd  # noqa: PLC0415 late: answers from what was learned before need none of it
 
         instants = pd.to_datetime(self.unix_start_s + at_s, unit="s", utc=True)

@@ -1,9 +1,10 @@
-"""Slurm's ``sacct -P``: a table with a header, any columns in any order; also as CSV, or padded as without ``-P``.
+"""Slurm's ``sacct -P``: a table with a header, any columns in any order; also as CSV, or padded as
+without ``-P``.
 
 Needed are the submission, start and end, and processors; steps (``123.batch``) are skipped, array
 tasks (``123_4``) are jobs. Times without a zone are read as UTC; times with an offset and seconds
-since 1970 (``SLURM_TIME_FORMAT=%s``) are understood. A job that was cancelled while it waited has no
-start, or, in old versions, one that equals its end: a right-censored wait.
+since 1970 (``SLURM_TIME_FORMAT=%s``) are understood. A job that was cancelled while it waited has
+no start, or, in old versions, one that equals its end: a right-censored wait.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ def read_sacct(text: str, name: str) -> JobLog:
 
 
 def _unpadded(text: str) -> str:
-    """The same as ``-P`` prints it. What was too long for its column stays cut off, which times are not."""
+    """The same as ``-P`` prints it. What was too long for its column stays cut off, which times are
+    not."""
     header, rule, *lines = text.splitlines()
     spans = [match.span() for match in re.finditer("-+", rule)]
     rows = (line for line in (header, *lines) if line.strip())
@@ -81,7 +83,8 @@ def _columns(header: list[str], name: str) -> dict[str, int]:
 
 
 def _whole_lines(body: str, delimiters: int, delimiter: str) -> tuple[str, list[int]]:
-    """Lines with as many fields as the header; CSV may quote delimiters and is left to its parser."""
+    """Lines with as many fields as the header; CSV may quote delimiters and is left to its
+    parser."""
     if delimiter == ",":
         return body, []
     lines = body.split("\n")
@@ -151,6 +154,7 @@ def _times(column: pd.Series) -> np.ndarray:
 
 
 def _limits(column: pd.Series) -> np.ndarray:
-    """Requested seconds; −1 for UNLIMITED, Partition_Limit and nothing. Few values: each parsed once."""
+    """Requested seconds; −1 for UNLIMITED, Partition_Limit and nothing. Few values: each parsed
+    once."""
     known = {value: requested_s(value) for value in column.unique()}
     return column.map(known).to_numpy(dtype=np.float64)

@@ -1,8 +1,9 @@
 """Standard Workload Format 2.2 (Feitelson, Parallel Workloads Archive): 18 columns a job.
 
 Departures: extra columns are ignored and missing trailing ones read as −1, because logs found in
-the wild have both. Header comments (``; Key: value``) give clock, zone, size and queue names; ``; BagField: 14``,
-which we write ourselves, says that the application of a job (column 14) is the bag of tasks that it belongs to.
+the wild have both. Header comments (``; Key: value``) give clock, zone, size and queue names; ``;
+BagField: 14``, which we write ourselves, says that the application of a job (column 14) is the bag
+of tasks that it belongs to.
 """
 
 from __future__ import annotations
@@ -26,11 +27,13 @@ _HEADER = re.compile(r";\s*([A-Za-z]\w*)\s*:\s*(.*)")
 _QUEUE = re.compile(r"\s*(\d+)\s*(?:-\s*)?(\S*)")
 _CANCELLED = 5  # status of a job withdrawn before its end
 BAG_FIELD = 14
-"""The column that holds a job's bag where the log tells of bags, counted from 1; the same in GWF."""
+"""The column that holds a job's bag where the log tells of bags, counted from 1; the same in
+GWF."""
 
 
 def read_swf(text: str, name: str, broken_share: float = BROKEN_SHARE) -> JobLog:
-    """Parse a whole log; lines that are no jobs are skipped up to ``broken_share``, then refused."""
+    """Parse a whole log; lines that are no jobs are skipped up to ``broken_share``, then
+    refused."""
     header, body_start = _read_header(text)
     table, broken = _parse(text[body_start:], name, first_line=text.count("\n", 0, body_start) + 1)
     refuse_broken(broken, len(table), name, "SWF jobs", broken_share)
@@ -130,7 +133,8 @@ def _to_log(
 
 
 def _zone(header: dict[str, list[str]]) -> tuple[tzinfo, tuple[str, ...]]:
-    """``TimeZoneString``, a name as Europe/Paris; else ``TimeZone``, seconds east of Greenwich; else UTC."""
+    """``TimeZoneString``, a name as Europe/Paris; else ``TimeZone``, seconds east of Greenwich;
+    else UTC."""
     name = header.get("TimeZoneString", [""])[0]
     try:
         if name:
@@ -145,14 +149,16 @@ def _zone(header: dict[str, list[str]]) -> tuple[tzinfo, tuple[str, ...]]:
 
 
 def _started(table: Floats) -> Bools:
-    """Run time −1, or cancelled without processors or run time: the job never left the queue alive."""
+    """Run time −1, or cancelled without processors or run time: the job never left the queue
+    alive."""
     run, procs, status = table[:, 3], table[:, 4], table[:, 10]
     never: Bools = (run < 0) | ((status == _CANCELLED) & ((run <= 0) | (procs == 0)))
     return ~never
 
 
 def _queues(table: Floats, header: dict[str, list[str]]) -> tuple[np.ndarray, dict[int, str]]:
-    """The queue column (15), or the partition (16) where the log has one queue and many partitions."""
+    """The queue column (15), or the partition (16) where the log has one queue and many
+    partitions."""
     queues, partitions = table[:, 14].astype(np.int64), table[:, 15].astype(np.int64)
     if len(np.unique(queues)) <= 1 < len(np.unique(partitions)):
         return partitions, _names(header.get("Partition", []))

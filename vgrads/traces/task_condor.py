@@ -1,9 +1,10 @@
 """HTCondor's job event log (also DAGMan's ``.nodes.log``) as task records.
 
-A job runs from *executing* (001) to *terminated* (005), or, where that is logged, to the start of bringing its
-output back. An eviction (004) or removal (009) while it ran stopped it: it would have taken longer. Of a signal the
-same holds where it is one that is sent from outside; other exits but 0 are failures. Its kind is the name of its DAG
-node without the number; without a node a job has no name here. Events, their numbers:
+A job runs from *executing* (001) to *terminated* (005), or, where that is logged, to the start of
+bringing its output back. An eviction (004) or removal (009) while it ran stopped it: it would have
+taken longer. Of a signal the same holds where it is one that is sent from outside; other exits but
+0 are failures. Its kind is the name of its DAG node without the number; without a node a job has no
+name here. Events, their numbers:
 https://htcondor.readthedocs.io/en/latest/codes-other-values/job-event-log-codes.html
 """
 

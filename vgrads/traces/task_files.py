@@ -1,7 +1,8 @@
-"""Recorded run times, wherever they lie: find out what a file or folder is, and read it as task records.
+"""Recorded run times, wherever they lie: find out what a file or folder is, and read it as task
+records.
 
-What a file is, its content says, not its name; gzip and xz are unpacked. Nothing of a file is lost silently: what is
-no observation is counted by why.
+What a file is, its content says, not its name; gzip and xz are unpacked. Nothing of a file is lost
+silently: what is no observation is counted by why.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ _HEAD = 400  # lines, of which the first that says something decides
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
-    """What was read: ``format`` (a key of FORMATS; several, joined by ``+``, of a folder), ``skipped``: why → how many."""
+    """What was read: ``format`` (a key of FORMATS; several, joined by ``+``, of a folder),
+    ``skipped``: why → how many."""
 
     records: tuple[TaskRecord, ...]
     format: str
@@ -62,11 +64,12 @@ def read_task_records(
 ) -> Read:
     """Task records of a file, or of all files of a folder that hold some.
 
-    ``machine`` and ``workflow``, where given, are those of all records, whatever the files say. ``kinds`` mends kinds:
-    a pattern (``*``, ``?``) of a kind or a task as read → the kind; the first that fits counts. A benchmark's task is
-    its file's place below the folder of benchmarks, without endings. Of a folder, files that are none of the formats are counted as such; a rule with
-    benchmarks is not read from metadata again. InputError names file, line and field: not understood, nothing in it,
-    or more broken lines than one and 1 %.
+    ``machine`` and ``workflow``, where given, are those of all records, whatever the files say.
+    ``kinds`` mends kinds: a pattern (``*``, ``?``) of a kind or a task as read → the kind; the
+    first that fits counts. A benchmark's task is its file's place below the folder of benchmarks,
+    without endings. Of a folder, files that are none of the formats are counted as such; a rule
+    with benchmarks is not read from metadata again. InputError names file, line and field: not
+    understood, nothing in it, or more broken lines than one and 1 %.
     """
     path = Path(path)
     formats, found = _read_folder(path) if _is_folder(path) else _read_file(path)
@@ -121,7 +124,8 @@ def _read_file(path: Path) -> tuple[list[str], list[Item]]:
 
 
 def _refuse_broken(found: list[Item], path: Path) -> list[Item]:
-    """The same; InputError names the first broken line where there is more than one and more than 1 %, or nothing else."""
+    """The same; InputError names the first broken line where there is more than one and more than 1
+    %, or nothing else."""
     broken = [item for item in found if isinstance(item, Broken)]
     if broken and (len(broken) == len(found) or len(broken) > max(1.0, BROKEN_SHARE * len(found))):
         first = broken[0]
@@ -251,7 +255,8 @@ def _read_folder(folder: Path) -> tuple[list[str], list[Item]]:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """Files below a folder by name, links to folders not followed; of Snakemake's own, only its metadata."""
+    """Files below a folder by name, links to folders not followed; of Snakemake's own, only its
+    metadata."""
     for place, below, names in os.walk(folder):
         if Path(place).name == ".snakemake":
             below[:] = [name for name in below if name == "metadata"]

@@ -1,7 +1,8 @@
-"""What all readers of task records stand on: lines of a file as a stream, cells to numbers, names to kinds.
+"""What all readers of task records stand on: lines of a file as a stream, cells to numbers, names
+to kinds.
 
-A reader is a generator over a file. It yields a :class:`TaskRecord` for an attempt, a text for one that is
-no observation (why it is none), and a :class:`Broken` for what cannot be read.
+A reader is a generator over a file. It yields a :class:`TaskRecord` for an attempt, a text for one
+that is no observation (why it is none), and a :class:`Broken` for what cannot be read.
 """
 
 from __future__ import annotations
@@ -69,7 +70,8 @@ _SETTINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A place of a file that is not what its format asks for: ``line`` from 1 (0: unknown), ``field``, and why."""
+    """A place of a file that is not what its format asks for: ``line`` from 1 (0: unknown),
+    ``field``, and why."""
 
     line: int
     field: str
@@ -81,7 +83,8 @@ Row = Mapping[str, str]
 
 
 def open_lines(path: Path) -> Iterator[str]:
-    """The lines of a plain, gzip or xz file, one at a time; InputError where it is no UTF-8 text."""
+    """The lines of a plain, gzip or xz file, one at a time; InputError where it is no UTF-8
+    text."""
     number = 0
     try:
         with _open(path) as stream:
@@ -113,8 +116,9 @@ def _open(path: Path) -> IO[str]:
 def rows(path: Path, delimiter: str, quotes: bool = True) -> Iterator[tuple[int, Row | Broken]]:
     """Rows of a table by the names of its header (lower case), with the line at which each stands.
 
-    A row with fewer or more cells than the header is :class:`Broken`; blank lines, comments before the header and
-    a header that is repeated (files put together) are passed over. ``quotes`` False: they have no meaning.
+    A row with fewer or more cells than the header is :class:`Broken`; blank lines, comments before
+    the header and a header that is repeated (files put together) are passed over. ``quotes`` False:
+    they have no meaning.
     """
     source = csv.reader(
         open_lines(path),
@@ -154,7 +158,8 @@ def cell(row: Row, *names: str) -> str:
 
 
 def seconds(text: str, plain_s: float = 1.0) -> float | str:
-    """Seconds of ``1h 2m 3s``, ``00:02:03``, ``1-02:00:00``, or of a number in units of ``plain_s``; else why not.
+    """Seconds of ``1h 2m 3s``, ``00:02:03``, ``1-02:00:00``, or of a number in units of
+    ``plain_s``; else why not.
 
     >>> seconds("1m 3s"), seconds("127", 0.001), seconds("-5"), seconds("-"), seconds("soon")
     (63.0, 0.127, 'clock ran backwards', 'no time', 'unreadable')
@@ -185,7 +190,8 @@ def number_of(value: object) -> float | None:
 
 
 def bytes_of(text: str, plain: float = 1.0) -> float | None:
-    """Bytes of ``1.2 GB``, ``300K`` (powers of 1024, as Nextflow and Slurm count) or a number of ``plain`` bytes.
+    """Bytes of ``1.2 GB``, ``300K`` (powers of 1024, as Nextflow and Slurm count) or a number of
+    ``plain`` bytes.
 
     >>> bytes_of("1.5 KB"), bytes_of("2", 1048576), bytes_of("0"), bytes_of("-")
     (1536.0, 2097152.0, None, None)
@@ -207,7 +213,8 @@ def procs_of(value: object) -> int:
 
 
 def instant_of(value: object) -> float | None:
-    """Seconds since 1970 of an ISO time (without a zone: UTC), of seconds or of milliseconds since 1970."""
+    """Seconds since 1970 of an ISO time (without a zone: UTC), of seconds or of milliseconds since
+    1970."""
     number = number_of(value)
     if number is not None:
         return number / 1000 if number > 1e11 else number if number > 1e6 else None
@@ -221,8 +228,8 @@ def instant_of(value: object) -> float | None:
 def tool_of(command: object) -> str:
     """The program that a command really runs, without its folder; empty where that cannot be told.
 
-    >>> tool_of("set -eu; cd x && OMP=1 /usr/bin/python3 -u scripts/fit.py a"), tool_of("(bwa mem r.fa) 2> log")
-    ('fit.py', 'bwa')
+    >>> tool_of("set -eu; cd x && OMP=1 /usr/bin/python3 -u scripts/fit.py a"), tool_of("(bwa mem
+    r.fa) 2> log") ('fit.py', 'bwa')
     """
     for part in re.split(r"&&|\|\||[;|\n]", str(command or "")[:4000].replace("\\\n", " ")):
         try:

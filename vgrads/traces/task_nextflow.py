@@ -1,11 +1,13 @@
-"""Nextflow's ``-with-trace``, and tables of the same measures as comma separated values (Lotaru's columns).
+"""Nextflow's ``-with-trace``, and tables of the same measures as comma separated values (Lotaru's
+columns).
 
-``realtime`` is execution; ``duration`` includes waiting and staging and is never used. A cached task is no run. A
-task that was stopped from outside (by its exit status: killed for memory or time) would have taken longer and is
-kept as such; other failures are none. What a task reads (``rchar``) is not the size of its input: a file that is read
-twice counts twice, and what will be read is not known when a prediction is asked for. So sizes are taken only from
-columns that are meant so (``taskinputsize``, ``input_bytes``).
-Columns: https://www.nextflow.io/docs/latest/reports.html#trace-file
+``realtime`` is execution; ``duration`` includes waiting and staging and is never used. A cached
+task is no run. A task that was stopped from outside (by its exit status: killed for memory or time)
+would have taken longer and is kept as such; other failures are none. What a task reads (``rchar``)
+is not the size of its input: a file that is read twice counts twice, and what will be read is not
+known when a prediction is asked for. So sizes are taken only from columns that are meant so
+(``taskinputsize``, ``input_bytes``). Columns:
+https://www.nextflow.io/docs/latest/reports.html#trace-file
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ _FULL = 0.8  # of the memory asked for: a killed task that held less was hardly 
 
 
 def read_nextflow(path: Path, run: str, delimiter: str = "\t") -> Iterator[Item]:
-    """A trace (tab separated unless ``trace.sep`` says otherwise); items as in :mod:`vgrads.traces.task_lines`."""
+    """A trace (tab separated unless ``trace.sep`` says otherwise); items as in
+    :mod:`vgrads.traces.task_lines`."""
     for line, row in rows(path, delimiter, quotes=delimiter != "\t"):
         yield row if isinstance(row, Broken) else _traced(row, line, run)
 
@@ -115,7 +118,8 @@ def _cpu_seconds(row: Row, took: float) -> float | None:
 
 
 def realtime(row: Row) -> float | str:
-    """Seconds of execution; a number alone is milliseconds, as ``trace.raw`` and Lotaru write it."""
+    """Seconds of execution; a number alone is milliseconds, as ``trace.raw`` and Lotaru write
+    it."""
     took = seconds(row.get("realtime", ""), 0.001)
     if took != NO_TIME:
         return took

@@ -1,9 +1,11 @@
-"""Pegasus as task records: what kickstart wrote around each task (XML to 4.9, YAML since 5.0), and DAX profiles.
+"""Pegasus as task records: what kickstart wrote around each task (XML to 4.9, YAML since 5.0), and
+DAX profiles.
 
-Of kickstart the main job counts: its duration is execution without staging, ``maxrss`` (KiB) its peak memory, the
-node's name its machine. A task that a signal ended from outside would have taken longer; other exits but 0 are
-failures. Pegasus's own tasks (transfers, cleaning, folders) are none. Blocks are found line by line, so what a task
-printed around them does no harm, and an XML block holds no document type: entities cannot be declared.
+Of kickstart the main job counts: its duration is execution without staging, ``maxrss`` (KiB) its
+peak memory, the node's name its machine. A task that a signal ended from outside would have taken
+longer; other exits but 0 are failures. Pegasus's own tasks (transfers, cleaning, folders) are none.
+Blocks are found line by line, so what a task printed around them does no harm, and an XML block
+holds no document type: entities cannot be declared.
 https://pegasus.isi.edu/documentation/reference-guide/ (kickstart)
 """
 
@@ -225,7 +227,8 @@ def _as_record(told: _Invocation, line: int) -> Item:
 
 
 def _stopped(raw: int) -> bool:
-    """Whether a status of ``wait`` says that the task was killed from outside, itself or below its shell."""
+    """Whether a status of ``wait`` says that the task was killed from outside, itself or below its
+    shell."""
     if not 0 < raw < 1 << 16:
         return False
     return (os.WIFSIGNALED(raw) and os.WTERMSIG(raw) in _KILLS) or (
@@ -234,7 +237,8 @@ def _stopped(raw: int) -> bool:
 
 
 def read_dax_tasks(text: str, where: str) -> Iterator[Item]:
-    """The jobs of a DAX with their profiled run times; one of production has none, and its jobs are no records."""
+    """The jobs of a DAX with their profiled run times; one of production has none, and its jobs are
+    no records."""
     if "<!DOCTYPE" in text or "<!ENTITY" in text:
         raise InputError(
             "holds a document type or entities, which a DAX does not need", where=where

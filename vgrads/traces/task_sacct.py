@@ -1,9 +1,10 @@
 """Slurm's ``sacct -P`` as task records: a job's name is its kind, ``Elapsed`` what it took.
 
-TIMEOUT, OUT_OF_MEMORY, PREEMPTED, NODE_FAIL, REQUEUED, DEADLINE and CANCELLED after its start: stopped, so it would
-have taken longer. FAILED is no observation. Steps (``123.batch``) give their job the largest MaxRSS, and are no jobs.
-The names that Snakemake and Nextflow give their jobs become the rule or the process again. Comma separated dumps
-with the columns of :mod:`vgrads.traces.sacct` are understood too.
+TIMEOUT, OUT_OF_MEMORY, PREEMPTED, NODE_FAIL, REQUEUED, DEADLINE and CANCELLED after its start:
+stopped, so it would have taken longer. FAILED is no observation. Steps (``123.batch``) give their
+job the largest MaxRSS, and are no jobs. The names that Snakemake and Nextflow give their jobs
+become the rule or the process again. Comma separated dumps with the columns of
+:mod:`vgrads.traces.sacct` are understood too.
 """
 
 from __future__ import annotations

@@ -1,14 +1,16 @@
 """Snakemake's ``benchmark:`` files and its ``.snakemake/metadata`` as task records.
 
-**Benchmarks.** One row a repeat; ``s`` is measured inside the job, without waiting and environment set-up. A
-benchmark file does not name its rule unless it is an extended one (``rule_name``). Otherwise the rule is, in this
-order: a part of the path that is a rule of ``.snakemake/metadata`` in the same folder; the first folder below
-``benchmarks`` (``benchmarks/RULE/SAMPLE.tsv``); of a name with dots the part that varies least over the folder, the
-last where they tie (``benchmarks/SAMPLE.RULE.tsv``); the name (``benchmarks/RULE.tsv``). Where that guess is wrong, a
+**Benchmarks.** One row a repeat; ``s`` is measured inside the job, without waiting and environment
+set-up. A benchmark file does not name its rule unless it is an extended one (``rule_name``).
+Otherwise the rule is, in this order: a part of the path that is a rule of ``.snakemake/metadata``
+in the same folder; the first folder below ``benchmarks`` (``benchmarks/RULE/SAMPLE.tsv``); of a
+name with dots the part that varies least over the folder, the last where they tie
+(``benchmarks/SAMPLE.RULE.tsv``); the name (``benchmarks/RULE.tsv``). Where that guess is wrong, a
 mapping of kinds mends it (:func:`vgrads.traces.task_files.read_task_records`).
 
-**Metadata.** One JSON file for each output, its name in base64: outputs of one job are one run. The time is from
-when Snakemake started or *submitted* the job to its last output, so on a cluster it includes waiting.
+**Metadata.** One JSON file for each output, its name in base64: outputs of one job are one run. The
+time is from when Snakemake started or *submitted* the job to its last output, so on a cluster it
+includes waiting.
 """
 
 from __future__ import annotations
@@ -54,7 +56,8 @@ class Named:
 
 
 def read_benchmark(path: Path, named: Named) -> Iterator[Item]:
-    """Rows of a benchmark file, a table or lines of JSON; ``named`` counts where the row does not name its rule."""
+    """Rows of a benchmark file, a table or lines of JSON; ``named`` counts where the row does not
+    name its rule."""
     first = next(open_lines(path), "")
     for line, row in (
         _json_rows(path) if first.lstrip().startswith("{") else rows(path, "\t", quotes=False)
@@ -110,7 +113,8 @@ def _mib_sum(text: str) -> float | None:
 
 
 def name_benchmarks(paths: Sequence[Path], rules: Iterable[str] = ()) -> dict[Path, Named]:
-    """What the places of the benchmark files of one folder say; ``rules``: those that are known to be rules."""
+    """What the places of the benchmark files of one folder say; ``rules``: those that are known to
+    be rules."""
     known = frozenset(rules)
     below = {path: _below_root(path, paths) for path in paths}
     flat = [
@@ -125,7 +129,8 @@ def name_benchmarks(paths: Sequence[Path], rules: Iterable[str] = ()) -> dict[Pa
 
 
 def _below_root(path: Path, paths: Sequence[Path]) -> tuple[list[str], str]:
-    """Parts of the path below the folder of benchmarks, the last without endings; and the project's folder."""
+    """Parts of the path below the folder of benchmarks, the last without endings; and the project's
+    folder."""
     parts = [*path.absolute().parts[:-1], _ENDINGS.sub("", path.name) or path.name]
     roots = [n for n, part in enumerate(parts[:-1]) if _ROOTS.match(part)]
     shared = len(path.absolute().parent.parts)
@@ -164,7 +169,8 @@ class _Job:
 def read_metadata(
     documents: Iterable[tuple[Path, Mapping[str, Any]]], root: Path | None
 ) -> Iterator[Item]:
-    """Runs of jobs, of the metadata of their outputs; with the project's folder, sizes of inputs that are unchanged.
+    """Runs of jobs, of the metadata of their outputs; with the project's folder, sizes of inputs
+    that are unchanged.
 
     A size counts where the file lies below ``root`` and has not been written since the job began.
     """
@@ -186,7 +192,8 @@ def read_metadata(
 
 
 def _job_key(job: _Job, entry: Mapping[str, Any]) -> tuple[object, ...]:
-    """What the outputs of one job have in common: the hash of the job, or where there is none, all we know of it."""
+    """What the outputs of one job have in common: the hash of the job, or where there is none, all
+    we know of it."""
     if entry.get("job_hash") is not None:
         return job.rule, str(entry["job_hash"])
     told = (str(entry.get(name)) for name in ("shellcmd", "params", "log"))
@@ -225,7 +232,8 @@ def _as_record(job: _Job, number: int, root: Path | None) -> TaskRecord:
 
 
 def _input_bytes(job: _Job, root: Path) -> float | None:
-    """Bytes of all inputs as they were; None where one is gone, newer than the job, or outside the project."""
+    """Bytes of all inputs as they were; None where one is gone, newer than the job, or outside the
+    project."""
     total = 0.0
     base = root.resolve()
     for name in job.inputs:

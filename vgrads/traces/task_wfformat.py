@@ -1,9 +1,9 @@
 """WfFormat 1.3 to 1.6 (WfCommons) as task records: what the tasks of a recorded workflow took.
 
-A task's kind is its category; where it has none, its program, if its name begins with that; else its name without
-numbers and without what a process is part of. The size of its input is known where all its input files have one.
-Stage-in, stage-out and cleaning tasks of the recording system (type ``transfer``, ``auxiliary``) are none.
-https://github.com/wfcommons/WfFormat
+A task's kind is its category; where it has none, its program, if its name begins with that; else
+its name without numbers and without what a process is part of. The size of its input is known where
+all its input files have one. Stage-in, stage-out and cleaning tasks of the recording system (type
+``transfer``, ``auxiliary``) are none. https://github.com/wfcommons/WfFormat
 """
 
 from __future__ import annotations

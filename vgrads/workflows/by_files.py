@@ -12,7 +12,8 @@ from vgrads.workflows.dag import Task, Workflow
 
 
 def after_makers(tasks: Iterable[Task]) -> list[Task]:
-    """Tasks with the parents that their inputs name: whoever alone makes a file is a parent of whoever reads it.
+    """Tasks with the parents that their inputs name: whoever alone makes a file is a parent of
+    whoever reads it.
 
     Where several make one, ``parents`` has to say which of them is meant.
     """
@@ -24,9 +25,11 @@ def after_makers(tasks: Iterable[Task]) -> list[Task]:
 
 
 def refuse_two_makers(workflow: Workflow, where: str) -> None:
-    """InputError where two tasks write one file and neither waits for the other: which of them is kept would be luck.
+    """InputError where two tasks write one file and neither waits for the other: which of them is
+    kept would be luck.
 
-    Tasks without a command, as recorded workflows have them, write nothing (two in Montage are recorded with one name).
+    Tasks without a command, as recorded workflows have them, write nothing (two in Montage are
+    recorded with one name).
     """
     tasks = [workflow.tasks[i] for i in workflow.order if workflow.tasks[i].command]
     for name, makers in _makers((task.id, task.outputs) for task in tasks).items():

@@ -16,7 +16,8 @@ from vgrads.workflows.shape import Shape
 from vgrads.workflows.spread import RuntimeSpread
 
 UNSTATED = float("nan")
-"""The run time of a task of which nobody has said how long it takes: it is predicted before planning."""
+"""The run time of a task of which nobody has said how long it takes: it is predicted before
+planning."""
 
 _LONGEST_COMMAND = 120_000  # of one argument, which Linux takes up to 128 KiB
 _LONGEST_NAME = 255
@@ -38,13 +39,14 @@ _SAFE_NAME = re.compile(r"[^A-Za-z0-9_.#+-]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """One command on ``procs`` cores for ``runtime_s`` seconds (the median) on a machine of speed 1.
+    """One command on ``procs`` cores for ``runtime_s`` seconds (the median) on a machine of speed
+    1.
 
-    ``kind``: what is alike in tasks that are learned from together, as a program or a rule; ``spread``: how
-    far its run time may be from the median, None: as its set says; ``manner``: how it runs; ``resources``: units of
-    what machines have beside processors, by name. ``threads``: processors that the command is told of where it takes
-    up more of them, for its share of such units; 0: all. ``fetches``: inputs that lie elsewhere; ``sends``: outputs
-    that go elsewhere.
+    ``kind``: what is alike in tasks that are learned from together, as a program or a rule;
+    ``spread``: how far its run time may be from the median, None: as its set says; ``manner``: how
+    it runs; ``resources``: units of what machines have beside processors, by name. ``threads``:
+    processors that the command is told of where it takes up more of them, for its share of such
+    units; 0: all. ``fetches``: inputs that lie elsewhere; ``sends``: outputs that go elsewhere.
     """
 
     id: str
@@ -114,7 +116,8 @@ class Workflow:
         return max(task.procs for task in self.tasks.values())
 
     def critical_path_s(self, bandwidth_mib_s: float = float("inf")) -> float:
-        """Longest chain of run times at speed 1, with transfers at this bandwidth between all tasks."""
+        """Longest chain of run times at speed 1, with transfers at this bandwidth between all
+        tasks."""
         ends: dict[str, float] = {}
         for task_id in self.order:
             task = self.tasks[task_id]
@@ -175,7 +178,8 @@ def _check_task(task: Task, by_id: Mapping[str, Task], where: str) -> None:
 
 
 def _check_orders(task: Task, place: str) -> None:
-    """What a task is to run and to move must be possible to say to a system, and stay in its folder."""
+    """What a task is to run and to move must be possible to say to a system, and stay in its
+    folder."""
     for what, text, check in (
         ("id", task.id, check_text),
         ("command", task.command, check_command),

@@ -1,6 +1,8 @@
-"""How a task runs, beside what it runs: environment, setup, conda or venv, folder, container, what follows failures.
+"""How a task runs, beside what it runs: environment, setup, conda or venv, folder, container, what
+follows failures.
 
-Said per set, per workflow and per task; :meth:`Manner.over` lays the more special over the more general.
+Said per set, per workflow and per task; :meth:`Manner.over` lays the more special over the more
+general.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ ENGINES = ("apptainer", "singularity", "docker", "podman")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Container:
-    """An image that commands run in. ``engine``: the only one that will do, empty: any; ``options``: more words for it.
+    """An image that commands run in. ``engine``: the only one that will do, empty: any;
+    ``options``: more words for it.
 
     An empty image is none, said to take back what is said more generally.
     """
@@ -26,9 +29,11 @@ class Container:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorRule:
-    """What follows when a command exits with one of ``exits`` (none named: with any that it chose itself).
+    """What follows when a command exits with one of ``exits`` (none named: with any that it chose
+    itself).
 
-    It is tried ``retries`` times more; each failure multiplies its memory and its expected run time.
+    It is tried ``retries`` times more; each failure multiplies its memory and its expected run
+    time.
     """
 
     exits: tuple[int, ...] = ()
@@ -41,8 +46,9 @@ class ErrorRule:
 class Manner:
     """How a task runs. None: nothing is said; empty: what is said more generally is taken back.
 
-    ``setup``: shell text before the command, entry by entry; ``conda``: an environment by name or prefix; ``venv``: its
-    folder; ``workdir``: where the command runs instead of in the task's own folder.
+    ``setup``: shell text before the command, entry by entry; ``conda``: an environment by name or
+    prefix; ``venv``: its folder; ``workdir``: where the command runs instead of in the task's own
+    folder.
     """
 
     env: tuple[tuple[str, str], ...] = ()
@@ -54,7 +60,8 @@ class Manner:
     errors: tuple[ErrorRule, ...] = ()
 
     def over(self, general: Manner) -> Manner:
-        """This laid over what is said more generally: lines are added, the rest replaces what is there."""
+        """This laid over what is said more generally: lines are added, the rest replaces what is
+        there."""
         if self == PLAIN:
             return general
         activates = self.conda is not None or self.venv is not None
@@ -74,8 +81,8 @@ class Manner:
         return self.container if self.container and self.container.image else None
 
     def rule_for(self, code: int | None, ended: int | None) -> ErrorRule | None:
-        """The first rule for an end; ``code``: the exit code that the command chose, ``ended``: as a shell tells it,
-        128 and more for signals."""
+        """The first rule for an end; ``code``: the exit code that the command chose, ``ended``: as
+        a shell tells it, 128 and more for signals."""
         for rule in self.errors:
             if ended in rule.exits if rule.exits else code is not None:
                 return rule

@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 
 class Needs(NamedTuple):
-    """Processors, MiB of memory, an engine for containers (empty: none, ``any``: whichever), units of resources by name."""
+    """Processors, MiB of memory, an engine for containers (empty: none, ``any``: whichever), units
+    of resources by name."""
 
     procs: int
     memory_mib: float = 0.0

@@ -24,7 +24,8 @@ _PLACEHOLDERS = frozenset({"workflow", "task"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteFile:
-    """A file by its name below a task's folder, and where it comes from or goes to. ``digest``: ``sha256:…`` or ``md5:…``.
+    """A file by its name below a task's folder, and where it comes from or goes to. ``digest``:
+    ``sha256:…`` or ``md5:…``.
 
     ``{workflow}`` and ``{task}`` in the URL stand for their names.
     """

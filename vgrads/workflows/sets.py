@@ -45,7 +45,8 @@ _Deviation = Annotated[float, Field(ge=0, le=5)]
 
 
 class SpreadDocument(Document):
-    """How far a run time may be from its median: standard deviations of its logarithm, by what shares the error."""
+    """How far a run time may be from its median: standard deviations of its logarithm, by what
+    shares the error."""
 
     own: _Deviation = 0.0
     kind: _Deviation = 0.0
@@ -72,8 +73,9 @@ class TaskDocument(MannerDocument):
 class WorkflowDocument(MannerDocument):
     """A workflow of the set: a ``file``, or ``tasks`` written inline; ``count`` equal ones.
 
-    ``inputs``: a file or folder that belongs to ``file``, see :func:`vgrads.workflows.formats.load.load_workflow`; ``notes``: what a plan
-    of it is to say, beside what its file says.
+    ``inputs``: a file or folder that belongs to ``file``, see
+    :func:`vgrads.workflows.formats.load.load_workflow`; ``notes``: what a plan of it is to say,
+    beside what its file says.
     """
 
     name: Annotated[str, Field(max_length=200)] = ""
@@ -134,10 +136,12 @@ class SetDocument(MannerDocument):
 class WorkflowSet:
     """What was asked for: at least ``needed`` of ``workflows`` done ``deadline_s`` from submission.
 
-    ``runtime_spread`` is the standard deviation of the logarithm of run times of tasks that have no spread of
-    their own: what is written with a task is their median. ``env`` is what all tasks find in their environment beside the
-    usual, ``pass_env`` names variables of the caller that they are passed; what else a set says of how tasks run stands with each of them. ``released``: tasks begin only when whoever
-    handed the set over releases them, with their commands; one copy of each.
+    ``runtime_spread`` is the standard deviation of the logarithm of run times of tasks that have no
+    spread of their own: what is written with a task is their median. ``env`` is what all tasks find
+    in their environment beside the usual, ``pass_env`` names variables of the caller that they are
+    passed; what else a set says of how tasks run stands with each of them. ``released``: tasks
+    begin only when whoever handed the set over releases them, with their commands; one copy of
+    each.
     """
 
     name: str
@@ -186,7 +190,8 @@ FileLoader = Callable[[str, Runtimes, str | None], Workflow]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beside:
-    """What may be said beside a set's file: another deadline, and what a bare workflow's file lacks to be a set."""
+    """What may be said beside a set's file: another deadline, and what a bare workflow's file lacks
+    to be a set."""
 
     deadline: str | None = None
     inputs: Path | None = None

@@ -1,4 +1,5 @@
-"""What follows from a workflow's tasks alone; workflows that differ in nothing but their name share it."""
+"""What follows from a workflow's tasks alone; workflows that differ in nothing but their name share
+it."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ Ints = NDArray[np.int64]
 
 
 class Arrays(NamedTuple):
-    """Tasks by their place in the order, for loops over many: ``parents`` of task t stand from ``parents_at[t]`` on, with
-    what t reads of each in ``mib``, its children in the same way."""
+    """Tasks by their place in the order, for loops over many: ``parents`` of task t stand from
+    ``parents_at[t]`` on, with what t reads of each in ``mib``, its children in the same way."""
 
     runtime_s: Floats
     procs: Ints

@@ -1,9 +1,10 @@
 """How far the run time of a task may be from its median, and which tasks are wrong together.
 
-The logarithm of a run time is its median's plus normal errors of four origins: the task's own, what is not
-known of its kind (the same for all tasks of that kind in a set), what is special of the workflow (a larger
-sample makes all its tasks longer), and what is special of the site (a slow machine, a busy file system).
-Drawing each task alone makes a joint promise too sure: independent errors cancel out, shared ones do not.
+The logarithm of a run time is its median's plus normal errors of four origins: the task's own, what
+is not known of its kind (the same for all tasks of that kind in a set), what is special of the
+workflow (a larger sample makes all its tasks longer), and what is special of the site (a slow
+machine, a busy file system). Drawing each task alone makes a joint promise too sure: independent
+errors cancel out, shared ones do not.
 """
 
 from __future__ import annotations

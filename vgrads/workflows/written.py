@@ -1,4 +1,5 @@
-"""A set as a document again: what a person would have to write to ask for it, whatever files it came from."""
+"""A set as a document again: what a person would have to write to ask for it, whatever files it
+came from."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from vgrads.workflows.sets import WorkflowSet
 
 
 def document_of(wanted: WorkflowSet) -> dict[str, Any]:
-    """A :class:`vgrads.workflows.sets.SetDocument` as plain values; equal neighbours stand there once, with a count."""
+    """A :class:`vgrads.workflows.sets.SetDocument` as plain values; equal neighbours stand there
+    once, with a count."""
     entries: list[dict[str, Any]] = []
     for workflow in wanted.workflows:
         entry = _entry(workflow)

@@ -1,7 +1,7 @@
 """Snakemake's jobs in slots that vgrads plans and holds: ``snakemake --executor vgrads``.
 
-Snakemake finds this module by its name. The whole graph is handed over at the start, so that the deadline can be
-promised; each job is released to its slot when Snakemake says that it is ready.
+Snakemake finds this module by its name. The whole graph is handed over at the start, so that the
+deadline can be promised; each job is released to its slot when Snakemake says that it is ready.
 """
 
 from dataclasses import dataclass, field
@@ -32,12 +32,18 @@ class ExecutorSettings(ExecutorSettingsBase):
 
     deadline: str = _setting(
         "",
-        "When all of it must be done: as 4h, or an instant with zone. Default: the soonest that can be promised.",
+        (
+            "When all of it must be done: as 4h, or an instant with zone. Default: the soonest "
+            "that can be promised."
+        ),
     )
     probability: float = _setting(0.9, "How sure the promise must be.")
     sites: str = _setting(
         "",
-        "File of the sites, if vgrads is to be started for this run. Default: those of its database.",
+        (
+            "File of the sites, if vgrads is to be started for this run. Default: those of its "
+            "database."
+        ),
     )
     url: str = _setting(
         "", "Where a vgrads service runs. Default: one is started for this run, on this machine."
@@ -46,11 +52,17 @@ class ExecutorSettings(ExecutorSettingsBase):
     plan_only: bool = _setting(False, "Say what would be promised, and end.")
     respawn: bool = _setting(
         False,
-        "Have every job begun by a Snakemake of its own; without it, plain shell rules are begun directly.",
+        (
+            "Have every job begun by a Snakemake of its own; without it, plain shell rules are "
+            "begun directly."
+        ),
     )
     set: str = _setting(
         "",
-        "Name of a set that this run is one workflow of, together with other runs at the same service.",
+        (
+            "Name of a set that this run is one workflow of, together with other runs at the "
+            "same service."
+        ),
     )
     of: int = _setting(0, "How many runs that set has.")
     fraction: str = _setting(

@@ -1,7 +1,9 @@
-"""A job as one command of a shell, to be run wherever its slot is; the project's folder must be there too.
+"""A job as one command of a shell, to be run wherever its slot is; the project's folder must be
+there too.
 
-Most jobs of a shell rule can be run as they are. Whatever needs Snakemake around it (scripts, conda, containers,
-shadow folders, …) is begun by a Snakemake of its own, which takes about a second and a half of processor time.
+Most jobs of a shell rule can be run as they are. Whatever needs Snakemake around it (scripts,
+conda, containers, shadow folders, …) is begun by a Snakemake of its own, which takes about a second
+and a half of processor time.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ class NotDerivable(Exception):
 
 
 class Commands:
-    """Commands of one workflow's jobs. ``folder``: below the project's ``.snakemake``, for what they need."""
+    """Commands of one workflow's jobs. ``folder``: below the project's ``.snakemake``, for what
+    they need."""
 
     def __init__(self, workflow: Any, direct: bool) -> None:
         self._workflow, self._direct = workflow, direct
@@ -77,7 +80,10 @@ class Commands:
         """A command in the project's folder, with the user's environment, its output in a file."""
         self.logs.mkdir(parents=True, exist_ok=True)
         log = shlex.quote(str(self.log_of(task)))
-        whole = f"cd {shlex.quote(str(self.workdir))} && . {shlex.quote(str(self._environment))} && {{ {inner}\n}} >{log} 2>&1"
+        whole = (
+            f"cd {shlex.quote(str(self.workdir))} && . {shlex.quote(str(self._environment))} "
+            f"&& {{ {inner}\n}} >{log} 2>&1"
+        )
         if len(whole.encode()) <= _LONGEST:
             return whole
         script = self.folder / f"{self.log_of(task).stem}.sh"
@@ -85,8 +91,8 @@ class Commands:
         return f"/bin/sh {shlex.quote(str(script))}"
 
     def direct(self, job: Any, task: str, report: Callable[[str], None]) -> str:
-        """The command of a job that needs no Snakemake around it; empty for any other. ``report``: takes the reason where
-        its command cannot be derived."""
+        """The command of a job that needs no Snakemake around it; empty for any other. ``report``:
+        takes the reason where its command cannot be derived."""
         if not self._runs_directly(job):
             return ""
         self._workflow.async_run(job.prepare())
@@ -94,13 +100,14 @@ class Commands:
             return self._plain(job, task)
         except NotDerivable as error:
             report(
-                f"vgrads: {task} is begun by a Snakemake of its own: its shell command cannot be derived here: {error}"
+                f"vgrads: {task} is begun by a Snakemake of its own: its shell command "
+                f"cannot be derived here: {error}"
             )
             return ""
 
     def _plain(self, job: Any, task: str) -> str:
-        """The shell command of a plain job as Snakemake would begin it (``snakemake.shell``); NotDerivable where only
-        Snakemake itself knows it."""
+        """The shell command of a plain job as Snakemake would begin it (``snakemake.shell``);
+        NotDerivable where only Snakemake itself knows it."""
         try:
             inner = _shell_command(job)
         except NotDerivable:
@@ -141,7 +148,8 @@ class Commands:
 
 
 def _is_plain(job: Any) -> bool:
-    """Members that Snakemake does not promise to keep; where one is gone, the job is no plain one."""
+    """Members that Snakemake does not promise to keep; where one is gone, the job is no plain
+    one."""
     try:
         files = [*job.input, *job.output]
         return (
@@ -154,10 +162,12 @@ def _is_plain(job: Any) -> bool:
 
 
 def _shell_command(job: Any) -> str:
-    """The command as the rule's function hands it to ``snakemake.shell``; NotDerivable says why it cannot be derived here.
+    """The command as the rule's function hands it to ``snakemake.shell``; NotDerivable says why it
+    cannot be derived here.
 
-    ``job.rule.shellcmd`` is not that: it was evaluated while the Snakefile was read, when ``output`` and the like stood
-    for no job, and ``job.shellcmd`` formats it with the main Snakefile's variables, also that of a module's rule.
+    ``job.rule.shellcmd`` is not that: it was evaluated while the Snakefile was read, when
+    ``output`` and the like stood for no job, and ``job.shellcmd`` formats it with the main
+    Snakefile's variables, also that of a module's rule.
     """
     run, found = job.rule.run_func, []
     for name in run.__code__.co_names:

@@ -1,6 +1,8 @@
-"""The executor: Snakemake says which jobs are ready, vgrads when and where each runs, and how it ended.
+"""The executor: Snakemake says which jobs are ready, vgrads when and where each runs, and how it
+ended.
 
-Snakemake's scheduler hands jobs over in its thread; one thread a run listens to vgrads. ``_lock`` guards what they share.
+Snakemake's scheduler hands jobs over in its thread; one thread a run listens to vgrads. ``_lock``
+guards what they share.
 """
 
 from __future__ import annotations
@@ -191,7 +193,8 @@ class Executor(RealExecutor):
             job.after = after
 
     def _unknown(self, newest: Round, handed: Sequence[HandedOver]) -> list[dict[str, Any]]:
-        """Tasks of the graph as it is now that a round does not know, those of jobs that are done again among them."""
+        """Tasks of the graph as it is now that a round does not know, those of jobs that are done
+        again among them."""
         left = {task["id"]: task for task in graph.unfinished(self.dag, self._jobs)}
         again = [
             {**left[job.task], "id": job.name, "parents": []}
@@ -215,7 +218,8 @@ class Executor(RealExecutor):
         add: Sequence[Any] = (),
         give_up: Sequence[Any] = (),
     ) -> int:
-        """Tell a run; one that is over by now is followed by another. The number that answers to it lie behind."""
+        """Tell a run; one that is over by now is followed by another. The number that answers to it
+        lie behind."""
         try:
             return self._served.client.release(newest.run.run_id, release, add=add, give_up=give_up)
         except InputError as error:
@@ -366,7 +370,8 @@ class Executor(RealExecutor):
                     self._go_on(f"it ended as {state}")
 
     def _go_on(self, reason: str) -> None:
-        """What a round cannot keep any more goes into another one, for which another promise is made."""
+        """What a round cannot keep any more goes into another one, for which another promise is
+        made."""
         if self._stopping.is_set():
             return
         old = self._rounds[-1] if self._rounds else None
@@ -387,7 +392,8 @@ class Executor(RealExecutor):
                 task["parents"] = [parent for parent in task["parents"] if parent in ids]
             if old is not None:
                 self.logger.warning(
-                    f"vgrads: the promise does not hold any more: {reason}. What is left is planned anew"
+                    f"vgrads: the promise does not hold any more: {reason}. What is left "
+                    "is planned anew"
                 )
                 self._give_up(old, ids & old.tasks, "planned anew")
             promised = hand_over(self._served, tasks, self._wishes_now())

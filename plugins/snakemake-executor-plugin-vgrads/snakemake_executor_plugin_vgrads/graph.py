@@ -10,13 +10,16 @@ from vgrads.workflows.formats.snakemake_jobs import ABOUT, task_id, tasks_of
 from vgrads.workflows.runtimes import timed
 
 SHELLS_MIB = 32.0
-"""What the shells around a job take, beside what its rule asks for: there are rules that ask for 5 MB."""
+"""What the shells around a job take, beside what its rule asks for: there are rules that ask for 5
+MB."""
 OWN_MIB = 250.0
-"""What a Snakemake takes that begins one job (120 MiB for a small workflow), beside what its rule asks for."""
+"""What a Snakemake takes that begins one job (120 MiB for a small workflow), beside what its rule
+asks for."""
 
 
 def document_of(told: Mapping[str, Any]) -> dict[str, Any]:
-    """A task as a set has it. Where nobody states how long it takes, its limit tells until its rule was learned."""
+    """A task as a set has it. Where nobody states how long it takes, its limit tells until its rule
+    was learned."""
     about = told[ABOUT]
     task = {name: value for name, value in told.items() if name not in (ABOUT, "runtime_s")}
     times = timed({}, (), told.get("runtime_s"), about["limit_s"])
@@ -30,7 +33,8 @@ def document_of(told: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def unfinished(dag: Any, open_: Iterable[str]) -> list[dict[str, Any]]:
-    """Tasks of jobs that are not finished, those that are ``open_`` among them; their parents without those that are."""
+    """Tasks of jobs that are not finished, those that are ``open_`` among them; their parents
+    without those that are."""
     left = {task_id(job) for job in dag.needrun_jobs() if not dag.finished(job)} | set(open_)
     tasks = [dict(task) for task in tasks_of(dag) if task["id"] in left]
     ids = {task["id"] for task in tasks}

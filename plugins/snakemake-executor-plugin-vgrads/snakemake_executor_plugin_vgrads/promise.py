@@ -43,7 +43,8 @@ class Wishes:
 
 @dataclass(frozen=True, kw_only=True)
 class Promised:
-    """A set that was planned; ``workflow``: the name of this graph in it; ``run``: of a set of several, which has begun."""
+    """A set that was planned; ``workflow``: the name of this graph in it; ``run``: of a set of
+    several, which has begun."""
 
     set_id: str
     workflow: str
@@ -63,7 +64,8 @@ class Promised:
 
 
 def hand_over(served: Served, tasks: Sequence[Task], wishes: Wishes) -> Promised:
-    """Have a graph planned; WorkflowError with what is lacking where no plan can hold it in time."""
+    """Have a graph planned; WorkflowError with what is lacking where no plan can hold it in
+    time."""
     if wishes.deadline is not None:
         found = _planned(served, tasks, wishes, wishes.deadline)
     else:
@@ -77,7 +79,8 @@ def hand_over(served: Served, tasks: Sequence[Task], wishes: Wishes) -> Promised
 
 
 def _soonest(served: Served, tasks: Sequence[Task], wishes: Wishes) -> Promised:
-    """The plan for the soonest deadline of the ladder that is as sure as asked, else for the last one."""
+    """The plan for the soonest deadline of the ladder that is as sure as asked, else for the last
+    one."""
     made: dict[int, Promised] = {}
 
     def sure(position: int) -> bool:
@@ -134,7 +137,8 @@ def join(
     absent = answer["of"] - answer["came"]
     if absent:
         told(
-            f"vgrads: {absent} of {answer['of']} runs of set '{with_others.name}' have not come and were not waited for"
+            f"vgrads: {absent} of {answer['of']} runs of set '{with_others.name}' have not "
+            "come and were not waited for"
         )
     plan: Any = asked(served.client.plan, answer["set"])
     return Promised(
@@ -170,7 +174,8 @@ def together_of(settings: Any) -> Together | None:
         return None
     if not settings.of or not settings.url:
         raise WorkflowError(
-            "--vgrads-set needs --vgrads-of, how many runs it has, and --vgrads-url, the service where they meet"
+            "--vgrads-set needs --vgrads-of, how many runs it has, and --vgrads-url, the "
+            "service where they meet"
         )
     return Together(
         name=settings.set, of=settings.of, fraction=settings.fraction, wait=settings.wait

@@ -13,8 +13,9 @@ from vgrads.portal.client import RunHandle
 
 @dataclass(slots=True)
 class HandedOver:
-    """A job that was handed over. ``name``: its task's in the round; ``after``: answers up to this number are about earlier
-    releases; ``state``: as vgrads told last; ``dropped``: it is to be left if it has not begun."""
+    """A job that was handed over. ``name``: its task's in the round; ``after``: answers up to this
+    number are about earlier releases; ``state``: as vgrads told last; ``dropped``: it is to be left
+    if it has not begun."""
 
     info: SubmittedJobInfo
     task: str
@@ -29,9 +30,11 @@ class HandedOver:
 
 @dataclass(slots=True)
 class Round:
-    """A set that holds slots for the jobs that are left: the first one, and another where one could not keep all.
+    """A set that holds slots for the jobs that are left: the first one, and another where one could
+    not keep all.
 
-    ``done``: how often it was told of a task that it is done; Snakemake, which then looks at its outputs, may want it again.
+    ``done``: how often it was told of a task that it is done; Snakemake, which then looks at its
+    outputs, may want it again.
     """
 
     promised: Promised

@@ -26,7 +26,8 @@ class Served:
             url, token = self._begin(sites)
         elif sites:
             raise WorkflowError(
-                "--vgrads-sites is for a service that is started here; the one at --vgrads-url has its own"
+                "--vgrads-sites is for a service that is started here; the one at "
+                "--vgrads-url has its own"
             )
         self.url = url
         self.client = Client(url, token=token)

@@ -1,4 +1,5 @@
-"""Snakemake's own tests of executor plugins. ``VGRADS_TEST_SITES``: the sites file; default: this machine."""
+"""Snakemake's own tests of executor plugins. ``VGRADS_TEST_SITES``: the sites file; default: this
+machine."""
 
 import os
 from pathlib import Path

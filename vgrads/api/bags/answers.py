@@ -26,7 +26,8 @@ _NAMED = 20
 
 
 class Results:
-    """How attempts of a bag's tasks ended, with what they printed; further each time it is asked."""
+    """How attempts of a bag's tasks ended, with what they printed; further each time it is
+    asked."""
 
     def __init__(self, folder: Path, number: int) -> None:
         self.kept = open_bag(folder, number)
@@ -66,7 +67,8 @@ class Results:
         }
 
     def _is_final(self, task: int, code: int) -> bool:
-        """True for the end that decides a task, by the rules of :mod:`vgrads.dispatch.core.state`."""
+        """True for the end that decides a task, by the rules of
+        :mod:`vgrads.dispatch.core.state`."""
         if code == 0:
             return True
         self._wrong[task, code == COULD_NOT] += 1
@@ -77,7 +79,8 @@ class Results:
 def results(
     folder: Path, number: int, tasks: Sequence[int] = (), failed: bool = False
 ) -> Iterator[dict[str, Any]]:
-    """How attempts ended so far, in that order: of some tasks or of all, or only those that went wrong."""
+    """How attempts ended so far, in that order: of some tasks or of all, or only those that went
+    wrong."""
     found = Results(folder, number)
     count = len(found.kept.bag.commands)
     for task in tasks:
@@ -102,7 +105,8 @@ def how_it_ended(code: int) -> str:
 
 
 def why(folder: Path, number: int, task: int, host: str = "") -> dict[str, Any]:
-    """Why a task stands where it stands, in words and numbers; of a host, or of all, why it does not have it."""
+    """Why a task stands where it stands, in words and numbers; of a host, or of all, why it does
+    not have it."""
     kept = open_bag(folder, number)
     state = look(folder / "journal")
     bag = state.bags.get(number)
@@ -135,7 +139,10 @@ def why(folder: Path, number: int, task: int, host: str = "") -> dict[str, Any]:
         said.append(
             f"{found['hosts_lost']} hosts were lost over it, or could not run it"
             if lost
-            else f"it failed {found['failures']} times; {bag.retries} more tries after the first were allowed"
+            else (
+                f"it failed {found['failures']} times; {bag.retries} more tries after the "
+                "first were allowed"
+            )
         )
     elif status == HELD and bag.tasks.order is not None:
         needs = bag.tasks.order.needs(task)
@@ -186,7 +193,10 @@ def _why_it_waits(folder: Path, state: Any, bag: Any, task: int) -> list[str]:
         len(bag.tasks.again) + max(0, task - bag.tasks.cursor) if task >= bag.tasks.cursor else 0
     )
     said = [
-        f"{before} tasks of its bag are before it; {len(fit)} of {len(hosts)} hosts are wide enough and at its sites"
+        (
+            f"{before} tasks of its bag are before it; {len(fit)} of {len(hosts)} hosts are "
+            "wide enough and at its sites"
+        )
     ]
     if not fit and hosts:
         said.append(

@@ -1,4 +1,5 @@
-"""Hosts that no site gave: an invitation is a script that brings any machine to a dispatcher, through one open port."""
+"""Hosts that no site gave: an invitation is a script that brings any machine to a dispatcher,
+through one open port."""
 
 from __future__ import annotations
 
@@ -15,9 +16,11 @@ from vgrads.kernel.errors import InputError
 
 
 def invitation(folder: Path, run: str, name: str, contact: str = "") -> str:
-    """A shell script for a machine that is to work for a dispatcher; ``contact``: where that machine finds this one.
+    """A shell script for a machine that is to work for a dispatcher; ``contact``: where that
+    machine finds this one.
 
-    It holds a key: who has it can take tasks until the dispatcher revokes it. Machines may share an invitation.
+    It holds a key: who has it can take tasks until the dispatcher revokes it. Machines may share an
+    invitation.
     """
     if not name or not name.replace("-", "").replace("_", "").isalnum() or len(name) > 60:
         raise InputError("is made of letters, digits, '-' and '_'", where="--name")
@@ -34,7 +37,8 @@ def invitation(folder: Path, run: str, name: str, contact: str = "") -> str:
     }
     exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in told.items())
     return (
-        "#!/bin/sh\n# Brings this machine to a dispatcher of vgrads. It holds a key: keep it to yourself.\n"
+        "#!/bin/sh\n# Brings this machine to a dispatcher of vgrads. It holds a key: keep "
+        "it to yourself.\n"
         f"{exports}export VGRADS_HOST_PROCS=${{VGRADS_HOST_PROCS:-$(getconf _NPROCESSORS_ONLN)}}\n"
         "export VGRADS_PROCS=$VGRADS_HOST_PROCS\n" + pilot_command() + "\n"
     )

@@ -1,4 +1,5 @@
-"""All-Pairs and Wavefront from files: what is to be computed, how long a cell takes, and a bag of blocks for it."""
+"""All-Pairs and Wavefront from files: what is to be computed, how long a cell takes, and a bag of
+blocks for it."""
 
 from __future__ import annotations
 
@@ -39,8 +40,9 @@ _TRIED = 32  # cells of a side of the block that is tried
 
 @dataclass(frozen=True, kw_only=True)
 class Function:
-    """F. ``form``: program, library or python; ``words``: the program and its own arguments, or a file or module and a
-    name in it; ``file``: what is to travel to hosts, None for what is there by its name."""
+    """F. ``form``: program, library or python; ``words``: the program and its own arguments, or a
+    file or module and a name in it; ``file``: what is to travel to hosts, None for what is there by
+    its name."""
 
     form: str
     words: tuple[str, ...]
@@ -48,7 +50,8 @@ class Function:
 
 
 def program(words: Sequence[str]) -> Function:
-    """An executable that is called with the items behind its own arguments, and prints the value."""
+    """An executable that is called with the items behind its own arguments, and prints the
+    value."""
     if not words:
         raise InputError(
             "is missing", where="FUNCTION", fix="name an executable, or give --library or --python"
@@ -66,7 +69,8 @@ def program(words: Sequence[str]) -> Function:
 
 
 def library(file: Path, symbol: str) -> Function:
-    """A C function of a shared library (:func:`vgrads.agent.block_runner.library` says of which signature)."""
+    """A C function of a shared library (:func:`vgrads.agent.block_runner.library` says of which
+    signature)."""
     if not file.is_file():
         raise InputError("no such file", where=str(file))
     return Function(form="library", words=(file.name, symbol), file=file.resolve())
@@ -90,9 +94,10 @@ def python(text: str) -> Function:
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """What is to be computed. ``a``, ``b``: items as (name as it was given, file); ``border``: of a Wavefront, the
-    corner, the values above the first row, those left of the first column; ``x``, ``y``: where its first cell lies;
-    ``procs``: processors of a block; ``more``: other files that F reads, by their names."""
+    """What is to be computed. ``a``, ``b``: items as (name as it was given, file); ``border``: of a
+    Wavefront, the corner, the values above the first row, those left of the first column; ``x``,
+    ``y``: where its first cell lies; ``procs``: processors of a block; ``more``: other files that F
+    reads, by their names."""
 
     kind: str
     rows: int
@@ -121,7 +126,8 @@ class Problem:
 
 
 def items_of(path: Path) -> list[tuple[str, Path]]:
-    """The files of a folder by name, or those that a list names, one on each line, from the list's folder on."""
+    """The files of a folder by name, or those that a list names, one on each line, from the list's
+    folder on."""
     if path.is_dir():
         files = sorted(p for p in path.iterdir() if p.is_file() and not p.name.startswith("."))
         found = [(str(file), file.resolve()) for file in files]
@@ -147,7 +153,8 @@ def items_of(path: Path) -> list[tuple[str, Path]]:
 def border_of(
     path: Path, x: int, y: int, rows: int | None, cols: int | None
 ) -> tuple[int, int, list[bytes]]:
-    """Rows, columns and border of a Wavefront whose first cell is (x, y), from files ``R.x.y`` or lines ``x y value``.
+    """Rows, columns and border of a Wavefront whose first cell is (x, y), from files ``R.x.y`` or
+    lines ``x y value``.
 
     Rows go with x, columns with y; what is not stated is as long as the edge is.
     """
@@ -263,7 +270,8 @@ def check_same(store: MatrixStore, what: dict[str, Any]) -> None:
 
 
 def lay_out(place: Path, problem: Problem, digests: Digests, grid: Grid, matrix: Path) -> Blocks:
-    """Make a bag's folder of blocks: the function and the runner as they are now, and what describes them."""
+    """Make a bag's folder of blocks: the function and the runner as they are now, and what
+    describes them."""
     given, function = place / "given", problem.function
     given.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(Path(block_runner.__file__), given / RUNNER)
@@ -320,7 +328,8 @@ class Measured:
 
 
 def measure(problem: Problem, digests: Digests) -> Measured:
-    """How long F takes here for a cell, by the first ones, as hosts will call it; InputError where it fails."""
+    """How long F takes here for a cell, by the first ones, as hosts will call it; InputError where
+    it fails."""
     with tempfile.TemporaryDirectory(prefix="vgrads-") as folder:
         place, stage = Path(folder) / "bag", Path(folder) / "stage"
         one = replace(problem, procs=1)
@@ -363,7 +372,8 @@ def _empty(place: Path) -> Any:
 
 
 def lines_of(store: MatrixStore) -> Iterator[str]:
-    """``a b value`` or ``x y value`` for each cell that is there; a line break within a value is shown as \\n."""
+    """``a b value`` or ``x y value`` for each cell that is there; a line break within a value is
+    shown as \\n."""
     x, y = store.about["what"]["first cell"]
     wave = store.grid.kind == "wavefront"
     for row, col, value in store.cells():

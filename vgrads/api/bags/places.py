@@ -1,4 +1,5 @@
-"""Where the hosts of bags may come from: sites as a dispatcher's places, by what the bags say of hosts."""
+"""Where the hosts of bags may come from: sites as a dispatcher's places, by what the bags say of
+hosts."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ _LOCAL_S = 30 * 86400.0
 
 
 def check_places(catalog: Catalog, document: BagDocument) -> None:
-    """InputError for a bag that none of the sites can serve, or that asks in a way that nobody knows."""
+    """InputError for a bag that none of the sites can serve, or that asks in a way that nobody
+    knows."""
     for name in {*document.sites, *document.failover} - {GUEST}:
         catalog.site(name)
     if document.sites == (GUEST,) and document.hosts.guests:

@@ -30,8 +30,9 @@ _GRID = re.compile(r"(\d{1,9})(?:x(\d{1,9}))?")
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """``procs``: of a host; ``most``: hosts that are looked at; ``wait_s``: until hosts come; ``dispatch_s``: until a task
-    begins; ``capacity``: processors that the manager can keep busy, None for all."""
+    """``procs``: of a host; ``most``: hosts that are looked at; ``wait_s``: until hosts come;
+    ``dispatch_s``: until a task begins; ``capacity``: processors that the manager can keep busy,
+    None for all."""
 
     procs: int = 1
     most: int = 256
@@ -111,8 +112,8 @@ def _of_bag(bag: Bag, runtime_s: float, dispatch_s: float) -> Work:
 
 
 def matrix_work(kind: str, grid: str, cell_s: float, machines: Machines) -> Work:
-    """All-Pairs or a Wavefront of ``grid`` cells (N, or NxM), each ``cell_s``; with how its models would cut it. Time
-    against hosts is that of the best blocks for so many."""
+    """All-Pairs or a Wavefront of ``grid`` cells (N, or NxM), each ``cell_s``; with how its models
+    would cut it. Time against hosts is that of the best blocks for so many."""
     found = _GRID.fullmatch(grid)
     if found is None:
         raise InputError(
@@ -145,7 +146,10 @@ def size(work: Work, question: Question) -> dict[str, Any]:
     """``vgrads size --json``: a row for each size, and those worth telling of."""
     if work.widest > question.procs * question.most:
         raise InputError(
-            f"a task needs {work.widest} processors, {question.most} hosts have {question.procs * question.most}",
+            (
+                f"a task needs {work.widest} processors, {question.most} hosts have "
+                f"{question.procs * question.most}"
+            ),
             where="--most",
         )
     least = -(-work.widest // question.procs)

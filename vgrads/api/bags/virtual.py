@@ -1,6 +1,8 @@
-"""Bags carried out at simulated sites, in virtual time: the dispatcher's own core, fleet and journal, without a wire.
+"""Bags carried out at simulated sites, in virtual time: the dispatcher's own core, fleet and
+journal, without a wire.
 
-What is simulated is the sites with their histories as other people's load, the hosts, and how long tasks run.
+What is simulated is the sites with their histories as other people's load, the hosts, and how long
+tasks run.
 """
 
 from __future__ import annotations
@@ -47,7 +49,8 @@ _LATELY = 200
 
 
 def simulated_part(catalog: Catalog, folder: Path) -> Catalog | None:
-    """The sites that a dispatcher's bags may use, where all of them are simulated; None where they are real."""
+    """The sites that a dispatcher's bags may use, where all of them are simulated; None where they
+    are real."""
     named = [kept.document.sites for kept in readable_bags(folder)]
     if any(GUEST in names for names in named):
         return None
@@ -66,9 +69,11 @@ class Played:
 
 @dataclass
 class VirtualBagWork:
-    """One dispatcher's folder and what is made of it, as :class:`vgrads.api.bags.work.BagWork`, at simulated sites.
+    """One dispatcher's folder and what is made of it, as :class:`vgrads.api.bags.work.BagWork`, at
+    simulated sites.
 
-    Simulated sites end with their manager: one that comes later has the tasks that were done, and asks for hosts anew.
+    Simulated sites end with their manager: one that comes later has the tasks that were done, and
+    asks for hosts anew.
     """
 
     folder: Path
@@ -126,7 +131,8 @@ class VirtualBagWork:
     leave = end
 
     def _beat_s(self) -> float:
-        """Hosts say what they run as real ones do where that decides anything: it costs a simulation most of its time."""
+        """Hosts say what they run as real ones do where that decides anything: it costs a
+        simulation most of its time."""
         bags = [kept.bag for kept in self._known.values()]
         return BEAT_S if any(bag.policy or bag.learns for bag in bags) else float("inf")
 

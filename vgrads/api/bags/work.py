@@ -1,4 +1,5 @@
-"""Bags of tasks carried out: a dispatcher over the sites of a catalogue, on this machine or in virtual time."""
+"""Bags of tasks carried out: a dispatcher over the sites of a catalogue, on this machine or in
+virtual time."""
 
 from __future__ import annotations
 
@@ -59,10 +60,11 @@ Watch = Callable[[dict[str, Any]], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Wishes:
-    """What comes from outside while a dispatcher works: bags to take on, bags to cancel, and whether it is to end.
+    """What comes from outside while a dispatcher works: bags to take on, bags to cancel, and
+    whether it is to end.
 
-    ``new``: numbers of bags that lie in the folder; ``stops``: number → why; ``stay``: wait for more bags when all
-    are over.
+    ``new``: numbers of bags that lie in the folder; ``stops``: number → why; ``stay``: wait for
+    more bags when all are over.
     """
 
     new: Sequence[int] = ()
@@ -91,9 +93,11 @@ class Beside(Protocol):
 
 @dataclass
 class BagWork:
-    """One dispatcher's folder and what is made of it. ``wishes``: asked twice a second; ``watch``: told how it stands.
+    """One dispatcher's folder and what is made of it. ``wishes``: asked twice a second; ``watch``:
+    told how it stands.
 
-    ``own``: the bags belong to whoever runs this process; ``began_unix_s``: when its clock began, kept over restarts.
+    ``own``: the bags belong to whoever runs this process; ``began_unix_s``: when its clock began,
+    kept over restarts.
     """
 
     folder: Path
@@ -355,7 +359,8 @@ class BagWork:
 
 
 def _check_known(manager: Manager, catalog: Catalog) -> None:
-    """InputError where slots are held at a site that is not among those given: nobody could give them back."""
+    """InputError where slots are held at a site that is not among those given: nobody could give
+    them back."""
     names = {site.name for site in catalog.sites}
     for slot in manager.state.slots.values():
         if "site" in slot and not slot.get("ended") and slot["site"] not in names:

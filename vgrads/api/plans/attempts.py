@@ -1,4 +1,5 @@
-"""What became of every attempt at a task, from a run's journal; and what it printed, from the run's folder."""
+"""What became of every attempt at a task, from a run's journal; and what it printed, from the run's
+folder."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ _STARTED = (CopyState.RUNNING, CopyState.DONE, CopyState.FAILED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One attempt of one copy of a task; ``end_s`` is None while it runs, ``code`` where its command chose none."""
+    """One attempt of one copy of a task; ``end_s`` is None while it runs, ``code`` where its
+    command chose none."""
 
     key: CopyKey
     number: int
@@ -82,7 +84,8 @@ def _attempt(book: Book, key: CopyKey, record: CopyRecord) -> Attempt:
 
 
 def printed(folder: Path, one: Attempt, most: int) -> tuple[str, str, Path | None]:
-    """The ends of what an attempt printed (stdout, stderr), and where the whole is; None where nothing was kept."""
+    """The ends of what an attempt printed (stdout, stderr), and where the whole is; None where
+    nothing was kept."""
     place = place_of(folder, one)
     return (
         ("", "", None)
@@ -92,7 +95,8 @@ def printed(folder: Path, one: Attempt, most: int) -> tuple[str, str, Path | Non
 
 
 def place_of(folder: Path, one: Attempt) -> Path | None:
-    """The scratch folder of an attempt in its run's folder; None where there is none, or none any more."""
+    """The scratch folder of an attempt in its run's folder; None where there is none, or none any
+    more."""
     places = (
         TaskFolder(folder, folder, kind).place_of(one.key, one.number) for kind in (HERE, AWAY)
     )
@@ -100,7 +104,8 @@ def place_of(folder: Path, one: Attempt) -> Path | None:
 
 
 def attempts_json(attempts: Iterable[Attempt], folder: Path, most: int) -> Iterator[Json]:
-    """``vgrads logs --json``: a row for each attempt; ``most``: bytes of the ends of what it printed."""
+    """``vgrads logs --json``: a row for each attempt; ``most``: bytes of the ends of what it
+    printed."""
     for one in attempts:
         out, err, place = printed(folder, one, most) if most else ("", "", None)
         row: Json = {
@@ -127,7 +132,8 @@ def about(attempts: Iterable[Attempt], task: str) -> list[Attempt]:
 
 
 def troubles(state: RunState) -> list[tuple[TaskKey, str]]:
-    """Tasks that were lost by themselves, not for want of another's output, and why; the first of each reason."""
+    """Tasks that were lost by themselves, not for want of another's output, and why; the first of
+    each reason."""
     found: dict[str, tuple[TaskKey, str]] = {}
     for task, reason in sorted(state.lost.items()):
         if not reason.startswith("its input from"):

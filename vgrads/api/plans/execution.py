@@ -56,7 +56,8 @@ _QUICK_S = 0.1  # between looks into the mailbox of a run whose tasks are releas
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """How a run ended: workflow → when it was done, and whether the promise held; ``spent``: where its tasks' time went."""
+    """How a run ended: workflow → when it was done, and whether the promise held; ``spent``: where
+    its tasks' time went."""
 
     book: Book
     state: RunState
@@ -85,8 +86,9 @@ class Outcome:
 class RunOptions:
     """How to run: under which id, where files go, how fast virtual time passes, with which luck.
 
-    ``at``: the instant of the histories that the plan was made for; ``replan``: plan the remainder anew where
-    too little is left; ``own``: the tasks belong to whoever runs this process, and get its environment.
+    ``at``: the instant of the histories that the plan was made for; ``replan``: plan the remainder
+    anew where too little is left; ``own``: the tasks belong to whoever runs this process, and get
+    its environment.
     """
 
     run_id: str
@@ -100,7 +102,8 @@ class RunOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Setup:
-    """What a run was started with: all that is needed to go on with it. When: see :class:`vgrads.kernel.clock.Moment`."""
+    """What a run was started with: all that is needed to go on with it. When: see
+    :class:`vgrads.kernel.clock.Moment`."""
 
     options: RunOptions
     catalog: Catalog
@@ -111,9 +114,11 @@ class Setup:
 
 @dataclass(frozen=True, kw_only=True)
 class Begun:
-    """A run whose manager is gone: what it was started with, its books, what it has come to by its journal.
+    """A run whose manager is gone: what it was started with, its books, what it has come to by its
+    journal.
 
-    ``seen``: how slots of earlier runs fared, ``run_times``: what was learned of tasks, both for planning anew.
+    ``seen``: how slots of earlier runs fared, ``run_times``: what was learned of tasks, both for
+    planning anew.
     """
 
     setup: Setup
@@ -124,7 +129,8 @@ class Begun:
 
     @property
     def passed_s(self) -> float:
-        """How long ago it began, in seconds of its clock; never before what its journal tells of."""
+        """How long ago it began, in seconds of its clock; never before what its journal tells
+        of."""
         began = Moment(self.setup.began_unix_s, self.setup.began_boot, self.setup.began_up_s)
         return max(began.passed_s(), self.state.now_s)
 
@@ -160,8 +166,8 @@ def run_plan(
 
 
 def prepare_run(planned: Planned, options: RunOptions, own: bool = True) -> tuple[Setup, Book]:
-    """What a run begins with, to be kept before anything is done; InputError where tasks cannot be run that are our
-    ``own`` to run."""
+    """What a run begins with, to be kept before anything is done; InputError where tasks cannot be
+    run that are our ``own`` to run."""
     book = make_book(planned.plan, planned.snapshot)
     setup = begun_now(options, planned.grid.catalog)
     if own and not is_simulated(book, setup.catalog) and not book.released:
@@ -189,7 +195,8 @@ def start_run(
 def resume_run(
     begun: Begun, record: Record, watch: Watcher | None = None, outside: OutsideEngine | None = None
 ) -> Outcome:
-    """Go on with a run whose manager is gone. Simulated sites went with it: those are played again."""
+    """Go on with a run whose manager is gone. Simulated sites went with it: those are played
+    again."""
     setup, books = begun.setup, begun.books
     grid = open_grid(setup.catalog, setup.options.at, seen=begun.seen, run_times=begun.run_times)
     if is_simulated(books[0], setup.catalog):
@@ -206,13 +213,15 @@ def resume_run(
 
 
 def wanted_slots(book: Book, state: RunState, run_id: str) -> set[str]:
-    """Slots that a run has or may still ask for, by their names at the sites; what ended is wanted no more."""
+    """Slots that a run has or may still ask for, by their names at the sites; what ended is wanted
+    no more."""
     ended = {s for s, r in state.slots.items() if r.state is not None and r.state.ended}
     return {spec_id(slot, run_id) for slot in book.uses if slot not in ended}
 
 
 def cancel_run(begun: Begun, record: Record, reason: str) -> Outcome:
-    """Give back what a run holds whose manager is gone, and return when it is gone; nothing is planned."""
+    """Give back what a run holds whose manager is gone, and return when it is gone; nothing is
+    planned."""
     catalog, options, state = begun.setup.catalog, begun.setup.options, begun.state
     book = begun.books[state.version]
     if is_simulated(begun.books[0], catalog):  # its sites ended with its manager
@@ -327,7 +336,8 @@ def _same_world(catalog: Catalog, simulated: bool) -> tuple[str, ...]:
 
 
 def _replanner(grid: Grid, names: tuple[str, ...], record: Record) -> Replanner:
-    """The planner for what is left, over fresh offers of the same sites; its books are kept before they rule.
+    """The planner for what is left, over fresh offers of the same sites; its books are kept before
+    they rule.
 
     How the run's own slots fared so far counts as what was seen before.
     """
@@ -385,5 +395,8 @@ def _refuse_without_commands(book: Book) -> None:
             raise InputError(
                 "has no command to run",
                 where=f"task '{placement.task}' of {placement.workflow}",
-                fix="run it on simulated sites; a Snakefile's jobs are run by 'snakemake --executor vgrads'",
+                fix=(
+                    "run it on simulated sites; a Snakefile's jobs are run by 'snakemake "
+                    "--executor vgrads'"
+                ),
             )

@@ -10,7 +10,8 @@ from vgrads.workflows.sets import WorkflowSet
 
 
 def not_there(wanted: WorkflowSet) -> Iterator[tuple[str, str, str]]:
-    """Workflow, task and name of each input that no task of its workflow makes and that is not beside the set."""
+    """Workflow, task and name of each input that no task of its workflow makes and that is not
+    beside the set."""
     here, there = Path(wanted.directory), dict[str, bool]()
     for workflow in wanted.workflows:
         made = {name for task in workflow.tasks.values() for name in task.outputs}
@@ -23,7 +24,8 @@ def not_there(wanted: WorkflowSet) -> Iterator[tuple[str, str, str]]:
 
 
 def doubts(wanted: WorkflowSet, catalog: Catalog) -> tuple[str, ...]:
-    """What is to be said before such tasks run: they will fail, unless a file appears until then."""
+    """What is to be said before such tasks run: they will fail, unless a file appears until
+    then."""
     if wanted.released or all(site.driver == "simulated" for site in catalog.sites):
         return ()
     readers: dict[str, str] = {}
@@ -34,5 +36,8 @@ def doubts(wanted: WorkflowSet, catalog: Catalog) -> tuple[str, ...]:
     name, reader = next(iter(readers.items()))
     more = f", as are {len(readers) - 1} more inputs" if len(readers) > 1 else ""
     return (
-        f"{reader} reads '{name}', which no task makes and which is missing beside the set{more}: the task will fail",
+        (
+            f"{reader} reads '{name}', which no task makes and which is missing beside the "
+            f"set{more}: the task will fail"
+        ),
     )

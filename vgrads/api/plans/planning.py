@@ -34,7 +34,8 @@ Notify = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Grid:
-    """The catalogue with what the histories of its queues say at one instant, and what was seen of its sites."""
+    """The catalogue with what the histories of its queues say at one instant, and what was seen of
+    its sites."""
 
     catalog: Catalog
     logs: Mapping[QueueKey, JobLog]
@@ -56,7 +57,8 @@ class Grid:
 
 @dataclass(frozen=True, kw_only=True)
 class Planned:
-    """A plan with everything that it was made from; ``wanted``: all that was asked for, also what is done already."""
+    """A plan with everything that it was made from; ``wanted``: all that was asked for, also what
+    is done already."""
 
     wanted: WorkflowSet
     grid: Grid
@@ -71,8 +73,8 @@ def open_grid(
     seen: Sequence[Acquisition] = (),
     run_times: RunTimes = NOTHING,
 ) -> Grid:
-    """Read the histories of all queues and learn from them what was known at ``at``; ``seen``: earlier slots;
-    ``run_times``: what was learned of tasks."""
+    """Read the histories of all queues and learn from them what was known at ``at``; ``seen``:
+    earlier slots; ``run_times``: what was learned of tasks."""
     logs: dict[QueueKey, JobLog] = {}
     instants: dict[QueueKey, float] = {}
     forecasts: dict[QueueKey, Known] = {}
@@ -100,8 +102,8 @@ def open_grid(
 
 
 def as_it_stands(grid: Grid, after_s: float = 0.0) -> Grid:
-    """The same grid, with its real queues as their sites tell of them at this moment; what was known of simulated ones is
-    so much older."""
+    """The same grid, with its real queues as their sites tell of them at this moment; what was
+    known of simulated ones is so much older."""
     found: dict[QueueKey, Known] = {}
     for site in grid.catalog.sites:
         mine = {key: known for key, known in grid.forecasts.items() if key[0] == site.name}
@@ -158,7 +160,8 @@ def take_snapshot(wanted: WorkflowSet, grid: Grid, seed: int) -> Snapshot:
 
 
 def as_planned(added: Sequence[tuple[str, Task]], grid: Grid) -> list[tuple[str, Task]]:
-    """Tasks that are added to workflows, with run times and widths as if they had been there from the first."""
+    """Tasks that are added to workflows, with run times and widths as if they had been there from
+    the first."""
     alone = tuple(
         Workflow(name=name, tasks={task.id: replace(task, parents=())}) for name, task in added
     )
@@ -186,8 +189,8 @@ def _request(wanted: WorkflowSet) -> OfferRequest:
 
 
 def _work_s(wanted: WorkflowSet, workflow: Workflow) -> float:
-    """Processor-seconds that a workflow stays below with the asked probability: errors of single tasks even out among
-    many, shared ones do not."""
+    """Processor-seconds that a workflow stays below with the asked probability: errors of single
+    tasks even out among many, shared ones do not."""
     tasks = workflow.tasks.values()
     middle_s = sum(t.procs * t.runtime_s for t in tasks)
     spreads = {wanted.spread(task) for task in tasks}

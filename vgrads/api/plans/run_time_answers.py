@@ -1,4 +1,5 @@
-"""What can be asked of learned run times: kinds, one kind, the tasks of a set, and which pilot runs would help most."""
+"""What can be asked of learned run times: kinds, one kind, the tasks of a set, and which pilot runs
+would help most."""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ def _kind_row(known: RunTimes, kind: str) -> Json:
 
 
 def kind_json(known: RunTimes, kind: str) -> Json:
-    """``vgrads runtimes show``: records, machines, the predicted curve; InputError where nothing is known."""
+    """``vgrads runtimes show``: records, machines, the predicted curve; InputError where nothing is
+    known."""
     records = known.known.of(kind)
     if not records:
         near = difflib.get_close_matches(kind, known.known.kinds, 3)
@@ -51,7 +53,8 @@ def kind_json(known: RunTimes, kind: str) -> Json:
     sizes = [r.input_bytes for r in records if r.input_bytes]
     low, high = format_duration(row["low_s"]), format_duration(row["high_s"])
     return row | {
-        "sentence": f"{kind}: {format_duration(row['median_s'])} (nine of ten between {low} and {high}), "
+        "sentence": f"{kind}: {format_duration(row['median_s'])} (nine of ten between {low} and "
+        f"{high}), "
         f"from {len(records)} record{'' if len(records) == 1 else 's'}",
         "machines": [_machine_row(known, name) for name in machines],
         "records": [
@@ -86,7 +89,8 @@ def _curve(known: RunTimes, kind: str, sizes: list[float]) -> list[Json]:
 
 
 def predictions_json(wanted: WorkflowSet, known: RunTimes, catalog: Catalog) -> list[Json]:
-    """``vgrads runtimes predict``: per kind of task of a set how long it takes and what that rests on."""
+    """``vgrads runtimes predict``: per kind of task of a set how long it takes and what that rests
+    on."""
     _, basis = with_run_times(wanted, known, catalog)
     return [
         {
@@ -104,11 +108,12 @@ def predictions_json(wanted: WorkflowSet, known: RunTimes, catalog: Catalog) -> 
 
 
 def pilots(basis: Iterable[Mapping[str, Any]], most: int = 5) -> list[Json]:
-    """Which kinds of tasks to run once, on shrunken inputs, so that the promise gets tighter: the most seconds of doubt
-    for the fewest seconds of running, first.
+    """Which kinds of tasks to run once, on shrunken inputs, so that the promise gets tighter: the
+    most seconds of doubt for the fewest seconds of running, first.
 
-    The doubt of a kind is shared by all its tasks: that of ``n`` tasks of median ``m`` with a standard deviation ``s`` of
-    the logarithm is about ``n m s``. A run on an input a tenth as large takes about a tenth of the shortest of them.
+    The doubt of a kind is shared by all its tasks: that of ``n`` tasks of median ``m`` with a
+    standard deviation ``s`` of the logarithm is about ``n m s``. A run on an input a tenth as large
+    takes about a tenth of the shortest of them.
     """
     found = []
     for entry in basis:

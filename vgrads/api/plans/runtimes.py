@@ -1,4 +1,5 @@
-"""Run times that nobody has to state: what is known of each kind of task is put into a set before it is planned."""
+"""Run times that nobody has to state: what is known of each kind of task is put into a set before
+it is planned."""
 
 from __future__ import annotations
 
@@ -69,7 +70,8 @@ NOTHING = learned()
 
 
 def kind_of(task: Task) -> str:
-    """By what a task is taken for alike: its kind as written, its program, its name without a number at the end."""
+    """By what a task is taken for alike: its kind as written, its program, its name without a
+    number at the end."""
     if task.kind:
         return task.kind
     for word in task.command.split():
@@ -98,8 +100,8 @@ def with_run_times(
 ) -> tuple[WorkflowSet, Mapping[str, Json]]:
     """The set with run times and spreads of all its tasks, and per kind of task what they rest on.
 
-    What is stated stays as it is where its kind was never seen, or is not written down: a guess by the name of a program
-    would be worse than what a person says.
+    What is stated stays as it is where its kind was never seen, or is not written down: a guess by
+    the name of a program would be worse than what a person says.
     """
     world = _World(
         _reference_speed(known.model, catalog),
@@ -127,8 +129,9 @@ def with_run_times(
 
 
 class _World(NamedTuple):
-    """Speed of the machine that the model calls 1, doubt of sites' speeds, memory of the largest node, and sites by the
-    names that the model knows them by: what a kind makes of a machine beyond its speed is in the kind's doubt."""
+    """Speed of the machine that the model calls 1, doubt of sites' speeds, memory of the largest
+    node, and sites by the names that the model knows them by: what a kind makes of a machine beyond
+    its speed is in the kind's doubt."""
 
     reference: float
     site: float
@@ -137,7 +140,8 @@ class _World(NamedTuple):
 
 
 def _most_mib(catalog: Catalog) -> float:
-    """So much memory at most is asked for by what was only learned: a guess must not keep a task from every site."""
+    """So much memory at most is asked for by what was only learned: a guess must not keep a task
+    from every site."""
     return max(
         (n.memory_mib or math.inf for site in catalog.sites for n in site.nodes), default=math.inf
     )
@@ -205,7 +209,8 @@ def told(basis: Iterable[Mapping[str, Any]]) -> list[str]:
         return []
     named = ", ".join(wild[:5]) + (f" and {len(wild) - 5} more" if len(wild) > 5 else "")
     return [
-        f"nothing is known of how long {named} takes: a wide guess stands in its place, and the promise is as weak; "
+        f"nothing is known of how long {named} takes: a wide guess stands in its place, "
+        "and the promise is as weak; "
         "give runtime_s, or learn from an earlier run: vgrads runtimes learn FILE"
     ]
 
@@ -218,7 +223,8 @@ def source_text(entry: Mapping[str, Any]) -> str:
 
 
 def sped(slots: Iterable[Slot], known: RunTimes, catalog: Catalog) -> tuple[Slot, ...]:
-    """Slots with the speed of their sites as far as that was learned, and how much of it is open."""
+    """Slots with the speed of their sites as far as that was learned, and how much of it is
+    open."""
     reference, widest = _reference_speed(known.model, catalog), _site_spread(known.model, catalog)
     found = []
     for slot in slots:
@@ -237,7 +243,8 @@ def _is_known(model: Model, machine: str) -> bool:
 
 
 def _reference_speed(model: Model, catalog: Catalog) -> float:
-    """The speed, as the catalogue states it, of the machine that the model calls 1; one that it does not list has 1."""
+    """The speed, as the catalogue states it, of the machine that the model calls 1; one that it
+    does not list has 1."""
     for site in catalog.sites:
         if site.name == model.reference and site.nodes:
             return site.nodes[0].speed
@@ -245,7 +252,8 @@ def _reference_speed(model: Model, catalog: Catalog) -> float:
 
 
 def _site_spread(model: Model, catalog: Catalog) -> float:
-    """How far the site that is known least may be from its speed: standard deviation of the logarithm."""
+    """How far the site that is known least may be from its speed: standard deviation of the
+    logarithm."""
     return max((model.speed(_name(model, site.name))[1] for site in catalog.sites), default=0.0)
 
 
@@ -256,9 +264,9 @@ def _name(model: Model, site: str) -> str:
 def records_of(
     book: Book, attempts: Iterable[Attempt], run: tuple[str, float], own_mib: float = 0.0
 ) -> Iterator[TaskRecord]:
-    """What a run that really took place tells of run times; ``run``: its id, and when it began, since the epoch. Copies
-    that were stopped would have taken longer. ``own_mib``: the manager's own peak, below which the system tells nothing of
-    its children's."""
+    """What a run that really took place tells of run times; ``run``: its id, and when it began,
+    since the epoch. Copies that were stopped would have taken longer. ``own_mib``: the manager's
+    own peak, below which the system tells nothing of its children's."""
     run_id, at_s = run
     for one in attempts:
         finished = one.state == CopyState.DONE

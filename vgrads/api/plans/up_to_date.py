@@ -1,4 +1,5 @@
-"""Which tasks of a set need not run again: what they were made of is as it was, and what they made is still there."""
+"""Which tasks of a set need not run again: what they were made of is as it was, and what they made
+is still there."""
 
 from __future__ import annotations
 
@@ -100,7 +101,8 @@ class _Asked:
         makers: Mapping[str, Sequence[str]],
         found: Mapping[str, tuple[Earlier, Made]],
     ) -> tuple[Earlier, Made] | None:
-        """How a task was done as it would be done now; rather where its outputs still lie. None where it never was."""
+        """How a task was done as it would be done now; rather where its outputs still lie. None
+        where it never was."""
         alone = all(makers[name] == [task.id] for name in task.outputs)
         if not (can_stand(task) and alone and found.keys() >= set(task.parents)):
             return None
@@ -131,7 +133,8 @@ class _Asked:
         makers: Sequence[str],
         found: Mapping[str, tuple[Earlier, Made]],
     ) -> Path | Trace:
-        """A declared input: as its maker left it, or where it lies; LookupError where that is not sure."""
+        """A declared input: as its maker left it, or where it lies; LookupError where that is not
+        sure."""
         if makers and list(makers) != [task.id]:
             maker, *others = makers
             if others or maker not in found:
@@ -167,8 +170,9 @@ def _stands(place: Path, was: Trace) -> bool:
 
 
 def _left_out(workflow: Workflow, found: Mapping[str, tuple[Earlier, Made]]) -> set[str]:
-    """Of the tasks that were done as they would be now, those that need not run: what is gone of their outputs is read by
-    none but such, and by some; all that they wait for need not run either."""
+    """Of the tasks that were done as they would be now, those that need not run: what is gone of
+    their outputs is read by none but such, and by some; all that they wait for need not run
+    either."""
     gone = {task_id: _gone(workflow.name, *one) for task_id, one in found.items()}
     gone = {
         task_id: names + _gone_from_workdir(workflow.tasks[task_id], found[task_id][1])
@@ -192,7 +196,8 @@ def _left_out(workflow: Workflow, found: Mapping[str, tuple[Earlier, Made]]) -> 
 
 
 def _gone_from_workdir(task: Task, made: Made) -> list[str]:
-    """Outputs that a task left in a folder of its user's, and that are not there any more as it left them."""
+    """Outputs that a task left in a folder of its user's, and that are not there any more as it
+    left them."""
     if not task.manner.workdir:
         return []
     here = Path(task.manner.workdir)
@@ -200,8 +205,8 @@ def _gone_from_workdir(task: Task, made: Made) -> list[str]:
 
 
 def without(wanted: WorkflowSet, done: Collection[Done]) -> WorkflowSet:
-    """What is left of a set: tasks without those that are done, and as many workflows needed as are not whole already; one
-    at least where any is left."""
+    """What is left of a set: tasks without those that are done, and as many workflows needed as are
+    not whole already; one at least where any is left."""
     if not done:
         return wanted
     gone: dict[str, set[str]] = defaultdict(set)
@@ -231,8 +236,8 @@ def _others(tasks: Mapping[str, Task], gone: frozenset[str]) -> Mapping[str, Tas
 
 
 def carry_over(done: Collection[Done], left: WorkflowSet, folder: Path) -> None:
-    """Bring what was made before into the folder of a run, with its records; InputError where that cannot be, or something
-    that is needed has gone since it was looked for."""
+    """Bring what was made before into the folder of a run, with its records; InputError where that
+    cannot be, or something that is needed has gone since it was looked for."""
     if not done:
         return
     by_folder: dict[Path, list[Done]] = defaultdict(list)

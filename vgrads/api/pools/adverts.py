@@ -1,4 +1,5 @@
-"""A manager that takes hosts of pools: what it says of itself in the ledger, and how it follows what pools decide."""
+"""A manager that takes hosts of pools: what it says of itself in the ledger, and how it follows
+what pools decide."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ from vgrads.dispatch.storage.kept import Keys
 from vgrads.execmgr.core.book import spec_id
 
 SLOT = f"{GUEST}.pool"
-"""The slot of all hosts that pools lend: its key opens this manager and nothing else, and ends with its folder."""
+"""The slot of all hosts that pools lend: its key opens this manager and nothing else, and ends with
+its folder."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +82,8 @@ def entry_of(
 
 @dataclass
 class Advertiser:
-    """Publishes a manager's entry each period and lets go of hosts that a pool has decided for others.
+    """Publishes a manager's entry each period and lets go of hosts that a pool has decided for
+    others.
 
     While the ledger cannot be reached, the shares that were decided last stand.
     """

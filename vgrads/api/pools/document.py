@@ -1,4 +1,5 @@
-"""A pool as its operator writes it: how many workers at most, how they are shared, where they come from (docs/pool.md)."""
+"""A pool as its operator writes it: how many workers at most, how they are shared, where they come
+from (docs/pool.md)."""
 
 from __future__ import annotations
 
@@ -26,9 +27,10 @@ class WorkerDocument(Document):
 class PoolDocument(Document):
     """A pool of workers shared by managers (Yu 2013, section 4.4.3).
 
-    ``distribution``: patterns of managers' names → how many workers all that match one are to have together, as a
-    proportion; the first that matches counts. ``max_change``: workers a minute; ``default_capacity``: of a manager
-    that has not measured its own; ``period``: how often it decides.
+    ``distribution``: patterns of managers' names → how many workers all that match one are to have
+    together, as a proportion; the first that matches counts. ``max_change``: workers a minute;
+    ``default_capacity``: of a manager that has not measured its own; ``period``: how often it
+    decides.
     """
 
     name: str
@@ -101,10 +103,12 @@ def bag_of(pool: PoolDocument, manager: str) -> BagDocument:
 
 
 _AGAIN = 3
-"""A worker that died is begun again, at the same host if that is free: its manager then knows at once what was lost."""
+"""A worker that died is begun again, at the same host if that is free: its manager then knows at
+once what was lost."""
 AGENT, TOLD = "agent.pyz", "manager.json"
 WORK = f'exec "$VGRADS_PYTHON" -I {AGENT} {TOLD}'
-"""What a worker runs: an agent for its manager. What lets it in stands in a file, where other users cannot see it."""
+"""What a worker runs: an agent for its manager. What lets it in stands in a file, where other users
+cannot see it."""
 
 
 def _hosts(pool: PoolDocument) -> int:

@@ -1,6 +1,8 @@
-"""The ledger: where managers say what they need and pools what they have decided. A database, or a service before it.
+"""The ledger: where managers say what they need and pools what they have decided. A database, or a
+service before it.
 
-What stands in it for too long counts no more; while it cannot be reached everybody goes on with what was last known.
+What stands in it for too long counts no more; while it cannot be reached everybody goes on with
+what was last known.
 """
 
 from __future__ import annotations
@@ -11,7 +13,8 @@ from typing import Any, Protocol
 
 Json = dict[str, Any]
 PERIOD_S = 15.0
-"""How often managers and pools speak, unless a pool says otherwise (Yu 2013, section 4.4.1: 15 to 30 s)."""
+"""How often managers and pools speak, unless a pool says otherwise (Yu 2013, section 4.4.1: 15 to
+30 s)."""
 _ALONE_S = 3.0
 _MISSED = 3
 """So many periods without a word, and an entry counts no more."""
@@ -19,7 +22,8 @@ _MISSED = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Standing:
-    """All entries that count. Each has ``name``, ``age_s`` and what its owner wrote (docs/pool.md)."""
+    """All entries that count. Each has ``name``, ``age_s`` and what its owner wrote
+    (docs/pool.md)."""
 
     managers: Sequence[Json] = ()
     pools: Sequence[Json] = ()
@@ -54,7 +58,8 @@ def standing_of(managers: Sequence[Json], pools: Sequence[Json]) -> Standing:
 
 
 def decided_for(standing: Standing, manager: str) -> dict[str, int]:
-    """Processors that each pool has decided for a manager; a pool that sees it and gives it none is there with 0."""
+    """Processors that each pool has decided for a manager; a pool that sees it and gives it none is
+    there with 0."""
     return {
         str(pool["name"]): int(pool.get("decisions", {}).get(manager, 0)) * int(pool["procs"])
         for pool in standing.pools
@@ -63,5 +68,6 @@ def decided_for(standing: Standing, manager: str) -> dict[str, int]:
 
 
 def period_of(standing: Standing) -> float:
-    """How often to speak: as often as the quickest pool; while there is none, so that one is soon heard of."""
+    """How often to speak: as often as the quickest pool; while there is none, so that one is soon
+    heard of."""
     return min((float(pool["period_s"]) for pool in standing.pools), default=_ALONE_S)

@@ -22,7 +22,8 @@ _Text = Annotated[str, Field(max_length=10_000)]
 
 
 class CapacityEntry(Document):
-    """How many processors a manager can keep busy: 90 % interval, what hinders more, and the same for each resource."""
+    """How many processors a manager can keep busy: 90 % interval, what hinders more, and the same
+    for each resource."""
 
     low: _Age
     value: _Age

@@ -18,7 +18,8 @@ Question = Callable[[], Standing]
 
 @dataclass
 class LedgerLine:
-    """``kind`` (manager or pool) and ``name``: whose. ``problem``: why it cannot be reached, empty while it can."""
+    """``kind`` (manager or pool) and ``name``: whose. ``problem``: why it cannot be reached, empty
+    while it can."""
 
     ledger: Ledger
     kind: str
@@ -44,7 +45,8 @@ class LedgerLine:
         self._due_s = min(self._due_s, self.now_s() + again_s)
 
     def heard(self) -> Standing | None:
-        """The answer that has come; None while there is none, or the ledger could not be reached."""
+        """The answer that has come; None while there is none, or the ledger could not be
+        reached."""
         if self._asked is None or not self._asked.done():
             return None
         asked, self._asked = self._asked, None

@@ -1,4 +1,5 @@
-"""What a pool decides brought to its dispatcher: each manager has a bag, and as many workers in it as were decided."""
+"""What a pool decides brought to its dispatcher: each manager has a bag, and as many workers in it
+as were decided."""
 
 from __future__ import annotations
 
@@ -31,15 +32,16 @@ from vgrads.dispatch.storage.kept import (
 )
 
 AWAY_S = 60.0
-"""So long a worker looks for a manager that does not answer, before its host works for another one."""
+"""So long a worker looks for a manager that does not answer, before its host works for another
+one."""
 
 
 @dataclass
 class PoolShares:
     """Beside a pool's dispatcher: asks the ledger each period, decides, and has the bags follow.
 
-    While the ledger cannot be reached the shares stand as they were. ``numbers``: of all bags that there are, for the
-    dispatcher to take on.
+    While the ledger cannot be reached the shares stand as they were. ``numbers``: of all bags that
+    there are, for the dispatcher to take on.
     """
 
     folder: Path
@@ -102,8 +104,8 @@ class PoolShares:
         )
 
     def _follow(self, manager: Manager, name: str, target: int, entry: Json | None) -> None:
-        """Have as many workers for a manager as were decided: those that wait for a host are taken back; those at work
-        stay until the manager lets them go."""
+        """Have as many workers for a manager as were decided: those that wait for a host are taken
+        back; those at work stay until the manager lets them go."""
         mine = [bag for bag in manager.core.serving if bag.name == name]
         current = None if entry is None else self._bags.get(identity_of(entry))
         for bag in [b for b in mine if b.number != current]:  # of a manager that is gone

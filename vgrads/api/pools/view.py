@@ -1,4 +1,5 @@
-"""The ledger as a pool's decider sees it, and its decision as the ledger and the dispatcher are told it. Pure."""
+"""The ledger as a pool's decider sees it, and its decision as the ledger and the dispatcher are
+told it. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ from vgrads.pool.view import RequestView
 
 @dataclass(frozen=True, kw_only=True)
 class Here:
-    """What the pool has, in workers by manager: at work, and waiting for a host. ``wait_s``: how long a host takes."""
+    """What the pool has, in workers by manager: at work, and waiting for a host. ``wait_s``: how
+    long a host takes."""
 
     now_s: float
     running: Mapping[str, int] = field(default_factory=dict)
@@ -35,8 +37,8 @@ class Here:
 
 @dataclass(frozen=True, kw_only=True)
 class PoolMemory:
-    """From one decision to the next. ``asked_s``: since when a manager's workers wait for hosts; ``claimed_s``: since
-    when it was last given more."""
+    """From one decision to the next. ``asked_s``: since when a manager's workers wait for hosts;
+    ``claimed_s``: since when it was last given more."""
 
     at_s: float | None = None
     shares: Mapping[str, int] = field(default_factory=dict)
@@ -48,8 +50,8 @@ class PoolMemory:
 
 @dataclass(frozen=True, kw_only=True)
 class Decided:
-    """``shares``: what managers are told; ``targets``: how many workers there are to be meanwhile, since those whose
-    manager is to have fewer stay until it lets them go."""
+    """``shares``: what managers are told; ``targets``: how many workers there are to be meanwhile,
+    since those whose manager is to have fewer stay until it lets them go."""
 
     shares: Mapping[str, int] = field(default_factory=dict)
     targets: Mapping[str, int] = field(default_factory=dict)
@@ -184,7 +186,8 @@ def _others(
 
 
 def _targets(shares: Mapping[str, int], here: Here, most: int) -> dict[str, int]:
-    """Workers are never more than the pool may have: who is to get more waits until others have let go."""
+    """Workers are never more than the pool may have: who is to get more waits until others have let
+    go."""
     names = sorted({*shares, *here.running, *here.waiting})
     kept = {
         name: max(here.running.get(name, 0), min(here.there(name), shares.get(name, 0)))

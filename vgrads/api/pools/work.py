@@ -1,8 +1,9 @@
 """A pool at work: a dispatcher whose tasks are workers for the managers of a ledger.
 
-A host of the pool is given a worker as it would be given any task: an agent for one manager, which ends when that
-manager lets it go, has no work for it or is gone. What the pool decides is how many such tasks each manager's bag
-has; requests at sites, keys, journal and what happens after a crash are the dispatcher's.
+A host of the pool is given a worker as it would be given any task: an agent for one manager, which
+ends when that manager lets it go, has no work for it or is gone. What the pool decides is how many
+such tasks each manager's bag has; requests at sites, keys, journal and what happens after a crash
+are the dispatcher's.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from vgrads.vgrid.catalog import Catalog
 
 @dataclass
 class PoolWork:
-    """A pool's folder and what is made of it. ``run``: what the names of its slots begin with at sites; ``stop``: asked
-    twice a second whether it is to end and give everything back."""
+    """A pool's folder and what is made of it. ``run``: what the names of its slots begin with at
+    sites; ``stop``: asked twice a second whether it is to end and give everything back."""
 
     folder: Path
     catalog: Catalog

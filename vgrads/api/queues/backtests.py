@@ -33,7 +33,8 @@ Told = Callable[[float, float], None]
 
 
 def backtest_all(replays: Sequence[Replay], told: Told | None = None) -> Iterator[list[Trial]]:
-    """Backtest every history, in parallel over cores, in the order given; ``told`` hears how far it is."""
+    """Backtest every history, in parallel over cores, in the order given; ``told`` hears how far it
+    is."""
     for replay in replays:
         replay.settings.check()
         if replay.by not in WAYS:

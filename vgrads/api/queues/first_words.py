@@ -1,10 +1,11 @@
-"""Queues that nobody has a history of: the site's own word, taken with doubt, makes a first promise possible.
+"""Queues that nobody has a history of: the site's own word, taken with doubt, makes a first promise
+possible.
 
-A batch system that reckons starts ahead (Slurm) is asked for each shape of job; of the others only what waits
-is known. What it says is no more than an announcement: jobs end early, others come in between, priorities
-change. So the wait is believed to be spread widely around it: log-logistic with shape 1, its median a
-minute and what was announced. Of a site that was not right so far nothing better can be said; with a history
-nobody asks it any more.
+A batch system that reckons starts ahead (Slurm) is asked for each shape of job; of the others only
+what waits is known. What it says is no more than an announcement: jobs end early, others come in
+between, priorities change. So the wait is believed to be spread widely around it: log-logistic with
+shape 1, its median a minute and what was announced. Of a site that was not right so far nothing
+better can be said; with a history nobody asks it any more.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from vgrads.vgrid.catalog import Catalog, Queue, Site
 
 BASIS = "the site's own word"
 ENOUGH = 59
-"""Waits without which no bound at .95 with confidence .95 can be given: log .05 / log .95 (SC'09 §3.1)."""
+"""Waits without which no bound at .95 with confidence .95 can be given: log .05 / log .95 (SC'09
+§3.1)."""
 _AT_ONCE_S = 60.0
 """The median wait where the site announces an immediate start."""
 _BUSY_S = 4 * 3600.0
@@ -34,7 +36,8 @@ _BUSY_S = 4 * 3600.0
 
 @dataclass
 class SiteWord:
-    """GETPROB of a queue without history (:class:`vgrads.vgrid.varq.WaitOracle`); asks the site once for each shape.
+    """GETPROB of a queue without history (:class:`vgrads.vgrid.varq.WaitOracle`); asks the site
+    once for each shape.
 
     ``said``: what the site refused or did not answer, in its words; there the probability is 0.
     """
@@ -57,7 +60,8 @@ class SiteWord:
         ahead: int = 0,
         submit_in_s: float = 0.0,  # noqa: ARG002 sites announce starts of jobs that come now
     ) -> NDArray[np.float64]:
-        """P(wait ≤ d) for every d, in seconds; each of our own jobs ahead counts as much as none."""
+        """P(wait ≤ d) for every d, in seconds; each of our own jobs ahead counts as much as
+        none."""
         within = np.asarray(within_s, dtype=np.float64)
         announced_s = self._ask(procs, walltime_s)
         if announced_s is None:
@@ -102,14 +106,17 @@ class SiteWord:
 
 
 def told(words: Mapping[tuple[str, str], SiteWord], file: Path | None = None) -> list[str]:
-    """What a person should know of a promise that rests on the word of sites, and what would make it better.
+    """What a person should know of a promise that rests on the word of sites, and what would make
+    it better.
 
     ``file``: where the sites stand, if not in the database.
     """
     first = f"vgrads sites add {quote(str(file))}; " if file else ""
     return [
-        f"{site}/{queue} has no history, or a short one: what its site announces of starts is believed, with doubt. "
-        f"'{first}vgrads sites collect {site}' learns from its accounting; stated_probability and stated_wait tell what you know"
+        f"{site}/{queue} has no history, or a short one: what its site announces of starts "
+        "is believed, with doubt. "
+        f"'{first}vgrads sites collect {site}' learns from its accounting; "
+        "stated_probability and stated_wait tell what you know"
         for (site, queue), word in words.items()
         if word.asked and not word.said
     ]
@@ -123,9 +130,11 @@ def refusals(words: Mapping[tuple[str, str], SiteWord]) -> list[str]:
 def first_words(
     catalog: Catalog, known: Mapping[tuple[str, str], int]
 ) -> dict[tuple[str, str], SiteWord]:
-    """What speaks for the queues of real batch sites that have neither a history nor a statement of their operator.
+    """What speaks for the queues of real batch sites that have neither a history nor a statement of
+    their operator.
 
-    ``known``: jobs in the histories that there are; of a few nothing can be said with confidence yet.
+    ``known``: jobs in the histories that there are; of a few nothing can be said with confidence
+    yet.
     """
     return {
         (site.name, queue.name): SiteWord(site, queue, open_batch(site))

@@ -14,7 +14,8 @@ from vgrads.qbets.state_forecast import Known, known_of
 from vgrads.traces.records import JobLog, LogQueue
 
 AS_ASKED = Settings(method="state", knows_user=False)
-"""What questions, offers and plans ask unless they are told otherwise; ``vgrads backtest`` proves the same."""
+"""What questions, offers and plans ask unless they are told otherwise; ``vgrads backtest`` proves
+the same."""
 Instant = float | datetime | None
 
 
@@ -51,8 +52,8 @@ def _cached_forecast(
 def cached_forecast(
     path: str, queue: LogQueue, at_s: float, settings: Settings | None = None
 ) -> Known:
-    """What a history says at an instant to somebody of whom nothing is known, learned once as long as its file
-    does not change."""
+    """What a history says at an instant to somebody of whom nothing is known, learned once as long
+    as its file does not change."""
     changed_ns = Path(path).stat().st_mtime_ns
     return _cached_forecast(path, changed_ns, queue, at_s, settings or AS_ASKED)
 
@@ -64,5 +65,6 @@ def _cached_counts(path: str, _changed_ns: int, queue: LogQueue) -> tuple[int, i
 
 
 def cached_counts(path: str, queue: LogQueue) -> tuple[int, int]:
-    """Jobs of a history that started, and as how many observations they count; counted once for a file."""
+    """Jobs of a history that started, and as how many observations they count; counted once for a
+    file."""
     return _cached_counts(path, Path(path).stat().st_mtime_ns, queue)

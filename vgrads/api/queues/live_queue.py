@@ -20,7 +20,8 @@ Json = dict[str, Any]
 
 
 def as_told(known: Known, jobs: Sequence[QueuedJob], now_s: float) -> Known:
-    """What is known of a queue, for the jobs that its site tells of now; past waits stay as they are.
+    """What is known of a queue, for the jobs that its site tells of now; past waits stay as they
+    are.
 
     Users of the site and of the history are not matched: nobody knows who is who.
     """
@@ -36,7 +37,8 @@ def as_told(known: Known, jobs: Sequence[QueuedJob], now_s: float) -> Known:
 
 
 def _of_queue(jobs: Sequence[QueuedJob], queue: str) -> list[QueuedJob]:
-    """Those that wait or run in a queue; who waits for any queue (named nowhere) waits in each, who for several in these."""
+    """Those that wait or run in a queue; who waits for any queue (named nowhere) waits in each, who
+    for several in these."""
     return [job for job in jobs if not job.queue or queue in job.queue.split(",")]
 
 
@@ -45,7 +47,8 @@ def _arrival(job: QueuedJob) -> Arrival:
 
 
 def ask_live(asked: AskedQueue, catalog: Catalog | None, name: str) -> AskedQueue:
-    """The question put again to a queue of a catalogue (``SITE/QUEUE``) as its site tells it at this moment."""
+    """The question put again to a queue of a catalogue (``SITE/QUEUE``) as its site tells it at
+    this moment."""
     site, _, queue = name.partition("/")
     if catalog is None or not queue:
         raise InputError("--live asks SITE/QUEUE of the database", where=name)
@@ -63,7 +66,8 @@ def jobs_now(site: Site) -> Sequence[QueuedJob] | None:
 
 
 def known_now(known: Known, log: JobLog, queue: str, jobs: Sequence[QueuedJob] | None) -> Known:
-    """What is known of a real queue at this moment: as its site tells of its jobs, or, where it does not answer, aged."""
+    """What is known of a real queue at this moment: as its site tells of its jobs, or, where it
+    does not answer, aged."""
     now_s = time.time() - log.unix_start_s
     if jobs is None:
         return aged(known, max(0.0, now_s - log.end_s))
@@ -71,7 +75,8 @@ def known_now(known: Known, log: JobLog, queue: str, jobs: Sequence[QueuedJob] |
 
 
 def look_into_queue(catalog: Catalog, name: str, job: tuple[int, float] | None) -> Json:
-    """Everybody's jobs at a batch site, and for a job of ours (processors, seconds) the site's own forecast."""
+    """Everybody's jobs at a batch site, and for a job of ours (processors, seconds) the site's own
+    forecast."""
     site = catalog.site(name)
     driver = open_batch(site)
     jobs = driver.queue()

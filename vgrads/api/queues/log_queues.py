@@ -1,4 +1,5 @@
-"""Which queue of its log counts for a queue of a site: for people, and once where earlier versions took all of the log."""
+"""Which queue of its log counts for a queue of a site: for people, and once where earlier versions
+took all of the log."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ Json = dict[str, Any]
 
 
 def log_queue_row(queue: Queue, whole: JobLog) -> Json:
-    """The queue of its log that counts for a site's queue (None: all of them), and how many the log has."""
+    """The queue of its log that counts for a site's queue (None: all of them), and how many the log
+    has."""
     stated = None if queue.log_queue == ALL_QUEUES else queue.log_queue
     own = queue.name if queue.log_queue is None and whole.has_queue(queue.name) else None
     return {
@@ -38,7 +40,8 @@ def history_text(history: Mapping[str, Any]) -> str:
 
 
 def changed_defaults(catalog: Catalog) -> list[str]:
-    """A note for each queue whose promises rest on fewer jobs than in versions that took all of its log; once."""
+    """A note for each queue whose promises rest on fewer jobs than in versions that took all of its
+    log; once."""
     place = home() / "log-queues"
     before = set(_lines(place))
     notes, looked = [], []
@@ -53,8 +56,10 @@ def changed_defaults(catalog: Catalog) -> list[str]:
         mine = len(whole.only_queue(queue.of_log))
         if mine < len(whole):
             notes.append(
-                f"{site.name}/{queue.name}: the {mine} jobs of queue '{queue.name}' of its log count, earlier versions took all "
-                f'{len(whole)}; log_queue in its entry chooses another queue, "{ALL_QUEUES}" takes all'
+                f"{site.name}/{queue.name}: the {mine} jobs of queue '{queue.name}' of its "
+                "log count, earlier versions took all "
+                f"{len(whole)}; log_queue in its entry chooses another queue, "
+                f'"{ALL_QUEUES}" takes all'
             )
     if looked:
         with suppress(OSError):  # then they are noted again

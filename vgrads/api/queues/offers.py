@@ -58,8 +58,10 @@ def offer_sentence(offer: GridOffer) -> str:
         for g in offer.groups
     )
     return (
-        f"All nodes are there from {format_duration(request.start_by_s)} to {format_duration(request.deadline_s)} from now with "
-        f"probability {offer.probability:.3f} ± {offer.standard_error:.3f} ({groups}) for at most {format_usd(offer.cost_usd)}; "
+        f"All nodes are there from {format_duration(request.start_by_s)} to "
+        f"{format_duration(request.deadline_s)} from now with "
+        f"probability {offer.probability:.3f} ± {offer.standard_error:.3f} ({groups}) for "
+        f"at most {format_usd(offer.cost_usd)}; "
         f"{request.probability} was asked. Chosen by {gaps}."
     )
 
@@ -69,7 +71,10 @@ def refuse(offer: GridOffer, path: Path) -> NoReturn:
     weakest = min(offer.groups, key=lambda g: g.probability)
     reasons = "; ".join(f"{e.place}: {e.reason}" for e in weakest.excluded[:3])
     raise InfeasibleError(
-        f"the best offer has probability {offer.probability:.3f}, {offer.request.probability} was asked",
+        (
+            f"the best offer has probability {offer.probability:.3f}, "
+            f"{offer.request.probability} was asked"
+        ),
         lacking=f"sure nodes for '{weakest.group.name}'" + (f" ({reasons})" if reasons else ""),
         where=str(path),
     )

@@ -28,7 +28,8 @@ from vgrads.vgrid.varq import STEP_S, Reservation, Trajectory, trajectory
 class AskedQueue:
     """A history, the instant at which it is asked, and what it says.
 
-    ``jobs``: how many had started by then, ``distinct`` as how many observations they count; None: not counted.
+    ``jobs``: how many had started by then, ``distinct`` as how many observations they count; None:
+    not counted.
     """
 
     log: JobLog
@@ -49,7 +50,8 @@ class AskedQueue:
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """A history's file, which of its queues is meant (None: all jobs), in which format (None: found out), who asks."""
+    """A history's file, which of its queues is meant (None: all jobs), in which format (None: found
+    out), who asks."""
 
     file: Path
     queue: LogQueue = None
@@ -58,7 +60,8 @@ class Source:
 
 
 def ask_queue(source: Source, at: Instant, settings: Settings) -> AskedQueue:
-    """Open a history and learn from it what was known at an instant; learned once for a file's content."""
+    """Open a history and learn from it what was known at an instant; learned once for a file's
+    content."""
     settings.check()
 
     def learn_it() -> AskedQueue:
@@ -89,7 +92,8 @@ def ask_log(
     settings: Settings,
     learned: StateForecast | None = None,
 ) -> AskedQueue:
-    """What the whole of a catalogue's history says; learned once as long as its file does not change."""
+    """What the whole of a catalogue's history says; learned once as long as its file does not
+    change."""
     log = open_history(path).only_queue(log_queue)
     known = learned or cached_forecast(path, log_queue, log.end_s, settings)
     jobs, distinct = cached_counts(path, log_queue)
@@ -115,7 +119,8 @@ def refuse_too_wide(asked: AskedQueue, procs: int) -> None:
 def explanation_of(
     asked: AskedQueue, procs: int, walltime_s: float, probability: float
 ) -> dict[str, Any]:
-    """Whose bound it is and why, and what of the state moved it; nothing moved one by past waits."""
+    """Whose bound it is and why, and what of the state moved it; nothing moved one by past
+    waits."""
     known = asked.forecast
     if not isinstance(known, StateForecast):
         return {
@@ -147,5 +152,6 @@ def _reason_words(reason: Reason) -> str | None:
 
 
 def walk(asked: AskedQueue, wanted: Reservation, step_s: float = STEP_S) -> Trajectory:
-    """VARQ over what is known: the later an instant, the less the present state of the queue says of it."""
+    """VARQ over what is known: the later an instant, the less the present state of the queue says
+    of it."""
     return trajectory(asked.forecast, wanted, step_s)

@@ -1,8 +1,9 @@
-"""What was learned from a file, kept for the next question: beside the user's other data, for nobody else.
+"""What was learned from a file, kept for the next question: beside the user's other data, for
+nobody else.
 
-A value is found again by everything that it was made from: the file's content, the question's settings, the
-version of the method. It is kept as Python writes its own objects, which is read only where nobody but this
-user can have written it.
+A value is found again by everything that it was made from: the file's content, the question's
+settings, the version of the method. It is kept as Python writes its own objects, which is read only
+where nobody but this user can have written it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ _METHOD = ("qbets", "traces", "api/queues")
 
 
 def shelved(file: Path, question: object, make: Callable[[], Value]) -> Value:
-    """What ``make`` gives, made once for a file's content and a question (told apart by their ``repr``)."""
+    """What ``make`` gives, made once for a file's content and a question (told apart by their
+    ``repr``)."""
     with file.open("rb") as content:
         digest = hashlib.file_digest(content, "sha256").hexdigest()
     name = hashlib.sha256(f"{digest} {question!r} {_method()}".encode()).hexdigest()[:32]

@@ -40,7 +40,8 @@ def _site_row(site: Site, seen: Sequence[Acquisition]) -> Json:
 
 
 def learned_of(site: Site, seen: Sequence[Acquisition]) -> list[Json]:
-    """What runs have seen of each queue of a site (of a cloud: of each market), and what it makes of its description."""
+    """What runs have seen of each queue of a site (of a cloud: of each market), and what it makes
+    of its description."""
     markets = [queue.name for queue in site.queues] or [
         "",
         *([SPOT] if any(node.spot_price_usd_per_hour is not None for node in site.nodes) else []),
@@ -193,9 +194,13 @@ def _queue_problem(queue: Queue, known: Mapping[str, QueueLimits]) -> str:
         "inf"
     ):
         return (
-            f"queue '{queue.name}': max_walltime {format_duration(queue.max_walltime_s)} is stated, "
+            f"queue '{queue.name}': max_walltime {format_duration(queue.max_walltime_s)} "
+            "is stated, "
             f"{format_duration(there.max_walltime_s)} is the limit there"
         )
     if there.max_procs is not None and there.max_procs < queue.max_procs:
-        return f"queue '{queue.name}': {queue.max_procs} processors are stated, {there.max_procs} are there"
+        return (
+            f"queue '{queue.name}': {queue.max_procs} processors are stated, {there.max_procs} "
+            "are there"
+        )
     return ""

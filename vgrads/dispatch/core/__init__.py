@@ -1,1 +1,2 @@
-"""What a dispatcher decides: a state, events in, commands out. Nothing here waits, reads or writes."""
+"""What a dispatcher decides: a state, events in, commands out. Nothing here waits, reads or
+writes."""

@@ -1,5 +1,5 @@
-"""What policies see: hosts, jobs with their replicas, bags, the queue (GridBot, section 4.1). Names are those of ClassAds;
-docs/policies.md tells what each means."""
+"""What policies see: hosts, jobs with their replicas, bags, the queue (GridBot, section 4.1). Names
+are those of ClassAds; docs/policies.md tells what each means."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""One bag as a dispatcher knows it: part of the state that :meth:`vgrads.dispatch.core.state.State.apply` changes in place."""
+"""One bag as a dispatcher knows it: part of the state that
+:meth:`vgrads.dispatch.core.state.State.apply` changes in place."""
 
 from __future__ import annotations
 
@@ -12,9 +13,9 @@ MOST_ATTEMPTS = 60_000
 
 @dataclass(slots=True)
 class BagState:
-    """A bag as it stands. ``open``: more tasks may come; ``fault``: the exception that failed it; ``typical_s``: how long
-    one runs, as far as is known; ``tail``: its last part has begun, where that is to stay so; ``right`` and ``wrong``:
-    attempts that succeeded and failed, aged."""
+    """A bag as it stands. ``open``: more tasks may come; ``fault``: the exception that failed it;
+    ``typical_s``: how long one runs, as far as is known; ``tail``: its last part has begun, where
+    that is to stay so; ``right`` and ``wrong``: attempts that succeeded and failed, aged."""
 
     number: int
     name: str
@@ -56,8 +57,9 @@ class BagState:
         )
 
     def in_flight(self, now_s: float) -> float:
-        """Processor seconds that hosts have in hand, divided by weight. While none has ended each counts for as long as the
-        first has run: else who has long ones would have all hosts until then."""
+        """Processor seconds that hosts have in hand, divided by weight. While none has ended each
+        counts for as long as the first has run: else who has long ones would have all hosts until
+        then."""
         first_s = now_s if self.first_s is None else self.first_s
         each_s = self.typical_s or max(1.0, now_s - first_s)
         return len(self.tasks.where) * each_s * self.procs / self.weight

@@ -1,4 +1,5 @@
-"""Which hosts get nothing, or one task to show what they can do: black holes, and hosts that are new."""
+"""Which hosts get nothing, or one task to show what they can do: black holes, and hosts that are
+new."""
 
 from __future__ import annotations
 
@@ -66,7 +67,8 @@ class BlackHoles:
         return honest_chance(elsewhere, max(0.0, bag.wrong - min(2, own)), max(0, others))
 
     def _survivors(self, host: Host, number: int, longer_s: float) -> int:
-        """Other hosts that have had tasks of the same bag for longer than they took to fail here."""
+        """Other hosts that have had tasks of the same bag for longer than they took to fail
+        here."""
         now_s, state = self._now_s, self._board.state
         tasks = state.bags[number].tasks
         numbers = set(tasks.where.values()).union(*tasks.copies.values())

@@ -1,4 +1,5 @@
-"""What the parts of a dispatcher share: the state, what is noted of it, and who is to be looked at next."""
+"""What the parts of a dispatcher share: the state, what is noted of it, and who is to be looked at
+next."""
 
 from __future__ import annotations
 
@@ -25,12 +26,14 @@ Held = tuple[int, int, int]
 class Board:
     """``tell``: takes each record before anything follows from it.
 
-    ``waiting``: hosts that hold the line for work; ``urgent``: those that are to be told something; ``serving``: bags
-    that are not over; ``places``: processors of the hosts that are here and stay; ``tails``: bags whose last part has
-    begun; ``copies``: of each bag the tasks that one more host is to have, and how urgent that is; ``ready``: bags with
-    tasks that wait; ``arrived``: bags that hosts may be given tasks of which they could not before, since hosts were
-    looked through; ``load`` and ``shares``: processor seconds that each bag and each owner has had and has in hand, by
-    weight; ``counting``: bags whose policies read how many jobs are left; ``faults``: what failed bags, to be logged.
+    ``waiting``: hosts that hold the line for work; ``urgent``: those that are to be told something;
+    ``serving``: bags that are not over; ``places``: processors of the hosts that are here and stay;
+    ``tails``: bags whose last part has begun; ``copies``: of each bag the tasks that one more host
+    is to have, and how urgent that is; ``ready``: bags with tasks that wait; ``arrived``: bags that
+    hosts may be given tasks of which they could not before, since hosts were looked through;
+    ``load`` and ``shares``: processor seconds that each bag and each owner has had and has in hand,
+    by weight; ``counting``: bags whose policies read how many jobs are left; ``faults``: what
+    failed bags, to be logged.
     """
 
     def __init__(self, state: State, rules: Rules, tell: Callable[[Record], None]) -> None:
@@ -93,7 +96,8 @@ class Board:
         self.refresh()
 
     def fail(self, fault: BagFault, at_s: float) -> bool:
-        """Fail a bag that cannot be served; False where it was over before, so that nothing is different now."""
+        """Fail a bag that cannot be served; False where it was over before, so that nothing is
+        different now."""
         self.faults.append(fault)
         if self.state.bags[fault.bag].over:
             return False

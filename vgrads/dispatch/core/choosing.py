@@ -1,7 +1,9 @@
-"""Which bags a host is offered, in which order, and on whose terms: owners by their share, their bags by Rank.
+"""Which bags a host is offered, in which order, and on whose terms: owners by their share, their
+bags by Rank.
 
-Verdicts on a host are remembered by what the policies read of it, and brought up to date by the bags that changed, so
-that a request costs the bags that it is offered and not the bags that there are (GridBot, Algorithm 1 and 6.2).
+Verdicts on a host are remembered by what the policies read of it, and brought up to date by the
+bags that changed, so that a request costs the bags that it is offered and not the bags that there
+are (GridBot, Algorithm 1 and 6.2).
 """
 
 from __future__ import annotations
@@ -29,11 +31,13 @@ _QUEUE = "Queue.BOTsInQueue"
 _MOST_PLACES = 400_000
 """So many places of bags are remembered in all orders; then all are forgotten."""
 _LEAST_S = 1.0
-"""A shorter Deadline is taken for this: it would take back what cannot have been told yet, over and over."""
+"""A shorter Deadline is taken for this: it would take back what cannot have been told yet, over and
+over."""
 
 
 class Offer(NamedTuple):
-    """A bag that may serve a host. ``concurrency``: the most tasks the host may hold then; None: as many as is good."""
+    """A bag that may serve a host. ``concurrency``: the most tasks the host may hold then; None: as
+    many as is good."""
 
     bag: BagState
     rank: float = 0.0
@@ -42,7 +46,8 @@ class Offer(NamedTuple):
 
 
 class Choosing:
-    """``due``: when the time of tasks is over that have a deadline: (instant, host, bag, task, attempt)."""
+    """``due``: when the time of tasks is over that have a deadline: (instant, host, bag, task,
+    attempt)."""
 
     def __init__(self, board: Board) -> None:
         self._board = board
@@ -89,7 +94,8 @@ class Choosing:
         return group is not None and self._order(group, host, ad)[1](number) is not None
 
     def _by_share(self, found: Sequence[tuple[Group, Order, Rank]], ad: Ad) -> Iterator[Offer]:
-        """The owner who has had least by weight comes first, each time anew (stride scheduling, Waldspurger 1995)."""
+        """The owner who has had least by weight comes first, each time anew (stride scheduling,
+        Waldspurger 1995)."""
 
         def turn(owner: str) -> Iterator[Offer]:
             rows = [g.row(order, owner, rank) for g, order, rank in found if owner in order.owners]
@@ -300,7 +306,8 @@ class Choosing:
         return offer.terms.requirements(host_ad(board, host, now_s), job, queue_ad(board))
 
     def to_copy(self, bag: BagState, now_s: float, most: int) -> list[int]:
-        """Running tasks that a bag's written policy wants copied: drawn, those with fewer replicas more likely."""
+        """Running tasks that a bag's written policy wants copied: drawn, those with fewer replicas
+        more likely."""
         self._look()
         rules = self._board.bags[bag.number]
         if rules.policy is None or not rules.policy.has("ReplicationRequirements"):
@@ -308,7 +315,8 @@ class Choosing:
         terms = self._terms(bag)
         tasks = [t for t in bag.tasks.where if len(bag.tasks.hosts_of(t)) < rules.most_copies]
         if len(tasks) > most:
-            # Efraimidis and Spirakis 2006 (doi:10.1016/j.ipl.2005.11.003): weighted, without replacement
+            # Efraimidis and Spirakis 2006 (doi:10.1016/j.ipl.2005.11.003): weighted, without
+            # replacement
             keys = {t: self._draws.random() ** len(bag.tasks.hosts_of(t)) for t in tasks}
             tasks = heapq.nlargest(most, tasks, key=keys.__getitem__)
         queue, counts = queue_ad(self._board), rules.policy.has("Concurrency")

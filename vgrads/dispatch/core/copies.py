@@ -1,4 +1,5 @@
-"""Now and then: tasks whose time is over are taken back, and running tasks of a bag's tail get copies."""
+"""Now and then: tasks whose time is over are taken back, and running tasks of a bag's tail get
+copies."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ from vgrads.dispatch.core.tasks import ENDED, GIVEN
 CYCLE_S = 1.0
 """Tails and copies are looked at so often at most,"""
 _OF_A_TASK = 1 / 25
-"""and else as often as it takes this part of a task: a look costs what runs, and what it decides lasts a task."""
+"""and else as often as it takes this part of a task: a look costs what runs, and what it decides
+lasts a task."""
 _ENDS = 10_000
 _COMMON = Pace()
 _SAMPLE = 256
@@ -103,7 +105,8 @@ class Copies:
             self._board.copies.pop(bag.number, None)
 
     def _take_up(self, bag: BagState, now_s: float) -> None:
-        """After a restart nobody knows since when hosts have what they have: their time begins anew."""
+        """After a restart nobody knows since when hosts have what they have: their time begins
+        anew."""
         for task in bag.tasks.where:
             for host in (self._board.state.hosts[n] for n in bag.tasks.hosts_of(task)):
                 if (host.number, bag.number, task) not in self._board.given_s:
@@ -148,7 +151,8 @@ class Copies:
         return Attempt(task, now_s - begun[newest], error_rate, len(hosts), pace.value)
 
     def _follow(self, now_s: float) -> None:
-        """Since when tasks run: a host begins them in the order in which it has them, as many as it has places."""
+        """Since when tasks run: a host begins them in the order in which it has them, as many as it
+        has places."""
         board = self._board
         learning = {bag.number for bag in board.serving if self.learns(bag.number)}
         before, board.begun_s = board.begun_s, {}
@@ -168,7 +172,8 @@ class Copies:
             }
 
     def _give_up(self, before: dict[Held, float], now_s: float) -> None:
-        """Attempts that are no more, though their tasks have not ended: they would have taken longer."""
+        """Attempts that are no more, though their tasks have not ended: they would have taken
+        longer."""
         for key in before.keys() - self._board.begun_s.keys():
             host, number, task = key
             bag = self._board.state.bags[number]

@@ -24,7 +24,8 @@ _SLOTS = ("JobRequirements", "Concurrency")
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """What stands against it, in words; ``slot``: of the policy, with its ``expression`` and the ``values`` it read."""
+    """What stands against it, in words; ``slot``: of the policy, with its ``expression`` and the
+    ``values`` it read."""
 
     words: str
     slot: str = ""
@@ -47,7 +48,8 @@ def why_not(core: Core, host: Host, bag: BagState, task: int, now_s: float) -> l
 
 
 def unserved(core: Core, grids: Sequence[Mapping[str, object]], now_s: float) -> dict[int, str]:
-    """Bags (number) whose policies keep them from every host, or from every grid (its ad), and by what, in words."""
+    """Bags (number) whose policies keep them from every host, or from every grid (its ad), and by
+    what, in words."""
     hosts = [host for host in core.state.hosts.values() if host.here and not host.leaving][:_SAMPLE]
     found = {}
     for bag in core.serving:
@@ -84,12 +86,16 @@ def _why_unserved(
 
 
 def _too_late(bag: BagState) -> str:
-    """A task that goes from host to host since none is done with it before its Deadline; empty where none is seen."""
+    """A task that goes from host to host since none is done with it before its Deadline; empty
+    where none is seen."""
     tasks = bag.tasks
     for task in islice(tasks.where, _SAMPLE):
         ended = tasks.failures.get(task, 0) + tasks.losses.get(task, 0)
         if tasks.attempts[task] - ended > _OFTEN:
-            return f"task {task} was given out {tasks.attempts[task]} times and has not ended: is its Deadline too short?"
+            return (
+                f"task {task} was given out {tasks.attempts[task]} times and has not ended: is "
+                "its Deadline too short?"
+            )
     return ""
 
 
@@ -103,7 +109,8 @@ def _by_no_host(core: Core, hosts: Sequence[Host], bag: BagState, now_s: float) 
 
 
 def _by_no_grid(core: Core, grids: Sequence[Mapping[str, object]], bag: BagState) -> Verdict | None:
-    """What keeps a bag from the first of the grids it may use; None where it is fit for one, or there is none."""
+    """What keeps a bag from the first of the grids it may use; None where it is fit for one, or
+    there is none."""
     policy = core.bags[bag.number].policy
     fit = [grid for grid in grids if not bag.sites or grid["Name"] in bag.sites]
     if policy is None or not policy.has("GridPolicy"):
@@ -151,7 +158,8 @@ def _of_host(core: Core, host: Host, now_s: float) -> Iterator[Reason]:
     odds = core.giving.blackholes.odds(host, record) if record.blows else 0.0
     if record.pauses and now_s < record.barred_until_s and odds > BARRED_AT:
         yield Reason(
-            f"it is barred for {record.barred_until_s - now_s:.0f} s more: its last {len(record.blows)} tasks failed at once, "
+            f"it is barred for {record.barred_until_s - now_s:.0f} s more: its last "
+            f"{len(record.blows)} tasks failed at once, "
             "and others do them"
         )
 
@@ -171,7 +179,10 @@ def _of_policy(core: Core, host: Host, bag: BagState, task: int, now_s: float) -
             first = next(choosing.offers(host, now_s), None)
             if first is not None and first.bag is not bag and first.rank > verdict.counts:
                 yield _told(
-                    f"bag {first.bag.name} comes first: it ranks this host {first.rank:g}, this one {verdict.counts:g}",
+                    (
+                        f"bag {first.bag.name} comes first: it ranks this host {first.rank:g}, "
+                        f"this one {verdict.counts:g}"
+                    ),
                     verdict,
                 )
 

@@ -29,7 +29,8 @@ def serving(bag: int) -> Iterator[None]:
 
 
 def fault_in(bag: int, work: Callable[[], None]) -> BagFault | None:
-    """Work on the files of a bag; what was wrong with it. OSError where the disk is full, which is no bag's fault."""
+    """Work on the files of a bag; what was wrong with it. OSError where the disk is full, which is
+    no bag's fault."""
     try:
         work()
     except Exception as error:
@@ -42,7 +43,8 @@ def fault_in(bag: int, work: Callable[[], None]) -> BagFault | None:
 
 
 def reason_of(error: Exception) -> str:
-    """An exception in a line: errors of ours and of the system say what to do, others are faults of vgrads."""
+    """An exception in a line: errors of ours and of the system say what to do, others are faults of
+    vgrads."""
     if isinstance(error, VgradsError | OSError):
         return f"it cannot be served: {error}"
     return f"a fault of vgrads while it was served: {type(error).__name__}: {error}"

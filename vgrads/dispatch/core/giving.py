@@ -1,4 +1,5 @@
-"""What hosts are given: how much, of which bag, which of its tasks; and what they are asked to give back."""
+"""What hosts are given: how much, of which bag, which of its tasks; and what they are asked to give
+back."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ _NO_MOST = 1 << 30
 _ELSEWHERE_S = 10.0
 """So long a task that failed on a host is kept for others."""
 _UNFIT_S = 10.0
-"""So long a host that nothing was for is asked about what has come since alone: time may change what it is."""
+"""So long a host that nothing was for is asked about what has come since alone: time may change
+what it is."""
 
 
 class Giving:
@@ -34,7 +36,8 @@ class Giving:
         self._unfit: dict[int, float] = {}  # hosts that no bag with work was for, and since when
 
     def answer(self, host: Host, at_s: float) -> Answer:
-        """What a host is told now; nothing where there is nothing for it, and then it waits for work."""
+        """What a host is told now; nothing where there is nothing for it, and then it waits for
+        work."""
         found = Answer()
         if host.to_cancel:
             found.cancel, host.to_cancel = host.to_cancel, []
@@ -100,7 +103,8 @@ class Giving:
             found.new_bags.append(number)
 
     def _tasks_for(self, host: Host, offer: Offer, at_s: float, most: int) -> list[int] | None:
-        """The tasks of a bag that a host gets in this round: at most what fits, and its part of the last ones.
+        """The tasks of a bag that a host gets in this round: at most what fits, and its part of the
+        last ones.
 
         None: it has as many as it should for now.
         """
@@ -174,7 +178,8 @@ class Giving:
         return window[:count]
 
     def _not_here(self, host: Host, bag: BagState, now_s: float) -> set[int]:
-        """Tasks that another host is to try first: they have just failed here, or are for the sites where such go."""
+        """Tasks that another host is to try first: they have just failed here, or are for the sites
+        where such go."""
         board = self._board
         if not (bag.tasks.again or bag.tasks.resting) or board.hosts < 2:
             return set()
@@ -222,14 +227,15 @@ class Giving:
         return found
 
     def _is_unfit(self, number: int, arrived: Collection[int], at_s: float) -> bool:
-        """True where nothing was for a host a moment ago, and nothing that has come since is left."""
+        """True where nothing was for a host a moment ago, and nothing that has come since is
+        left."""
         if at_s - self._unfit.get(number, float("-inf")) >= _UNFIT_S:
             return False
         return not any(self._board.work_for(self._board.state.bags[bag]) for bag in arrived)
 
     def level(self) -> None:
-        """Where hosts wait and nothing that waits is for them: what others hold and cannot have begun is recalled for
-        them, as far as they may have it."""
+        """Where hosts wait and nothing that waits is for them: what others hold and cannot have
+        begun is recalled for them, as far as they may have it."""
         board, hosts = self._board, self._board.state.hosts
         free = [hosts[n] for n in board.waiting if not hosts[n].busy_procs]
         idle = sum(host.procs for host in free)

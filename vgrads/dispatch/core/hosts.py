@@ -14,7 +14,8 @@ Key = tuple[int, int]
 class Hello:
     """What a host says of itself when it comes: its slot, its processors, what it has in hand.
 
-    ``machine``: what it runs on, the same after a reinstall; ``attributes``: more, for policies to read.
+    ``machine``: what it runs on, the same after a reinstall; ``attributes``: more, for policies to
+    read.
     """
 
     slot: str
@@ -31,8 +32,9 @@ class Hello:
 
 @dataclass(slots=True)
 class Host:
-    """Where tasks run. ``held``: task → attempt; ``life``: the agent's process, told from others of the host;
-    ``machine``: what stays the same when it is started anew, in another slot, on a disk that was wiped."""
+    """Where tasks run. ``held``: task → attempt; ``life``: the agent's process, told from others of
+    the host; ``machine``: what stays the same when it is started anew, in another slot, on a disk
+    that was wiped."""
 
     number: int
     id: str

@@ -1,4 +1,5 @@
-"""A dispatcher's state as one value that can be kept, and back: where a journal that was cut begins."""
+"""A dispatcher's state as one value that can be kept, and back: where a journal that was cut
+begins."""
 
 from __future__ import annotations
 

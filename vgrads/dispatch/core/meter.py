@@ -1,7 +1,8 @@
 """What a manager's tasks cost it, told by their ends: the samples that its capacity rests on.
 
-Hosts tell how long each transfer lasted; where several go on at once each lasts longer, and the link is busy only
-once. So what counts for a task is the time that its transfers add to the time in which any was under way.
+Hosts tell how long each transfer lasted; where several go on at once each lasts longer, and the
+link is busy only once. So what counts for a task is the time that its transfers add to the time in
+which any was under way.
 """
 
 from __future__ import annotations
@@ -60,7 +61,8 @@ class Firsts:
     def work(self, host: int, came_s: float, at_s: float, reads: Sequence[Read]) -> float:
         """The share of what was sent for a task that any host would have had to get for it.
 
-        Not so what all tasks of its bag read, nor what others had read before the host came with its first task.
+        Not so what all tasks of its bag read, nor what others had read before the host came with
+        its first task.
         """
         for known in (self._had, self._seen_s, self._joined_s):
             if len(known) > _MOST_FILES:
@@ -115,7 +117,8 @@ class TaskMeter:
             self._fold()
 
     def look(self, loop_s: float, busy: int) -> None:
-        """``loop_s``: processor seconds that the manager's loop has used since the last look; ``busy``: tasks that run."""
+        """``loop_s``: processor seconds that the manager's loop has used since the last look;
+        ``busy``: tasks that run."""
         self._loop_s += loop_s
         self._busy = busy
         self._fold()
@@ -137,7 +140,8 @@ class TaskMeter:
         return capacity(self.meter)
 
     def capacity_json(self) -> dict[str, Any] | None:
-        """For the ledger, in processors: an interval of 90 %, what hinders more, and each resource."""
+        """For the ledger, in processors: an interval of 90 %, what hinders more, and each
+        resource."""
         found = self.capacity()
         if found is None:
             return None

@@ -1,4 +1,5 @@
-"""In which order bags come for a kind of host, kept for the next host of that kind and brought up to date."""
+"""In which order bags come for a kind of host, kept for the next host of that kind and brought up
+to date."""
 
 from __future__ import annotations
 
@@ -20,8 +21,9 @@ Rank = Callable[[int], float | None]
 
 @dataclass(slots=True)
 class Order:
-    """What bags make of a kind of host. ``upto``: changes taken in; ``owners``: those who may have bags for it;
-    ``rows``: of those that were asked for; ``said``: the rank of bags that are alike."""
+    """What bags make of a kind of host. ``upto``: changes taken in; ``owners``: those who may have
+    bags for it; ``rows``: of those that were asked for; ``said``: the rank of bags that are
+    alike."""
 
     upto: int
     owners: dict[str, None]
@@ -47,10 +49,11 @@ class Order:
 
 @dataclass(slots=True)
 class Group:
-    """Bags whose policies read the same of a host: what else changes of it does not touch their order.
+    """Bags whose policies read the same of a host: what else changes of it does not touch their
+    order.
 
-    ``members``: bag → owner; ``owners``: their bags; ``log``: members that changed, for orders to catch up;
-    ``orders``: by what is read.
+    ``members``: bag → owner; ``owners``: their bags; ``log``: members that changed, for orders to
+    catch up; ``orders``: by what is read.
     """
 
     names: tuple[str, ...]
@@ -96,7 +99,8 @@ class Group:
         order.upto = len(self.log)
 
     def row(self, order: Order, owner: str, rank: Rank) -> Row:
-        """The bags of an owner: looked at when they are asked for, as most hosts take what the first owner has."""
+        """The bags of an owner: looked at when they are asked for, as most hosts take what the
+        first owner has."""
         row = order.rows.get(owner)
         if row is None:
             found = [(rank(number), number) for number in self.owners.get(owner, ())]
@@ -108,8 +112,8 @@ class Group:
 
 
 def value_of(ad: Ad, name: str) -> Any:
-    """What a host says to ``Host.…``, however it spells that, as it is remembered: 1, 1.0 and true are different, and
-    so are lists of them; one NaN is all of them."""
+    """What a host says to ``Host.…``, however it spells that, as it is remembered: 1, 1.0 and true
+    are different, and so are lists of them; one NaN is all of them."""
     value = ad.get(name[5:])
     return signed(look_up(name, (ad, {}, {}, {}, 1)) if value is None else value)
 

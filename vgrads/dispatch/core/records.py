@@ -1,6 +1,7 @@
 """What a dispatcher's journal tells: a record for each bundle of tasks, packed.
 
-A record is a kind, its length and its body. What happens to tasks comes in arrays; what is rare is JSON.
+A record is a kind, its length and its body. What happens to tasks comes in arrays; what is rare is
+JSON.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ END = np.dtype(
         ("peak_gib", "<f2"),
     ]
 )
-"""How an attempt ended, 30 bytes: ``at_cs`` in hundredths of a second since the dispatcher began (497 days);
-``code``: exit code, minus the signal, or :data:`COULD_NOT`."""
+"""How an attempt ended, 30 bytes: ``at_cs`` in hundredths of a second since the dispatcher began
+(497 days); ``code``: exit code, minus the signal, or :data:`COULD_NOT`."""
 COULD_NOT = -32768
 """Instead of an exit code: the host could not run the task."""
 _ENDED = 4  # the kind of a record of ends
@@ -115,14 +116,16 @@ class Copied(OfTasks):
 
 
 class Late(OfTasks):
-    """Tasks that were taken from a host because their time was over: they wait again, and count against it."""
+    """Tasks that were taken from a host because their time was over: they wait again, and count
+    against it."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """What is rare, and its fields. ``what``: bag, grown, had, closed, unwanted, cancelled, failed, tail, joined, left, barred, slot."""
+    """What is rare, and its fields. ``what``: bag, grown, had, closed, unwanted, cancelled, failed,
+    tail, joined, left, barred, slot."""
 
     what: str
     fields: dict[str, Any]
@@ -177,7 +180,8 @@ def unpack(body: bytes) -> Iterator[Record]:
 
 
 def packed_ends(body: bytes) -> Iterator[tuple[int, bytes]]:
-    """Of the records in these bytes only the ends, as they are: bag, and 30 bytes for each (:data:`END`)."""
+    """Of the records in these bytes only the ends, as they are: bag, and 30 bytes for each
+    (:data:`END`)."""
     at = 0
     while at < len(body):
         kind, length = _HEAD.unpack_from(body, at)

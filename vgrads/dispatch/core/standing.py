@@ -62,7 +62,10 @@ def _why_dropped(bag: BagState) -> str:
     dropped, failed = bag.tasks.counts[DROPPED], bag.tasks.counts[FAILED]
     if bag.tasks.order is None or not dropped:
         return ""
-    return f"{dropped:,} tasks can never be ready, for they need {failed:,} that failed, the first task {bag.tasks.status.find(FAILED)}"
+    return (
+        f"{dropped:,} tasks can never be ready, for they need {failed:,} that failed, the "
+        f"first task {bag.tasks.status.find(FAILED)}"
+    )
 
 
 def hosts_json(state: State) -> list[dict[str, Any]]:
@@ -129,7 +132,8 @@ class Latest:
         return int(sum(parts[0] for parts in self.times.values()))
 
     def mean_times(self, bag: int, own: Mapping[str, float]) -> dict[str, float]:
-        """Mean seconds of the attempts that were told of, by where they went; ``own``: what the manager adds to each."""
+        """Mean seconds of the attempts that were told of, by where they went; ``own``: what the
+        manager adds to each."""
         count, *parts = self.times.get(bag) or [0.0]
         means = {name: part / count for name, part in zip(_PARTS, parts, strict=False)}
         return (
@@ -190,7 +194,8 @@ class Rates:
 def status_json(
     state: State, rates: Rates, now_s: float, unserved: Mapping[int, str], more: dict[str, Any]
 ) -> dict[str, Any]:
-    """All of it. ``unserved``: bags that no host is for, and why; of each bag, since others may not read it."""
+    """All of it. ``unserved``: bags that no host is for, and why; of each bag, since others may not
+    read it."""
     return {
         "now_s": now_s,
         "bags": [

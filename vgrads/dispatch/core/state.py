@@ -1,7 +1,8 @@
-"""How a dispatcher stands: the fold of its journal, in columns that :meth:`State.apply` changes in place.
+"""How a dispatcher stands: the fold of its journal, in columns that :meth:`State.apply` changes in
+place.
 
-This departs from the immutable state of planned runs, for two million tasks (decision 0020); what follows from it
-is kept: nothing else changes it, and a journal read again gives the same state.
+This departs from the immutable state of planned runs, for two million tasks (decision 0020); what
+follows from it is kept: nothing else changes it, and a journal read again gives the same state.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What an end came to: ``counts``: it decided the task; ``again``: something waits now that did not; ``elsewhere``:
-    the hosts that also have the task."""
+    """What an end came to: ``counts``: it decided the task; ``again``: something waits now that did
+    not; ``elsewhere``: the hosts that also have the task."""
 
     counts: bool
     again: bool = False
@@ -60,7 +61,8 @@ _DECIDED, _FREED = Effect(counts=True), Effect(counts=True, again=True)
 
 @dataclass
 class State:
-    """Bags by number, hosts by number, owners by name, what is known of machines by site and machine."""
+    """Bags by number, hosts by number, owners by name, what is known of machines by site and
+    machine."""
 
     bags: dict[int, BagState] = field(default_factory=dict)
     hosts: dict[int, Host] = field(default_factory=dict)
@@ -73,7 +75,8 @@ class State:
     def apply(self, record: Record) -> list[Effect]:
         """Take over what a record tells; for ends, what each came to.
 
-        An exception fails the bag that the record is about, now and whenever the journal is read again.
+        An exception fails the bag that the record is about, now and whenever the journal is read
+        again.
         """
         try:
             return self._apply(record)
@@ -256,7 +259,8 @@ class State:
         self._close_if_over(bag, at_s)
 
     def _word_had(self, number: int, at_s: float, runs: Sequence[Sequence[int]]) -> None:
-        """Tasks are done whose results were there before. ``runs``: first and last of each run of them."""
+        """Tasks are done whose results were there before. ``runs``: first and last of each run of
+        them."""
         bag = self.bags[number]
         told = (t for first, last in runs for t in range(first, last + 1))
         found = [t for t in told if bag.tasks.status[t] not in ENDED]
@@ -322,7 +326,8 @@ class State:
             known.idle_since_s = at_s
 
     def _word_left(self, number: int, at_s: float, lost: bool) -> None:
-        """A host is gone; what it held waits again. ``lost``: without a word, so its tasks may be to blame."""
+        """A host is gone; what it held waits again. ``lost``: without a word, so its tasks may be
+        to blame."""
         host = self.hosts[number]
         self.now_s = max(self.now_s, at_s)
         for bag_number, task in list(host.held):

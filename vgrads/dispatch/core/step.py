@@ -26,7 +26,8 @@ T = TypeVar("T")
 
 
 class Core:
-    """A dispatcher's decisions over its state. ``tell``: takes each record before anything follows from it.
+    """A dispatcher's decisions over its state. ``tell``: takes each record before anything follows
+    from it.
 
     ``told``: hears of each end and what it came to, for whoever waits for results.
     """
@@ -84,7 +85,8 @@ class Core:
     def attach(
         self, number: int, bag: Bag, digests: Callable[[int], Sequence[str]] | None = None
     ) -> None:
-        """What the tasks of a bag run; ``digests``: of each one's inputs, where they are looked at."""
+        """What the tasks of a bag run; ``digests``: of each one's inputs, where they are looked
+        at."""
         self.bags[number] = bag
         if digests:
             self.board.digests[number] = digests
@@ -96,7 +98,8 @@ class Core:
             self.note(Word("grown", {"number": number, "count": count}))
 
     def have(self, number: int, tasks: Sequence[int], at_s: float) -> None:
-        """Tasks of a bag are done: their results were there before. Hosts that have them are told."""
+        """Tasks of a bag are done: their results were there before. Hosts that have them are
+        told."""
         of = self.state.bags[number].tasks
         for task in tasks:
             for host in of.hosts_of(task):
@@ -123,7 +126,8 @@ class Core:
         self.board.drop(number, "cancelled", at_s, reason)
 
     def guarded(self, work: Callable[[], T], at_s: float) -> T:
-        """What some work comes to; a bag in which something goes wrong is failed, and the work done without it."""
+        """What some work comes to; a bag in which something goes wrong is failed, and the work done
+        without it."""
         while True:
             try:
                 return work()
@@ -222,7 +226,8 @@ class Core:
         return host
 
     def _reconcile(self, host: Host, held: Iterable[Triple], ended: set[Triple]) -> None:
-        """The host is believed: what it has it keeps if it is still wanted, what it never got waits again."""
+        """The host is believed: what it has it keeps if it is still wanted, what it never got waits
+        again."""
         said = {(bag, task): attempt for bag, task, attempt in held}
         missing: dict[int, list[int]] = {}
         for (bag, task), attempt in host.held.items():
@@ -314,7 +319,8 @@ class Core:
     # work
 
     def answer(self, host: Host, at_s: float) -> Answer:
-        """What a host is told now; nothing where there is nothing for it, and then it waits for work."""
+        """What a host is told now; nothing where there is nothing for it, and then it waits for
+        work."""
         return self.giving.answer(host, at_s)
 
     def due(self, at_s: float) -> list[tuple[Host, Answer]]:
@@ -353,7 +359,8 @@ def runs_of(tasks: Sequence[int]) -> list[list[int]]:
 def _what_counts(
     message: Message, host: Host
 ) -> tuple[Sequence[tuple[int, End]], Sequence[Triple]]:
-    """Ends and tasks given back: what a host that goes could not run any more is given back, and no fault of it."""
+    """Ends and tasks given back: what a host that goes could not run any more is given back, and no
+    fault of it."""
     if not host.leaving and not message.leaving:
         return message.ends, message.returned
     ends = [(bag, end) for bag, end in message.ends if end.code != COULD_NOT]

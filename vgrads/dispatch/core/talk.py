@@ -1,4 +1,5 @@
-"""What hosts say and are told, as values: between the messages on the wire and the core that decides."""
+"""What hosts say and are told, as values: between the messages on the wire and the core that
+decides."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ Triple = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """What a host says (docs/dispatch.md). ``ends``: by bag; ``running``: what runs there, and since how many seconds."""
+    """What a host says (docs/dispatch.md). ``ends``: by bag; ``running``: what runs there, and
+    since how many seconds."""
 
     host: str
     life: str

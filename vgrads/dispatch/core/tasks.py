@@ -15,15 +15,16 @@ import numpy as np
 from vgrads.workflows.generated.lazy import Lazy
 
 PENDING, GIVEN, DONE, FAILED, DROPPED, HELD = range(6)
-"""What becomes of a task: it waits, a host has it, it succeeded, it failed for good, it is not wanted or can never be
-ready, it is not ready yet."""
+"""What becomes of a task: it waits, a host has it, it succeeded, it failed for good, it is not
+wanted or can never be ready, it is not ready yet."""
 ENDED = (DONE, FAILED, DROPPED)
 WORDS = ("waits", "runs", "done", "failed", "dropped", "not ready")
 """The same for people."""
 
 
 class Tasks:
-    """Status and attempts of each task, and which are next. ``order``: which become ready when; without, all are."""
+    """Status and attempts of each task, and which are next. ``order``: which become ready when;
+    without, all are."""
 
     __slots__ = (
         "again",
@@ -98,7 +99,8 @@ class Tasks:
         return found
 
     def wake(self, until_s: float) -> None:
-        """Those that failed before an instant are next again: others have had the time to show what their host is."""
+        """Those that failed before an instant are next again: others have had the time to show what
+        their host is."""
         while self.resting and next(iter(self.resting.values())) <= until_s:
             self.again[self.resting.popitem(last=False)[0]] = None
 
@@ -135,7 +137,8 @@ class Tasks:
         return [] if first is None else [first, *self.copies.get(task, ())]
 
     def take(self, task: int, host: int) -> bool:
-        """A host has it no more; True where it was the last one, and something else is to become of the task."""
+        """A host has it no more; True where it was the last one, and something else is to become of
+        the task."""
         others = [number for number in self.hosts_of(task) if number != host]
         if not others:
             return True
@@ -147,7 +150,8 @@ class Tasks:
         return False
 
     def give_back(self, task: int, failed_s: float | None = None) -> None:
-        """It waits again, before those that were never given; behind them where it has just failed."""
+        """It waits again, before those that were never given; behind them where it has just
+        failed."""
         self.move(task, PENDING)
         self.where.pop(task, None)
         self.copies.pop(task, None)
@@ -170,7 +174,8 @@ class Tasks:
     # tasks that are not ready
 
     def _hold(self, order: Lazy) -> None:
-        """Only what is ready at the beginning waits; all others come behind it, as they are ready."""
+        """Only what is ready at the beginning waits; all others come behind it, as they are
+        ready."""
         count = len(self.status)
         self.status = bytearray([HELD]) * count
         self.counts[PENDING], self.counts[HELD] = 0, count
@@ -187,8 +192,8 @@ class Tasks:
         return some
 
     def _follow(self, order: Lazy, task: int) -> bool:
-        """What an end makes ready. Where nothing waits or runs any more, what is not ready never will be: it needs
-        something that failed."""
+        """What an end makes ready. Where nothing waits or runs any more, what is not ready never
+        will be: it needs something that failed."""
         some = self.status[task] == DONE and self._release(order.after(task, self._is_done))
         self._give_up()
         return some

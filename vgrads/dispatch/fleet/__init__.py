@@ -1,1 +1,2 @@
-"""The nodes of a dispatcher: requested and released through the drivers of sites, real or simulated."""
+"""The nodes of a dispatcher: requested and released through the drivers of sites, real or
+simulated."""

@@ -1,6 +1,8 @@
-"""The hosts of a dispatcher: asked for and given back as ``pool`` decides, through the drivers of the sites.
+"""The hosts of a dispatcher: asked for and given back as ``pool`` decides, through the drivers of
+the sites.
 
-What is asked for is in the journal before a site hears of it, so that a manager that comes later knows it.
+What is asked for is in the journal before a site hears of it, so that a manager that comes later
+knows it.
 """
 
 from __future__ import annotations
@@ -31,8 +33,9 @@ _GIVE_UP = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """A site where hosts may come from. ``procs``: of one host; ``longest_s`` and ``widest`` (hosts): of one request;
-    ``requests``: how many its queue takes of us at once; ``price``: of a host, dollars an hour."""
+    """A site where hosts may come from. ``procs``: of one host; ``longest_s`` and ``widest``
+    (hosts): of one request; ``requests``: how many its queue takes of us at once; ``price``: of a
+    host, dollars an hour."""
 
     site: str
     queue: str
@@ -49,7 +52,8 @@ class Place:
 
 @dataclass
 class _Luck:
-    """How a site has answered lately. ``late_s``: how long one was waited for in vain since one last came."""
+    """How a site has answered lately. ``late_s``: how long one was waited for in vain since one
+    last came."""
 
     refused: int = 0
     failed: int = 0
@@ -63,7 +67,8 @@ class _Luck:
 
 @dataclass
 class _Known:
-    """What a place has: hosts that are here, requests of which some are to come, slots that have not ended."""
+    """What a place has: hosts that are here, requests of which some are to come, slots that have
+    not ended."""
 
     hosts: list[Host] = field(default_factory=list)
     asked: list[RequestView] = field(default_factory=list)
@@ -76,8 +81,9 @@ class _Known:
 
 @dataclass
 class Fleet:
-    """Requests for hosts and what became of them. ``fits``: may a bag use a grid? Told the grid's ad: ``Name``,
-    ``Limit``, ``Free``, ``Queued``, ``Running`` (hosts), ``MeanWait`` (s), ``ErrorRate`` (of requests), ``Price``."""
+    """Requests for hosts and what became of them. ``fits``: may a bag use a grid? Told the grid's
+    ad: ``Name``, ``Limit``, ``Free``, ``Queued``, ``Running`` (hosts), ``MeanWait`` (s),
+    ``ErrorRate`` (of requests), ``Price``."""
 
     core: Core
     sites: Sites
@@ -124,7 +130,8 @@ class Fleet:
     # deciding, in the loop of the dispatcher
 
     def decide(self, now_s: float) -> bool:
-        """Look at the work and the hosts; what follows is noted, and carried out next. False where nothing follows."""
+        """Look at the work and the hosts; what follows is noted, and carried out next. False where
+        nothing follows."""
         return self.core.guarded(lambda: self._decide(now_s), now_s)
 
     def _decide(self, now_s: float) -> bool:
@@ -149,7 +156,8 @@ class Fleet:
         return moved or bool(self._to_close)
 
     def _watch(self, now_s: float) -> None:
-        """Since when each host has been busy with what it has: told by the ends that are counted of it."""
+        """Since when each host has been busy with what it has: told by the ends that are counted of
+        it."""
         before, self._busy = self._busy, {}
         for host in self.core.state.hosts.values():
             if host.here and host.held:
@@ -179,7 +187,8 @@ class Fleet:
         return Counter(s["site"] for s in slots if "site" in s and not s.get("ended"))
 
     def _grid(self, where: Place, known: _Known, now_s: float) -> Grid:
-        """A place as the overlay sees it: what is there may stay; more only where something may be asked for."""
+        """A place as the overlay sees it: what is there may stay; more only where something may be
+        asked for."""
         luck = self._luck.setdefault(where.site, _Luck())
         hosts, busy, most = len(known.hosts), known.busy, where.limits.most
         idle = sum(not host.held and not host.leaving for host in known.hosts)
@@ -245,7 +254,8 @@ class Fleet:
         ]
 
     def _missing(self, name: str, slot: Mapping[str, Any], now_s: float) -> int:
-        """Hosts of a request that are still to come; some nodes begin later than others, and some never."""
+        """Hosts of a request that are still to come; some nodes begin later than others, and some
+        never."""
         late = "ready_s" in slot and now_s - slot["ready_s"] > self._of(slot["site"]).boot_s
         return 0 if late else max(0, int(slot["hosts"]) - self._came[name])
 
@@ -256,8 +266,8 @@ class Fleet:
 
     @property
     def expected_wait_s(self) -> float:
-        """How long a host that is asked for now is waited for, by what was seen at the quickest site; before any has
-        come, by its boot time."""
+        """How long a host that is asked for now is waited for, by what was seen at the quickest
+        site; before any has come, by its boot time."""
         lucks = ((self._luck.get(p.site, _Luck()), p) for p in self.places)
         waits = (
             max(luck.wait_s if luck.came else where.boot_s, luck.late_s) for luck, where in lucks
@@ -297,7 +307,8 @@ class Fleet:
                 self._joined(name, slot, now_s)
 
     def _close_empty(self, now_s: float) -> None:
-        """A slot goes when its last host has left; one whose hosts never came, after its boot time."""
+        """A slot goes when its last host has left; one whose hosts never came, after its boot
+        time."""
         here = {host.slot for host in self.core.state.hosts.values() if host.here}
         for name, slot in self._open_slots():
             if name in here:
@@ -310,7 +321,8 @@ class Fleet:
                 and now_s - slot["ready_s"] > self._of(slot["site"]).boot_s
             ):
                 self._luck[slot["site"]].words = (
-                    f"its nodes did not report within {self._of(slot['site']).boot_s:.0f} s: can they reach this machine? "
+                    f"its nodes did not report within {self._of(slot['site']).boot_s:.0f} "
+                    "s: can they reach this machine? "
                     "access.contact names the address under which they find it"
                 )
                 self._disappoint(slot["site"], now_s, True)
@@ -378,7 +390,8 @@ class Fleet:
                 self._disappoint(slot["site"], now_s, event.permanent)
 
     def _disappoint(self, site: str, now_s: float, permanent: bool) -> None:
-        """A request came to nothing: the next one waits, longer each time; what is refused for good, not often."""
+        """A request came to nothing: the next one waits, longer each time; what is refused for
+        good, not often."""
         luck = self._luck.setdefault(site, _Luck())
         luck.refused += 1 if permanent else 0
         luck.failed += 1

@@ -1,7 +1,7 @@
 """Hosts that pools lend: how many each pool has here, and which go when it has decided for fewer.
 
-A pool never takes a host away. It says how many it has decided for; the manager lets the others go when what they run
-has ended (Yu 2013, section 4.5).
+A pool never takes a host away. It says how many it has decided for; the manager lets the others go
+when what they run has ended (Yu 2013, section 4.5).
 """
 
 from __future__ import annotations
@@ -44,8 +44,9 @@ def lent(hosts: Iterable[Host]) -> Counter[str]:
 
 
 def excess(hosts: Iterable[Host], decided: Mapping[str, int]) -> list[tuple[Host, str]]:
-    """Of hosts that stay those to let go, and why; ``decided``: processors by pool. Those that have least in hand go first, the newest of
-    them: what others have in their caches stays. A pool that has said nothing keeps its hosts here."""
+    """Of hosts that stay those to let go, and why; ``decided``: processors by pool. Those that have
+    least in hand go first, the newest of them: what others have in their caches stays. A pool that
+    has said nothing keeps its hosts here."""
     lending = [host for host in hosts if pool_of(host) in decided]
     there, found = lent(lending), list[tuple[Host, str]]()
     for host in sorted(lending, key=lambda one: (len(one.held), -one.joined_s, one.number)):

@@ -1,4 +1,5 @@
-"""The work there is, brought to the grids that may serve it: what the overlay constructor is asked, and its answer."""
+"""The work there is, brought to the grids that may serve it: what the overlay constructor is asked,
+and its answer."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ def demand_of(bag: BagState) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Grid:
-    """A site as it stands. ``most``: hosts it may ever have; ``ad``: what a bag's policy sees of it."""
+    """A site as it stands. ``most``: hosts it may ever have; ``ad``: what a bag's policy sees of
+    it."""
 
     site: str
     room: GridRoom
@@ -33,7 +35,8 @@ class Grid:
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """What there is to do at a site, in hosts that it would keep busy: now, and ever since the beginning.
+    """What there is to do at a site, in hosts that it would keep busy: now, and ever since the
+    beginning.
 
     ``task_s``: how long the longest tasks run that may come there.
     """
@@ -57,10 +60,12 @@ class Supply:
         grids: Sequence[Grid],
         fits: Fits,
     ) -> list[Work]:
-        """The work of each grid; ``bags``: all that ever came, ``serving``: those that are not over.
+        """The work of each grid; ``bags``: all that ever came, ``serving``: those that are not
+        over.
 
-        What no grid has room for counts where it fits, by how much these hold: it waits there. Requests for hosts
-        that are better had elsewhere stay until these have come, so that no place in a queue is lost for a belief.
+        What no grid has room for counts where it fits, by how much these hold: it waits there.
+        Requests for hosts that are better had elsewhere stay until these have come, so that no
+        place in a queue is lost for a belief.
         """
         demand = np.array([demand_of(bag) for bag in serving], np.int64)
         fit = _fit(serving, grids, fits)
@@ -95,8 +100,8 @@ class Supply:
         grids: Sequence[Grid],
         fit: NDArray[np.bool_],
     ) -> Plan:
-        """The overlay's answer. More demand than a bag's grids hold is all the same to it: so while much waits,
-        tasks that end ask nothing new."""
+        """The overlay's answer. More demand than a bag's grids hold is all the same to it: so while
+        much waits, tasks that end ask nothing new."""
         rooms = [grid.room for grid in grids]
         held = np.minimum(
             demand, fit @ np.array([room.procs * room.room for room in rooms], np.int64)
@@ -112,7 +117,8 @@ class Supply:
 
 
 def _kept(plan: Plan, grids: Sequence[Grid], fit: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Processors that are on their way to each grid, for work that is to go to hosts of others that have not come."""
+    """Processors that are on their way to each grid, for work that is to go to hosts of others that
+    have not come."""
     procs = np.array([grid.room.procs for grid in grids], np.int64)
     here = procs * np.array([grid.room.busy + grid.room.idle for grid in grids], np.int64)
     coming = procs * np.array([grid.room.coming for grid in grids], np.int64)
@@ -126,7 +132,8 @@ def _kept(plan: Plan, grids: Sequence[Grid], fit: NDArray[np.bool_]) -> NDArray[
 
 
 def _fit(serving: Sequence[BagState], grids: Sequence[Grid], fits: Fits) -> NDArray[np.bool_]:
-    """Which grid may serve which bag: by the sites it names, its tasks' processors, and its policy."""
+    """Which grid may serve which bag: by the sites it names, its tasks' processors, and its
+    policy."""
     found = np.zeros((len(serving), len(grids)), np.bool_)
     for b, bag in enumerate(serving):
         for g, grid in enumerate(grids):
@@ -136,7 +143,8 @@ def _fit(serving: Sequence[BagState], grids: Sequence[Grid], fits: Fits) -> NDAr
 
 
 def _ever(bags: Iterable[BagState], grids: Sequence[Grid]) -> list[int]:
-    """Processors that all tasks which ever came would have kept busy, of the bags that may use each grid."""
+    """Processors that all tasks which ever came would have kept busy, of the bags that may use each
+    grid."""
     by_sites: dict[tuple[str, ...], int] = {}
     for bag in bags:
         by_sites[bag.sites] = by_sites.get(bag.sites, 0) + len(bag.tasks) * bag.procs

@@ -1,4 +1,5 @@
-"""Hosts in virtual time: the same core, an event loop of instants, and hosts that come, work, fail and vanish."""
+"""Hosts in virtual time: the same core, an event loop of instants, and hosts that come, work, fail
+and vanish."""
 
 from __future__ import annotations
 
@@ -39,9 +40,9 @@ class _VirtualHost:
 
 
 class VirtualHosts:
-    """Simulated hosts around a core. ``delay_s``: how long a message takes each way. ``beat_s``: how often a host says
-    that it is there and what it runs, and hears what it is to stop; without, one that works is not heard of until it
-    has ended something, and hears nothing."""
+    """Simulated hosts around a core. ``delay_s``: how long a message takes each way. ``beat_s``:
+    how often a host says that it is there and what it runs, and hears what it is to stop; without,
+    one that works is not heard of until it has ended something, and hears nothing."""
 
     def __init__(
         self, core: Core, run_time: RunTime, delay_s: float = 0.001, beat_s: float = float("inf")
@@ -70,7 +71,8 @@ class VirtualHosts:
         idle_s: float = float("inf"),
         site: str = "",
     ) -> None:
-        """A host comes now, or comes back as a new process; it leaves by itself after ``idle_s`` without a task."""
+        """A host comes now, or comes back as a new process; it leaves by itself after ``idle_s``
+        without a task."""
         before = self.hosts.get(id)
         life = before.life + 1 if before else 0
         host = _VirtualHost(id, slot, procs, ends_s, idle_s, life, free=procs, site=site)
@@ -98,7 +100,8 @@ class VirtualHosts:
         self.on_left(id, self.now_s)
 
     def vanish(self, id: str) -> None:
-        """A host is no more, without a word: what it had is missed by its deadline, its silence, or its coming back.
+        """A host is no more, without a word: what it had is missed by its deadline, its silence, or
+        its coming back.
 
         One that waits for work holds a connection, and that breaks; one that works holds none.
         """
@@ -257,7 +260,8 @@ class VirtualHosts:
             self._send(host)
 
     def _watch_idle(self, host: _VirtualHost) -> None:
-        """A host without a task leaves after its time: distributed release (Falkon, section 3.1)."""
+        """A host without a task leaves after its time: distributed release (Falkon, section
+        3.1)."""
         if host.idle_s == float("inf") or host.running or host.queue or not host.here:
             return
         host.idle_mark += 1

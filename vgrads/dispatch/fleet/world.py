@@ -1,7 +1,9 @@
-"""A dispatcher in virtual time: the same core and the same fleet, over simulated sites and simulated hosts.
+"""A dispatcher in virtual time: the same core and the same fleet, over simulated sites and
+simulated hosts.
 
-A host comes for each node of a slot that is ready, and ends with the slot. The fleet looks around each second of
-virtual time while there is something to decide; while all hosts are busy or nothing has come, time jumps.
+A host comes for each node of a slot that is ready, and ends with the slot. The fleet looks around
+each second of virtual time while there is something to decide; while all hosts are busy or nothing
+has come, time jumps.
 """
 
 from __future__ import annotations
@@ -22,8 +24,9 @@ LOOK_S = 1.0
 
 @dataclass
 class World:
-    """``control``: called at each look, to hand over bags and wishes; True when nothing is to do. ``looked``: called
-    after it. ``steady``: look also while all hosts are busy, for deciders that watch the clock."""
+    """``control``: called at each look, to hand over bags and wishes; True when nothing is to do.
+    ``looked``: called after it. ``steady``: look also while all hosts are busy, for deciders that
+    watch the clock."""
 
     core: Core
     fleet: Fleet
@@ -37,7 +40,8 @@ class World:
     _over: bool = False
 
     def run(self) -> str:
-        """Until nothing is to do and everything is given back; why it ended before, empty where it did not."""
+        """Until nothing is to do and everything is given back; why it ended before, empty where it
+        did not."""
         self.hosts.at(self.clock.now(), self._look)
         self.hosts.run(over=lambda: self._over)
         hopeless = self.fleet.hopeless

@@ -1,4 +1,5 @@
-"""A dispatcher with its hosts: manager and fleet in one event loop, from the first bag to the last slot given back."""
+"""A dispatcher with its hosts: manager and fleet in one event loop, from the first bag to the last
+slot given back."""
 
 from __future__ import annotations
 
@@ -18,10 +19,11 @@ _log = logging.getLogger("vgrads.dispatch")
 
 @dataclass
 class Dispatcher:
-    """``control``: called twice a second in the loop, to hand over bags and wishes; True when nothing is to do.
-    ``often``: called ten times a second, to look whether an open bag has grown.
+    """``control``: called twice a second in the loop, to hand over bags and wishes; True when
+    nothing is to do. ``often``: called ten times a second, to look whether an open bag has grown.
 
-    It ends when there is nothing to do, giving everything back; :meth:`leave` ends it so that hosts work on.
+    It ends when there is nothing to do, giving everything back; :meth:`leave` ends it so that hosts
+    work on.
     """
 
     manager: Manager
@@ -33,11 +35,13 @@ class Dispatcher:
     _hopeless: str = ""
 
     def leave(self) -> None:
-        """Stop here and now, and leave hosts and slots as they are, for a dispatcher that comes later."""
+        """Stop here and now, and leave hosts and slots as they are, for a dispatcher that comes
+        later."""
         self._left = True
 
     def end(self) -> None:
-        """Give everything back and stop, whatever is left to do; a dispatcher that comes later goes on with it."""
+        """Give everything back and stop, whatever is left to do; a dispatcher that comes later goes
+        on with it."""
         self._ended = True
 
     @property
@@ -90,7 +94,8 @@ class Dispatcher:
         self.manager.poke()
 
     async def _give_back(self, thread: ThreadPoolExecutor) -> None:
-        """Hosts are told to go, their slots given back; a site that does not answer is not waited for for ever."""
+        """Hosts are told to go, their slots given back; a site that does not answer is not waited
+        for for ever."""
         clock = self.manager.clock
         end_s = clock.now() + _LEAVE_S
         for host in self.manager.state.hosts.values():

@@ -1,4 +1,5 @@
-"""What a dispatcher puts on the disk together before anybody is answered: records, what tasks printed, outputs."""
+"""What a dispatcher puts on the disk together before anybody is answered: records, what tasks
+printed, outputs."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ Arrived = tuple[int, int, int, bool]
 
 @dataclass
 class Group:
-    """``arrived``: outputs of attempts that have ended; ``faults``: what was wrong with the files of single bags."""
+    """``arrived``: outputs of attempts that have ended; ``faults``: what was wrong with the files
+    of single bags."""
 
     records: bytes = b""
     printed: dict[int, list[Said]] = field(default_factory=dict)
@@ -29,7 +31,8 @@ class Group:
         return bool(self.records or self.printed or self.arrived)
 
     def write(self, journal: Journal, files: Mapping[int, BagFiles]) -> None:
-        """Write it; after an OSError (a full disk) again, and then what was written is not written twice."""
+        """Write it; after an OSError (a full disk) again, and then what was written is not written
+        twice."""
         for bag in list(self.printed):
             said = self.printed[bag]
             self._try(files, bag, lambda of: of.printed.append(said))  # noqa: B023 called at once

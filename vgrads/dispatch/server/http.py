@@ -1,4 +1,5 @@
-"""The little of HTTP/1.1 that hosts speak, over one long connection: requests in a row, answers in the same order.
+"""The little of HTTP/1.1 that hosts speak, over one long connection: requests in a row, answers in
+the same order.
 
 A library's server takes several times as long for a request as a dispatcher has for one.
 """

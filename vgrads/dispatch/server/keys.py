@@ -1,4 +1,5 @@
-"""Keys of hosts: one for each slot, made from the dispatcher's secret, so that none need be kept."""
+"""Keys of hosts: one for each slot, made from the dispatcher's secret, so that none need be
+kept."""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""The dispatcher at work: hosts ask at its port, the core decides, the journal is written, then they are answered.
+"""The dispatcher at work: hosts ask at its port, the core decides, the journal is written, then
+they are answered.
 
-What came while a group was being written is the next group: the more hosts ask, the more each write carries.
+What came while a group was being written is the next group: the more hosts ask, the more each write
+carries.
 """
 
 from __future__ import annotations
@@ -235,8 +237,8 @@ class Manager:
             _log.error("bag '%s': %s", name, fault.reason, exc_info=fault.__cause__)
 
     def _next_messages(self) -> list[tuple[Line, Heard]]:
-        """What is heard in this round. Not more ends than take a moment: else all hosts ask together, and then all
-        of them wait for each other's answers, round after round."""
+        """What is heard in this round. Not more ends than take a moment: else all hosts ask
+        together, and then all of them wait for each other's answers, round after round."""
         ends = count = 0
         while count < len(self._inbox) and (ends < _MOST_ENDS or self._stopped):
             ends += len(self._inbox[count][1].message.ends)
@@ -249,7 +251,8 @@ class Manager:
     def _answer_to(
         self, line: Line, heard: Heard, now: float
     ) -> tuple[Line, int, Answer | None] | None:
-        """The same as :meth:`_heard`; what goes wrong fails the bag that it is about, or ends the connection."""
+        """The same as :meth:`_heard`; what goes wrong fails the bag that it is about, or ends the
+        connection."""
         try:
             return self._heard(line, heard, now)
         except BagFault as fault:
@@ -267,7 +270,8 @@ class Manager:
     def _heard(
         self, line: Line, heard: Heard, now: float
     ) -> tuple[Line, int, Answer | None] | None:
-        """What a message is answered; None where the answer waits until there is something to say."""
+        """What a message is answered; None where the answer waits until there is something to
+        say."""
         message = judged(heard.message, self.files)
         site = ""
         if message.hello is not None:
@@ -328,7 +332,8 @@ class Manager:
                 self._send(line, self._unparked(line) or 0, Answer())
 
     async def _write(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Put on the disk what was decided; nobody is answered before. A full disk is waited for."""
+        """Put on the disk what was decided; nobody is answered before. A full disk is waited
+        for."""
         group, self._group = self._group, Group()
         group.records = self.journal.take()
         if not group:

@@ -1,6 +1,8 @@
-"""The exchange between a host's agent and the dispatcher, as JSON: one message form for every way there.
+"""The exchange between a host's agent and the dispatcher, as JSON: one message form for every way
+there.
 
-``docs/dispatch.md`` tells what each field is for. What does not fit is an InputError; the host is not told more.
+``docs/dispatch.md`` tells what each field is for. What does not fit is an InputError; the host is
+not told more.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ _MOST_S, _MOST_MIB, _MOST_VALUE = 1e10, 1e12, 1e18
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What a task printed, as its host tells it: the ends of standard output and of standard error."""
+    """What a task printed, as its host tells it: the ends of standard output and of standard
+    error."""
 
     bag: int
     task: int
@@ -50,7 +53,8 @@ class Heard:
 
 
 def read(body: bytes, host_number: Callable[[str], int], now_s: float) -> Heard:
-    """A host's message, every field of which has its type and is in its range; InputError for anything else."""
+    """A host's message, every field of which has its type and is in its range; InputError for
+    anything else."""
     try:
         given = json.loads(body, parse_constant=_refuse_constant)
         host = _text(given["host"])

@@ -10,8 +10,8 @@ from vgrads.dispatch.core.talk import Rules
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """Where a dispatcher works and by which rules. ``secret``: hosts' keys are made from it; ``run``: what the names
-    of its slots begin with at their sites."""
+    """Where a dispatcher works and by which rules. ``secret``: hosts' keys are made from it;
+    ``run``: what the names of its slots begin with at their sites."""
 
     folder: Path
     secret: bytes

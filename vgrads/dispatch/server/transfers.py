@@ -16,7 +16,8 @@ _CHUNK = 256 * 2**10
 def arrival_of(
     request: Request, files: Mapping[int, BagFiles], bags: Mapping[int, BagState]
 ) -> Arrival:
-    """Where an output comes in; InputError, ValueError, LookupError or OSError for what no attempt may send."""
+    """Where an output comes in; InputError, ValueError, LookupError or OSError for what no attempt
+    may send."""
     _, _, *numbers, name = request.path.split("/", 5)
     bag, task, attempt = (int(number) for number in numbers)
     tasks = bags[bag].tasks

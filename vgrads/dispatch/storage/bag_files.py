@@ -1,6 +1,7 @@
 """A bag's folder at the dispatcher: what it reads, what came back of it, what its tasks printed.
 
-``results/``: outputs of tasks that succeeded; ``arriving/``: outputs of attempts of which nobody knows yet.
+``results/``: outputs of tasks that succeeded; ``arriving/``: outputs of attempts of which nobody
+knows yet.
 """
 
 from __future__ import annotations
@@ -60,11 +61,13 @@ class BagFiles:
         return self._outputs
 
     def had(self, _status: Sequence[int]) -> list[int]:
-        """Tasks that need not be run, though nobody was told of their ends; ``_status``: of all tasks."""
+        """Tasks that need not be run, though nobody was told of their ends; ``_status``: of all
+        tasks."""
         return []
 
     def of(self, task: int) -> Files | None:
-        """The files of a task; None where it has none. An input that is not there has no digest, and fails there."""
+        """The files of a task; None where it has none. An input that is not there has no digest,
+        and fails there."""
         if not self.declared:
             return None
         names = self.bag.commands.filled(self.bag.inputs, task)
@@ -109,7 +112,8 @@ class BagFiles:
         return self.folder / "arriving" / f"{task}.{attempt}"
 
     def place(self, task: int, attempt: int, name: str) -> Path:
-        """Where one output of an attempt comes in; InputError for a name that the task did not declare."""
+        """Where one output of an attempt comes in; InputError for a name that the task did not
+        declare."""
         if name not in self.bag.commands.filled(self.bag.outputs, task):
             raise InputError("is no declared output", where=name)
         return self.arriving(task, attempt) / name
@@ -133,9 +137,11 @@ class BagFiles:
         shutil.rmtree(self.arriving(task, attempt), ignore_errors=True)
 
     def finish_commits(self, status: Sequence[int], ends: Iterable[np.ndarray]) -> None:
-        """After a crash: outputs of attempts that counted go where they belong, those of their copies go.
+        """After a crash: outputs of attempts that counted go where they belong, those of their
+        copies go.
 
-        ``status``: of its tasks; ``ends``: all of the bag's, in their order (:data:`vgrads.dispatch.core.records.END`); not read where nothing came in.
+        ``status``: of its tasks; ``ends``: all of the bag's, in their order
+        (:data:`vgrads.dispatch.core.records.END`); not read where nothing came in.
         """
         places = list((self.folder / "arriving").glob("*.*"))
         if not places:

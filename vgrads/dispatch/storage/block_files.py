@@ -1,7 +1,8 @@
 """A bag whose tasks are blocks of cells: what each block reads, and where its values go.
 
-``matrix.json`` in the bag's folder says what it is; ``given/`` keeps the function and the runner as they were. Values
-come back as one output file a block, and are in the matrix file, on the disk, before the journal says that it is done.
+``matrix.json`` in the bag's folder says what it is; ``given/`` keeps the function and the runner as
+they were. Values come back as one output file a block, and are in the matrix file, on the disk,
+before the journal says that it is done.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ _log = logging.getLogger("vgrads.dispatch")
 class Blocks:
     """What a bag of blocks is. ``python``: options of the Python that
     runs the runner, the one that its agent runs on; ``common``: name at the host → file and
-    digest, the same for all blocks; ``a``, ``b``: items of both sides as [file, digest]; ``matrix``: the file that the
-    values go to. Files that are not absolute lie in ``given``."""
+    digest, the same for all blocks; ``a``, ``b``: items of both sides as [file, digest];
+    ``matrix``: the file that the values go to. Files that are not absolute lie in ``given``."""
 
     grid: Grid
     matrix: str
@@ -144,7 +145,8 @@ class BlockFiles(BagFiles):
 
     @property
     def store(self) -> MatrixStore:
-        """The matrix file, opened when it is first asked for: who only looks at the bag does not hold it."""
+        """The matrix file, opened when it is first asked for: who only looks at the bag does not
+        hold it."""
         if self._store is None:
             self._store = MatrixStore(Path(self.blocks.matrix), write=True)
         return self._store
@@ -155,8 +157,8 @@ class BlockFiles(BagFiles):
         return {digest: self.source / path for path, digest in items}
 
     def had(self, status: Sequence[int]) -> list[int]:
-        """Blocks that have not ended, though their values are in the matrix file; InputError where it lacks some that
-        are said to be done."""
+        """Blocks that have not ended, though their values are in the matrix file; InputError where
+        it lacks some that are said to be done."""
         if any(kind == DONE and not self.store.has(task) for task, kind in enumerate(status)):
             raise InputError(
                 "lacks blocks that were done",
@@ -204,7 +206,8 @@ class BlockFiles(BagFiles):
 
     @cached_property
     def _border(self) -> list[bytes]:
-        """The values that were given: the corner, then above the first row, then left of the first column."""
+        """The values that were given: the corner, then above the first row, then left of the first
+        column."""
         grid = self.blocks.grid
         return parted((self.source / EDGES).read_bytes(), 1 + grid.cols + grid.rows)
 
@@ -219,7 +222,8 @@ class BlockFiles(BagFiles):
         return self._edges[task][1]
 
     def around(self, task: int) -> list[bytes]:
-        """The corner, the values above a block from left to right, and those left of it from top to bottom."""
+        """The corner, the values above a block from left to right, and those left of it from top to
+        bottom."""
         top, bottom, left, right = self.blocks.grid.area(task)
         cols, border = self.blocks.grid.cols, self._border
         up, beside = task - self.blocks.grid.order.cols, task - 1
@@ -239,7 +243,8 @@ class BlockFiles(BagFiles):
     # what comes back
 
     def judged(self, end: End) -> End:
-        """An end; of an attempt that failed, where it says that it has succeeded and its values are not whole."""
+        """An end; of an attempt that failed, where it says that it has succeeded and its values are
+        not whole."""
         task = end.task
         if end.code != 0 or not 0 <= task < len(self.blocks) or self.store.has(task):
             return end
@@ -252,8 +257,8 @@ class BlockFiles(BagFiles):
         return end
 
     def keep(self, blocks: Iterable[tuple[int, int]]) -> None:
-        """The values of these (task, attempt) go into the matrix file, on the disk when this returns; more than once is
-        no harm."""
+        """The values of these (task, attempt) go into the matrix file, on the disk when this
+        returns; more than once is no harm."""
         fresh = [(task, attempt) for task, attempt in blocks if not self.store.has(task)]
         self.store.append(
             (task, (self.arriving(task, attempt) / output(task)).read_bytes())
@@ -289,8 +294,8 @@ def judged(message: Message, files: Mapping[int, BagFiles]) -> Message:
 def keep_values(
     files: Mapping[int, BagFiles], arrived: Iterable[tuple[int, int, int, bool]]
 ) -> list[BagFault]:
-    """Of what has come the values of blocks that count go into their matrix files: before the journal says so. Bags
-    where they cannot."""
+    """Of what has come the values of blocks that count go into their matrix files: before the
+    journal says so. Bags where they cannot."""
     by_bag: dict[int, list[tuple[int, int]]] = {}
     for bag, task, attempt, counts in arrived:
         if counts and files[bag].strict:

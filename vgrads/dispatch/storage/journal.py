@@ -1,8 +1,8 @@
 """A dispatcher's journal: written ahead in groups, cut into segments, compacted while it goes on.
 
-``seg-N.log``: groups of records, each with its length and checksum. ``image-N.bin``: the state where segment N
-begins. ``ends-N.bin``: how attempts ended that segment N told of, by bag, for whoever asks for results: all that
-is left of a segment when it is compacted.
+``seg-N.log``: groups of records, each with its length and checksum. ``image-N.bin``: the state
+where segment N begins. ``ends-N.bin``: how attempts ended that segment N told of, by bag, for
+whoever asks for results: all that is left of a segment when it is compacted.
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ class Journal:
         return _FRAME.pack(magic, len(body), zlib.crc32(body)) + body
 
     def write(self, group: bytes) -> None:
-        """Write a group to the disk; OSError where it cannot be, and then nothing of it is there."""
+        """Write a group to the disk; OSError where it cannot be, and then nothing of it is
+        there."""
         begun_s = time.monotonic()
         self._size = append_durably(self._file, self._size, group)
         took_s = time.monotonic() - begun_s
@@ -76,12 +77,13 @@ class Journal:
 
     @property
     def full(self) -> bool:
-        """True where the segment is to be closed. Not while records are collected: the state has them already, and
-        they would be told again behind its image."""
+        """True where the segment is to be closed. Not while records are collected: the state has
+        them already, and they would be told again behind its image."""
         return self._size >= self._most and not self._group
 
     def roll(self, state: State) -> Roll:
-        """Begin a new segment with this state; what is returned is to be carried out, in any thread, soon."""
+        """Begin a new segment with this state; what is returned is to be carried out, in any
+        thread, soon."""
         self._number += 1
         os.close(self._file)
         self._file = os.open(self._segment(self._number), os.O_WRONLY | os.O_CREAT, 0o600)
@@ -100,7 +102,8 @@ class Journal:
 
 
 class Roll:
-    """What is left to do after a new segment was begun: keep the state, compact the older segments."""
+    """What is left to do after a new segment was begun: keep the state, compact the older
+    segments."""
 
     def __init__(self, folder: Path, number: int, image: bytes, alone: Lock) -> None:
         self._folder, self._number, self._image, self._alone = folder, number, image, alone
@@ -146,12 +149,14 @@ def write_whole(path: Path, body: bytes) -> None:
 
 
 def look(folder: Path) -> State:
-    """What a journal has come to so far, while somebody else may be writing it: nothing is changed."""
+    """What a journal has come to so far, while somebody else may be writing it: nothing is
+    changed."""
     return read_state(folder, mend=False)
 
 
 def read_state(folder: Path, mend: bool = True) -> State:
-    """What a journal has come to; a group that was being written when its manager died is cut off."""
+    """What a journal has come to; a group that was being written when its manager died is cut
+    off."""
     images = _numbers(folder, "image")
     first = images[-1] if images else 0
     state = State()
@@ -171,7 +176,8 @@ def read_state(folder: Path, mend: bool = True) -> State:
 
 
 def read_segment(path: Path, last: bool, mend: bool = True) -> Iterator[Record]:
-    """The records of a segment; ``last``: its end may be torn, and with ``mend`` is cut off then."""
+    """The records of a segment; ``last``: its end may be torn, and with ``mend`` is cut off
+    then."""
     for group in _groups(path, last, mend):
         yield from unpack(group)
 
@@ -212,7 +218,8 @@ def records_in(group: bytes) -> Iterator[Record]:
 
 
 def _goes_on(body: bytes, at: int) -> bool:
-    """True where a whole group follows: each is on the disk before the next, so what is before it is not torn."""
+    """True where a whole group follows: each is on the disk before the next, so what is before it
+    is not torn."""
     while (at := body.find(_MAGIC[:-1], at)) >= 0:
         if _group_at(body, at) is not None:
             return True
@@ -221,8 +228,8 @@ def _goes_on(body: bytes, at: int) -> bool:
 
 
 class EndReader:
-    """Reads how attempts of a bag ended, in that order, further each time it is asked, while the journal grows, is
-    cut into segments and is compacted."""
+    """Reads how attempts of a bag ended, in that order, further each time it is asked, while the
+    journal grows, is cut into segments and is compacted."""
 
     def __init__(self, folder: Path, bag: int) -> None:
         self._folder, self._bag = folder, bag
@@ -275,7 +282,8 @@ class EndReader:
 
 
 def read_ends(folder: Path, bag: int) -> Iterator[np.ndarray]:
-    """How attempts of a bag ended, in that order, in arrays of :data:`vgrads.dispatch.core.records.END`."""
+    """How attempts of a bag ended, in that order, in arrays of
+    :data:`vgrads.dispatch.core.records.END`."""
     return EndReader(folder, bag).more()
 
 

@@ -1,7 +1,8 @@
-"""A dispatcher's folder: its keys, its bags as they were handed over, how it stands, and who works on it.
+"""A dispatcher's folder: its keys, its bags as they were handed over, how it stands, and who works
+on it.
 
-``bags/N/document.json``, and in ``bags/N/given/`` the files that its parameters were read from, so that a task is
-the same whenever it is looked at; ``status.json`` says how it stood last.
+``bags/N/document.json``, and in ``bags/N/given/`` the files that its parameters were read from, so
+that a task is the same whenever it is looked at; ``status.json`` says how it stood last.
 """
 
 from __future__ import annotations
@@ -59,7 +60,8 @@ class KeptBag:
 
 
 def keep_bag(folder: Path, number: int, document: BagDocument, source: Path) -> KeptBag:
-    """Put a bag into a dispatcher's folder, with the files that its tasks are read from. ``source``: its own folder."""
+    """Put a bag into a dispatcher's folder, with the files that its tasks are read from.
+    ``source``: its own folder."""
     place = folder / "bags" / f"{number:04d}"
     (place / "given").mkdir(parents=True, exist_ok=True)
     for name in _read_from(document):
@@ -150,8 +152,8 @@ def check_open(folder: Path, number: int) -> None:
 
 
 def more_commands(folder: Path, number: int, commands: Iterable[str]) -> int:
-    """Put commands to an open bag; how many. They are on the disk, in one piece, when this returns. NotOpen where it
-    takes no more."""
+    """Put commands to an open bag; how many. They are on the disk, in one piece, when this returns.
+    NotOpen where it takes no more."""
     place = folder / "bags" / f"{number:04d}" / "given"
     lines = [json.dumps(command) + "\n" for command in commands]
     check_open(folder, number)

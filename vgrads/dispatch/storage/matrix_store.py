@@ -1,7 +1,9 @@
-"""The results of All-Pairs and Wavefront: one file, appended block by block, from which a run goes on.
+"""The results of All-Pairs and Wavefront: one file, appended block by block, from which a run goes
+on.
 
-The file begins with what it is of; then comes a record for each block: its number, its values, a checksum. A record
-counts when it is whole; what was being written when a machine died is cut off, and what is damaged is computed again.
+The file begins with what it is of; then comes a record for each block: its number, its values, a
+checksum. A record counts when it is whole; what was being written when a machine died is cut off,
+and what is damaged is computed again.
 """
 
 from __future__ import annotations
@@ -56,13 +58,15 @@ def parted(body: bytes, count: int) -> list[bytes]:
 class MatrixStore:
     """A matrix file. Opened by one writer at a time; who only looks changes nothing.
 
-    ``about``: what it is of, plain values; ``grid``: its blocks; ``run``: the last bag that worked on it.
+    ``about``: what it is of, plain values; ``grid``: its blocks; ``run``: the last bag that worked
+    on it.
     """
 
     def __init__(
         self, path: Path, about: dict[str, Any] | None = None, write: bool = False
     ) -> None:
-        """``about``: begin the file with this where there is none. InputError where it is no such file, or is in use."""
+        """``about``: begin the file with this where there is none. InputError where it is no such
+        file, or is in use."""
         self.path = path
         flags = os.O_RDWR | (os.O_CREAT if about is not None else 0) if write else os.O_RDONLY
         try:
@@ -128,7 +132,8 @@ class MatrixStore:
         return number, body
 
     def _read(self, at: int) -> int:
-        """Find all blocks from here on; the end of the last whole record. Behind a damaged place whole ones count."""
+        """Find all blocks from here on; the end of the last whole record. Behind a damaged place
+        whole ones count."""
         whole = at
         while at < self._size:
             found = self._record_at(at)
@@ -171,7 +176,8 @@ class MatrixStore:
         return self._at[block] >= 0
 
     def append(self, blocks: Iterable[tuple[int, bytes]]) -> None:
-        """More blocks, as :func:`joined` gives them: on the disk when this returns. OSError, and then none of them is."""
+        """More blocks, as :func:`joined` gives them: on the disk when this returns. OSError, and
+        then none of them is."""
         begins, parts, at = [], [], self._size
         for number, body in blocks:
             begins.append((number, at))
@@ -194,7 +200,8 @@ class MatrixStore:
         return parted(found[1], self.grid.count(block))
 
     def cells(self) -> Iterator[tuple[int, int, bytes]]:
-        """(row, column, value) of all cells that are here, row by row; a stripe of blocks is in memory."""
+        """(row, column, value) of all cells that are here, row by row; a stripe of blocks is in
+        memory."""
         here = (block for block in range(len(self._at)) if self.has(block))
         for _, stripe in groupby(here, lambda block: self.grid.area(block).top):
             for (row, col), value in merge(*map(self._placed, stripe)):

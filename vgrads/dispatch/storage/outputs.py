@@ -16,7 +16,8 @@ _MAGIC = b"vgo1"
 
 
 class Outputs:
-    """Appends what tasks printed. A file that ends in the middle of an entry is cut there when it is opened."""
+    """Appends what tasks printed. A file that ends in the middle of an entry is cut there when it
+    is opened."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -26,7 +27,8 @@ class Outputs:
         os.lseek(self._file, 0, os.SEEK_END)
 
     def append(self, said: Sequence[Said]) -> None:
-        """On the disk when this returns; OSError where it cannot be, and then nothing of it is there."""
+        """On the disk when this returns; OSError where it cannot be, and then nothing of it is
+        there."""
         body = b"".join(map(_pack, said))
         self._size = append_durably(self._file, self._size, body)
 

@@ -143,7 +143,8 @@ def _empty_figure(ink: str) -> Any:
 
 
 def history_picture(trial: Trial, dark: bool = False) -> bytes:
-    """The same picture as PNG, also for dark pages; a word where there was never enough for a bound."""
+    """The same picture as PNG, also for dark pages; a word where there was never enough for a
+    bound."""
     ink, paper = ("#e6e9ee", "#14181f") if dark else (_BOUND, "#ffffff")
     figure = _history_figure(trial, ink) if trial.scored.any() else _empty_figure(ink)
     buffer = io.BytesIO()
@@ -198,7 +199,8 @@ def _dates(trial: Trial, log_s: NDArray[np.float64]) -> NDArray[Any]:
 
 
 def _svg(figure: Any) -> str:
-    """A figure as inline SVG; scattered points as a picture inside it, or the page would weigh tens of MB."""
+    """A figure as inline SVG; scattered points as a picture inside it, or the page would weigh tens
+    of MB."""
     for axes in figure.axes:
         for line in axes.lines:
             line.set_rasterized(len(line.get_xdata()) > 1000)

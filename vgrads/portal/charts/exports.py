@@ -1,4 +1,5 @@
-"""The Gantt chart for elsewhere: a page of its own, SVG, PNG and PDF for papers, a trace for Perfetto."""
+"""The Gantt chart for elsewhere: a page of its own, SVG, PNG and PDF for papers, a trace for
+Perfetto."""
 
 from __future__ import annotations
 
@@ -81,7 +82,8 @@ def export(
 
 
 def trace(gantt: Json) -> dict[str, Any]:
-    """The chart in the Trace Event Format: a process for each slot, a thread for each processor row."""
+    """The chart in the Trace Event Format: a process for each slot, a thread for each processor
+    row."""
     ran = gantt.get("now_s") is not None
     events: list[dict[str, Any]] = []
     numbers = {slot["id"]: index for index, slot in enumerate(gantt["slots"], start=1)}

@@ -1,8 +1,8 @@
 """The Gantt chart as a picture: SVG, and a self-contained page around it.
 
 As SC'09 Figure 4: a grey rectangle for each slot, as high as its processors, a coloured rectangle
-for each task, one colour a workflow, a band at its lower edge for its state. Beyond it: the interval
-in which a queue may start the slot, copies outlined, plan and reality side by side.
+for each task, one colour a workflow, a band at its lower edge for its state. Beyond it: the
+interval in which a queue may start the slot, copies outlined, plan and reality side by side.
 """
 
 from __future__ import annotations
@@ -80,10 +80,10 @@ def render_svg(gantt: Json, actual: bool | None = None) -> str:
     ]
     total = _LEFT + _WIDTH + 20
     return (
-        f'<svg class="gantt" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {total} {height + _FOOT:.0f}" '
-        f'role="img" aria-label="Gantt chart of {escape(gantt["name"])}" font-family="system-ui, sans-serif" font-size="12">'
-        + "".join(parts)
-        + "</svg>"
+        f'<svg class="gantt" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {total} '
+        f'{height + _FOOT:.0f}" '
+        f'role="img" aria-label="Gantt chart of {escape(gantt["name"])}" '
+        'font-family="system-ui, sans-serif" font-size="12">' + "".join(parts) + "</svg>"
     )
 
 
@@ -140,11 +140,13 @@ def _axis(scale: _Scale, height: float) -> list[str]:
     for index in range(int(scale.end_s / step) + 1):
         x = scale.x(index * step)
         parts.append(
-            f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP - 8}" y2="{height:.1f}" stroke="#9993" />'
+            f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP - 8}" '
+            f'y2="{height:.1f}" stroke="#9993" />'
         )
         label = format_duration(index * step) if index else "0"
         parts.append(
-            f'<text class="soft" x="{x:.1f}" y="{_TOP - 14}" text-anchor="middle" fill="#888">{label}</text>'
+            f'<text class="soft" x="{x:.1f}" y="{_TOP - 14}" text-anchor="middle" '
+            f'fill="#888">{label}</text>'
         )
     return parts
 
@@ -181,15 +183,20 @@ def _lane(lane: Lane, top: float, scale: _Scale) -> str:
     price = f" · {format_usd(slot['cost_usd'])}" if slot["cost_usd"] else ""
     end = (slot.get("actual") or {}).get("reason") or ""
     title = (
-        f"{slot['id']} ({slot['kind']}, {slot['procs']} processors)\nasked for at {format_duration(slot['submit_s'])}, "
-        f"needed from {format_duration(slot['start_s'])}\nprobability {chance}{price}\nstate {slot['state']}{': ' + end if end else ''}"
+        f"{slot['id']} ({slot['kind']}, {slot['procs']} processors)\nasked for at "
+        f"{format_duration(slot['submit_s'])}, "
+        f"needed from {format_duration(slot['start_s'])}\nprobability {chance}{price}\n"
+        f"state {slot['state']}{': ' + end if end else ''}"
     )
     return (
         f"<g><title>{escape(title)}</title>"
-        f'<rect class="slot" x="{x:.1f}" y="{top:.1f}" width="{max(0.0, right - x):.1f}" height="{height:.1f}" fill="#8884" />'
+        f'<rect class="slot" x="{x:.1f}" y="{top:.1f}" width="{max(0.0, right - x):.1f}" '
+        f'height="{height:.1f}" fill="#8884" />'
         f"{_wait(slot, top + height + 4, scale)}"
-        f'<text class="ink" x="{_LEFT - 10}" y="{top + 13:.1f}" text-anchor="end" fill="#444" font-weight="600">{escape(slot["id"])}</text>'
-        f'<text class="soft" x="{_LEFT - 10}" y="{top + 27:.1f}" text-anchor="end" fill="#888">{slot["procs"]}p · {chance}{price}</text>'
+        f'<text class="ink" x="{_LEFT - 10}" y="{top + 13:.1f}" text-anchor="end" '
+        f'fill="#444" font-weight="600">{escape(slot["id"])}</text>'
+        f'<text class="soft" x="{_LEFT - 10}" y="{top + 27:.1f}" text-anchor="end" '
+        f'fill="#888">{slot["procs"]}p · {chance}{price}</text>'
         "</g>"
     )
 
@@ -204,9 +211,15 @@ def _wait(slot: Json, y: float, scale: _Scale) -> str:
     tick = (
         ""
         if middle is None
-        else f'<rect x="{scale.x(middle) - 1:.1f}" y="{y - 3:.1f}" width="2" height="6" fill="{WAIT}" />'
+        else (
+            f'<rect x="{scale.x(middle) - 1:.1f}" y="{y - 3:.1f}" width="2" height="6" '
+            f'fill="{WAIT}" />'
+        )
     )
-    return f'<line x1="{x1:.1f}" x2="{max(x2, x1 + 1):.1f}" y1="{y:.1f}" y2="{y:.1f}" stroke="{WAIT}" stroke-width="1.5" />{tick}'
+    return (
+        f'<line x1="{x1:.1f}" x2="{max(x2, x1 + 1):.1f}" y1="{y:.1f}" y2="{y:.1f}" '
+        f'stroke="{WAIT}" stroke-width="1.5" />{tick}'
+    )
 
 
 def _bar(bar: Bar, bottom: float, scale: _Scale, colours: Mapping[str, str]) -> str:
@@ -219,11 +232,17 @@ def _bar(bar: Bar, bottom: float, scale: _Scale, colours: Mapping[str, str]) -> 
     label = f"{item['workflow']} {item['task']}"
     text = ""
     if height >= 13 and width > 6.2 * len(label):
-        text = f'<text x="{x + 5:.1f}" y="{y + height / 2 + 4:.1f}" fill="{readable(colours[item["workflow"]])}">{escape(label)}</text>'
+        text = (
+            f'<text x="{x + 5:.1f}" y="{y + height / 2 + 4:.1f}" '
+            f'fill="{readable(colours[item["workflow"]])}">{escape(label)}</text>'
+        )
     return (
-        f'<g class="bar" data-workflow="{escape(item["workflow"])}"><title>{escape(_bar_title(bar))}</title>'
-        f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" fill="{colours[item["workflow"]]}"{twin} />'
-        f'<rect x="{x:.1f}" y="{y + height - band:.1f}" width="{width:.1f}" height="{band:.1f}" fill="{STATE_COLOURS[item["state"]]}" />'
+        '<g class="bar" '
+        f'data-workflow="{escape(item["workflow"])}"><title>{escape(_bar_title(bar))}</title>'
+        f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" '
+        f'fill="{colours[item["workflow"]]}"{twin} />'
+        f'<rect x="{x:.1f}" y="{y + height - band:.1f}" width="{width:.1f}" '
+        f'height="{band:.1f}" fill="{STATE_COLOURS[item["state"]]}" />'
         f"{text}</g>"
     )
 
@@ -233,8 +252,10 @@ def _bar_title(bar: Bar) -> str:
     copy = f" (copy {item['copy']})" if item["copy"] else ""
     reason = f": {item['reason']}" if item.get("reason") else ""
     return (
-        f"{item['workflow']} · {item['task']}{copy}\n{format_duration(bar.start_s)} – {format_duration(bar.end_s)}, "
-        f"{item['procs']} processors\nplanned {format_duration(item['start_s'])} – {format_duration(item['end_s'])}, "
+        f"{item['workflow']} · {item['task']}{copy}\n{format_duration(bar.start_s)} – "
+        f"{format_duration(bar.end_s)}, "
+        f"{item['procs']} processors\nplanned {format_duration(item['start_s'])} – "
+        f"{format_duration(item['end_s'])}, "
         f"probability {item['probability']:.1%}\nstate {item['state']}{reason}"
     )
 
@@ -246,8 +267,10 @@ def _deadline(deadline_s: float, scale: _Scale, height: float) -> str:
     more = f", {format_duration(beyond_s)} beyond →" if beyond_s > 0 else ""
     x = scale.x(deadline_s)
     return (
-        f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP - 8}" y2="{height:.1f}" stroke="{DEADLINE}" stroke-width="1.5"{dash} />'
-        f'<text x="{x - 4:.1f}" y="{height + 12:.1f}" text-anchor="end" fill="{DEADLINE}">deadline {format_duration(deadline_s)}{more}</text>'
+        f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP - 8}" y2="{height:.1f}" '
+        f'stroke="{DEADLINE}" stroke-width="1.5"{dash} />'
+        f'<text x="{x - 4:.1f}" y="{height + 12:.1f}" text-anchor="end" '
+        f'fill="{DEADLINE}">deadline {format_duration(deadline_s)}{more}</text>'
     )
 
 
@@ -261,7 +284,10 @@ def _legend(y: float) -> list[str]:
         ),
         (
             "copy",
-            '<rect width="12" height="10" y="-9" fill="none" stroke="#888" stroke-dasharray="3 2" />',
+            (
+                '<rect width="12" height="10" y="-9" fill="none" stroke="#888" '
+                'stroke-dasharray="3 2" />'
+            ),
         ),
         ("deadline", f'<path d="M5 -10V2" stroke="{DEADLINE}" stroke-width="1.5" />'),
         *(
@@ -272,7 +298,8 @@ def _legend(y: float) -> list[str]:
     parts, x = [], float(_LEFT)
     for text, mark in kinds:
         parts.append(
-            f'<g transform="translate({x:.0f} {y:.0f})">{mark}<text class="soft" x="18" fill="#888">{text}</text></g>'
+            f'<g transform="translate({x:.0f} {y:.0f})">{mark}<text class="soft" x="18" '
+            f'fill="#888">{text}</text></g>'
         )
         x += 34 + 6.6 * len(text)
     return parts
@@ -284,7 +311,10 @@ def _before(y: float, done: Sequence[Json]) -> list[str]:
         return []
     told = f"<title>{escape(before_text(done))}</title>{len(done)} done before"
     return [
-        f'<text class="soft" x="{_LEFT - 10}" y="{y:.0f}" text-anchor="end" fill="#888">{told}</text>'
+        (
+            f'<text class="soft" x="{_LEFT - 10}" y="{y:.0f}" text-anchor="end" '
+            f'fill="#888">{told}</text>'
+        )
     ]
 
 
@@ -301,11 +331,14 @@ def standalone_svg(svg: str) -> str:
 
 
 def render_html(gantt: Json, sentence: str = "", why: Mapping[str, str] | None = None) -> str:
-    """A page of its own: the chart to zoom and to ask, the promise, a legend. ``why``: copy → reason."""
+    """A page of its own: the chart to zoom and to ask, the promise, a legend. ``why``: copy →
+    reason."""
     promise = gantt["promise"]
     facts = gantt.get("facts") or (
-        f"{gantt['needed']} of {len(gantt['workflows'])} workflows by {format_duration(gantt['deadline_s'])}, "
-        f"promised with probability {promise['probability']:.3f} ± {promise['standard_error']:.3f}, "
+        f"{gantt['needed']} of {len(gantt['workflows'])} workflows by "
+        f"{format_duration(gantt['deadline_s'])}, "
+        f"promised with probability {promise['probability']:.3f} ± "
+        f"{promise['standard_error']:.3f}, "
         f"cost {format_usd(gantt['cost_usd'])}"
     )
     if before := gantt.get("done"):

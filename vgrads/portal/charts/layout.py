@@ -1,4 +1,5 @@
-"""Where the rectangles of a Gantt chart go: a lane per slot, processors upwards, time to the right."""
+"""Where the rectangles of a Gantt chart go: a lane per slot, processors upwards, time to the
+right."""
 
 from __future__ import annotations
 
@@ -72,7 +73,8 @@ def actual_lanes(gantt: Json) -> list[Lane]:
 
 
 def horizon(gantt: Json, lanes: Iterable[Lane], bars: Iterable[Bar]) -> float:
-    """How far a chart reaches that shows what there is; the deadline with it, unless it is much later."""
+    """How far a chart reaches that shows what there is; the deadline with it, unless it is much
+    later."""
     ends = [lane.end_s for lane in lanes] + [bar.end_s for bar in bars]
     if gantt.get("state") in ("running", "interrupted"):
         ends += [p["end_s"] for p in gantt["placements"]]

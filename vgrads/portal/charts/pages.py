@@ -20,7 +20,8 @@ STATIC = Path(__file__).parent / "static"
 
 
 class _Templates(Environment):
-    """Templates in which ``row.copy`` is the entry of a dictionary, never a method of that name but ``get`` and ``items``."""
+    """Templates in which ``row.copy`` is the entry of a dictionary, never a method of that name but
+    ``get`` and ``items``."""
 
     def getattr(self, obj: Any, attribute: str) -> Any:
         if isinstance(obj, Mapping) and attribute not in _METHODS:

@@ -1,4 +1,5 @@
-"""What a pool decided, what it had running and what its managers could use, over time, as a picture in a page."""
+"""What a pool decided, what it had running and what its managers could use, over time, as a picture
+in a page."""
 
 from __future__ import annotations
 
@@ -11,11 +12,13 @@ _W, _H, _L, _R, _B, _T = 760, 220, 52, 12, 24, 10
 _CURVES = (("capacity", "asked"), ("running", "held"), ("decided", "line"))
 """The three curves of Yu 2013, figure 4.9; the last one lies on top."""
 _ABOVE = 1.4
-"""So far above what was decided and ran the picture goes; a capacity beyond that is its upper edge."""
+"""So far above what was decided and ran the picture goes; a capacity beyond that is its upper
+edge."""
 
 
 def pool_chart(moments: Sequence[tuple[float, Mapping[str, Any]]]) -> Markup:
-    """``moments``: instant in seconds, and ``decided``, ``running``, ``capacity`` in workers (None: not known)."""
+    """``moments``: instant in seconds, and ``decided``, ``running``, ``capacity`` in workers (None:
+    not known)."""
     if len(moments) < 2:
         return Markup("")
     first, last = moments[0][0], moments[-1][0]
@@ -38,8 +41,10 @@ def pool_chart(moments: Sequence[tuple[float, Mapping[str, Any]]]) -> Markup:
         )
     )
     grid = "".join(
-        f'<line class="axis" x1="{_L}" x2="{_W - _R}" y1="{y(v * most):.1f}" y2="{y(v * most):.1f}"/>'
-        f'<text class="label" x="{_L - 6}" y="{y(v * most) + 4:.1f}" text-anchor="end">{v * most:,.4g}</text>'
+        f'<line class="axis" x1="{_L}" x2="{_W - _R}" y1="{y(v * most):.1f}" '
+        f'y2="{y(v * most):.1f}"/>'
+        f'<text class="label" x="{_L - 6}" y="{y(v * most) + 4:.1f}" '
+        f'text-anchor="end">{v * most:,.4g}</text>'
         for v in (0, 0.5, 1)
     )
     below = "".join(
@@ -59,7 +64,8 @@ def pool_chart(moments: Sequence[tuple[float, Mapping[str, Any]]]) -> Markup:
         )
     )
     return Markup(
-        f'<svg class="chart" viewBox="0 0 {_W} {_H}" role="img" aria-label="{escape(told)}">{grid}{below}{lines}</svg>'
+        f'<svg class="chart" viewBox="0 0 {_W} {_H}" role="img" '
+        f'aria-label="{escape(told)}">{grid}{below}{lines}</svg>'
         f'<p class="soft">{escape(told)}.</p>'
     )
 

@@ -25,13 +25,19 @@ def rate_chart(samples: Sequence[Sequence[float]]) -> Markup:
 
     rates = " ".join(f"{x(at):.1f},{y(rate / most):.1f}" for at, rate, _ in samples)
     counts = " ".join(f"{x(at):.1f},{y(count / hosts):.1f}" for at, _, count in samples)
-    told = f"Solid: tasks ended a second, up to {most:,.3g}. Dashed: hosts, up to {hosts:,.0f}. Over {last - first:,.0f} seconds."
+    told = (
+        f"Solid: tasks ended a second, up to {most:,.3g}. Dashed: hosts, up to {hosts:,.0f}. "
+        f"Over {last - first:,.0f} seconds."
+    )
     lines = "".join(
         f'<line class="axis" x1="{_L}" x2="{_W - _R}" y1="{y(v):.1f}" y2="{y(v):.1f}"/>'
         for v in (0, 0.5, 1)
     )
     left = "".join(
-        f'<text class="label" x="{_L - 6}" y="{y(v) + 4:.1f}" text-anchor="end">{v * most:,.3g}</text>'
+        (
+            f'<text class="label" x="{_L - 6}" y="{y(v) + 4:.1f}" '
+            f'text-anchor="end">{v * most:,.3g}</text>'
+        )
         for v in (0, 0.5, 1)
     )
     right = "".join(
@@ -43,7 +49,9 @@ def rate_chart(samples: Sequence[Sequence[float]]) -> Markup:
         for at in (first, last)
     )
     return Markup(
-        f'<svg class="chart" viewBox="0 0 {_W} {_H}" role="img" aria-label="{escape(told)}">{lines}{left}{right}{below}'
-        f'<polyline class="asked" fill="none" points="{counts}"/><polyline class="line" points="{rates}"/></svg>'
+        f'<svg class="chart" viewBox="0 0 {_W} {_H}" role="img" '
+        f'aria-label="{escape(told)}">{lines}{left}{right}{below}'
+        f'<polyline class="asked" fill="none" points="{counts}"/><polyline class="line" '
+        f'points="{rates}"/></svg>'
         f'<p class="soft">{escape(told)}</p>'
     )

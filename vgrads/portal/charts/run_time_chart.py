@@ -1,4 +1,5 @@
-"""Run times of one kind of task as a picture: what was recorded, and what is predicted, by input size."""
+"""Run times of one kind of task as a picture: what was recorded, and what is predicted, by input
+size."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ _COLOURS = ("#1f5fa8", "#b3261e", "#2e7d32", "#8a6d1a", "#6a1b9a", "#00838f")
 
 
 def write_run_time_chart(told: Mapping[str, Any], path: Path) -> None:
-    """``told``: as :func:`vgrads.api.plans.run_time_answers.kind_json` answers; svg, png or pdf by the file's name."""
+    """``told``: as :func:`vgrads.api.plans.run_time_answers.kind_json` answers; svg, png or pdf by
+    the file's name."""
     from matplotlib.figure import Figure  # noqa: PLC0415 loads for half a second
 
     if path.suffix not in (".svg", ".png", ".pdf"):

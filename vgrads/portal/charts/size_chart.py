@@ -8,7 +8,8 @@ from typing import Any
 
 
 def write_size_chart(told: Mapping[str, Any], path: Path) -> None:
-    """``told``: as :func:`vgrads.api.bags.sizes.size` answers; the kind of file follows from its name (svg, png, pdf)."""
+    """``told``: as :func:`vgrads.api.bags.sizes.size` answers; the kind of file follows from its
+    name (svg, png, pdf)."""
     from matplotlib.figure import Figure  # noqa: PLC0415 loads for half a second
 
     figure = Figure(figsize=(7.5, 4.2), layout="constrained")

@@ -1,4 +1,5 @@
-"""What the shell offers when Tab is pressed: names that this installation knows. It must be quick, and never fail."""
+"""What the shell offers when Tab is pressed: names that this installation knows. It must be quick,
+and never fail."""
 
 from __future__ import annotations
 

@@ -58,7 +58,10 @@ At = Annotated[
     typer.Option(
         "--at",
         metavar="TIME",
-        help="Instant of the history at which is asked: RFC 3339, or seconds of the log's clock. Nothing later is looked at. Default: its end.",
+        help=(
+            "Instant of the history at which is asked: RFC 3339, or seconds of the log's "
+            "clock. Nothing later is looked at. Default: its end."
+        ),
     ),
 ]
 Config = Annotated[
@@ -75,7 +78,10 @@ Service = Annotated[
     typer.Option(
         "--service",
         metavar="URL",
-        help="A service where pools and managers find each other; VGRADS_TOKEN opens it. Default: this machine's database.",
+        help=(
+            "A service where pools and managers find each other; VGRADS_TOKEN opens it. "
+            "Default: this machine's database."
+        ),
         show_default=False,
     ),
 ]
@@ -83,7 +89,10 @@ History = Annotated[
     Path,
     typer.Argument(
         metavar="HISTORY",
-        help="A queue log (SWF, GWF, sacct -P, PBS or Grid Engine accounting; plain, .gz or .xz), or SITE or SITE/QUEUE of the database.",
+        help=(
+            "A queue log (SWF, GWF, sacct -P, PBS or Grid Engine accounting; plain, .gz or "
+            ".xz), or SITE or SITE/QUEUE of the database."
+        ),
         show_default=False,
     ),
 ]
@@ -100,7 +109,10 @@ Method = Annotated[
     str,
     typer.Option(
         "--method",
-        help="How to predict: state (the queue as it stands, QBETS where that has done better), qbets (past waits of like jobs) or bmbp (all past waits).",
+        help=(
+            "How to predict: state (the queue as it stands, QBETS where that has done better), "
+            "qbets (past waits of like jobs) or bmbp (all past waits)."
+        ),
     ),
 ]
 ByArrays = Annotated[
@@ -112,7 +124,10 @@ User = Annotated[
     typer.Option(
         "--user",
         "-u",
-        help="Whose job it is, as the log calls them: then what that one has in the queue and has seen counts.",
+        help=(
+            "Whose job it is, as the log calls them: then what that one has in the queue and "
+            "has seen counts."
+        ),
     ),
 ]
 Format = Annotated[
@@ -141,7 +156,10 @@ Inputs = Annotated[
     typer.Option(
         "--inputs",
         metavar="FILE",
-        help="What a workflow's file works on: CWL's input object, a Snakefile's configuration, the work folder of a Nextflow trace.",
+        help=(
+            "What a workflow's file works on: CWL's input object, a Snakefile's configuration, "
+            "the work folder of a Nextflow trace."
+        ),
         show_default=False,
     ),
 ]
@@ -149,7 +167,10 @@ Keep = Annotated[
     str,
     typer.Option(
         "--keep",
-        help="Files of finished workflows: all, results (no scratch), or final (no intermediate results).",
+        help=(
+            "Files of finished workflows: all, results (no scratch), or final (no intermediate "
+            "results)."
+        ),
     ),
 ]
 Webhook = Annotated[
@@ -168,7 +189,10 @@ Sites = Annotated[
     Path | None,
     typer.Option(
         "--sites",
-        help="Sites (TOML); 'here' is this machine. Default: those that the set names, else of the database, else embedded.",
+        help=(
+            "Sites (TOML); 'here' is this machine. Default: those that the set names, else of "
+            "the database, else embedded."
+        ),
     ),
 ]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything random.")]
@@ -176,14 +200,19 @@ AsStated = Annotated[
     bool,
     typer.Option(
         "--as-stated",
-        help="Take boot times and rates as the sites file states them, not as earlier runs saw them.",
+        help=(
+            "Take boot times and rates as the sites file states them, not as earlier runs saw them."
+        ),
     ),
 ]
 Policy = Annotated[
     str,
     typer.Option(
         "--policy",
-        help="How to plan: vgrads, cloud-first, cost-first, no-replication, heft, cloud-only, or optimal (small sets).",
+        help=(
+            "How to plan: vgrads, cloud-first, cost-first, no-replication, heft, cloud-only, "
+            "or optimal (small sets)."
+        ),
         autocompletion=complete_policies,
     ),
 ]
@@ -207,7 +236,10 @@ Rerun = Annotated[
     bool,
     typer.Option(
         "--rerun",
-        help="Do everything again. Default: no task whose command, inputs and environment are as they were, and whose outputs stand.",
+        help=(
+            "Do everything again. Default: no task whose command, inputs and environment are "
+            "as they were, and whose outputs stand."
+        ),
     ),
 ]
 HowSure = Annotated[

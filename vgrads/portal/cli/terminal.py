@@ -21,7 +21,8 @@ _PIPED_WIDTH = 160
 _SHOWN = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"} | {
     code: "\ufffd" for code in range(127, 160)
 }
-"""Signs that would command a terminal, and what stands for them: what tasks print must not move its cursor."""
+"""Signs that would command a terminal, and what stands for them: what tasks print must not move its
+cursor."""
 
 
 class _Quiet(Console):
@@ -44,7 +45,8 @@ def console(stderr: bool = False) -> Console:
 
 
 def rows_under(*names: str, title: str = "", whole: Sequence[str] = ()) -> Table:
-    """A table without rows. Nothing in it is cut off where the terminal is narrow; columns of ``whole`` are not broken either."""
+    """A table without rows. Nothing in it is cut off where the terminal is narrow; columns of
+    ``whole`` are not broken either."""
     columns = [Column(name, overflow="fold", no_wrap=name in whole) for name in names]
     return Table(*columns, box=SIMPLE_HEAD, title=title or None, title_justify="left")
 

@@ -25,9 +25,9 @@ from vgrads.portal.records.tables import BagRow
 from vgrads.vgrid.catalog import Catalog
 
 SERVICE = "service"
-"""What the id of the dispatcher begins with that serves all bags at real sites: its hosts are shared by weight between
-their owners. The rest of the id is this database's own, for at a site slots are known by it, and another service may
-be a neighbour there."""
+"""What the id of the dispatcher begins with that serves all bags at real sites: its hosts are
+shared by weight between their owners. The rest of the id is this database's own, for at a site
+slots are known by it, and another service may be a neighbour there."""
 _LINGER_S = 30.0
 """So long a dispatcher waits for the next bag before it gives its hosts back."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
@@ -35,7 +35,8 @@ _log = logging.getLogger("vgrads.bags")
 
 
 def read_document(given: dict[str, Any], owner: str) -> BagDocument:
-    """A bag that came from outside: it may name no files, for there are none beside it, and no other owner."""
+    """A bag that came from outside: it may name no files, for there are none beside it, and no
+    other owner."""
     document = validate_field(BagDocument, with_written_parameters(given))
     named = [n for n, p in document.parameters.items() if isinstance(p, LinesDocument)]
     for where in ("table", "commands_file", "policy_file"):
@@ -85,7 +86,8 @@ def _service_of(store: Store) -> str:
 
 
 def bags_in_child(url: str, catalog: Catalog, dispatcher: str) -> None:
-    """Carry the bags of a dispatcher of the database at ``url`` out, in a process of the service."""
+    """Carry the bags of a dispatcher of the database at ``url`` out, in a process of the
+    service."""
     be_a_child()
     with Store(url) as store:
         work_on(store, catalog, dispatcher)
@@ -129,7 +131,8 @@ class _Pause:
 
 @dataclass
 class Dispatchers:
-    """Sees to it that every dispatcher with open bags is at work. ``apart``: each in a process of its own."""
+    """Sees to it that every dispatcher with open bags is at work. ``apart``: each in a process of
+    its own."""
 
     store: Store
     catalog: Callable[[], Catalog]

@@ -69,8 +69,9 @@ def bag_standing(row: BagRow) -> dict[str, Any]:
 
 @dataclass
 class Crew:
-    """A dispatcher of the database at work in this process. ``stay``: it waits for more bags; ``ledger``: where it says
-    that it takes hosts of pools, if its bags do (None: the database); ``contact``: where these find it; ``own``: the bags belong to whoever runs this process."""
+    """A dispatcher of the database at work in this process. ``stay``: it waits for more bags;
+    ``ledger``: where it says that it takes hosts of pools, if its bags do (None: the database);
+    ``contact``: where these find it; ``own``: the bags belong to whoever runs this process."""
 
     store: Store
     dispatcher: str
@@ -190,7 +191,8 @@ class _Signals:
 
 
 def cancel(store: Store, row: BagRow, why: str) -> str:
-    """Have a bag cancelled by its dispatcher, or here where none is at work; what was done, in words."""
+    """Have a bag cancelled by its dispatcher, or here where none is at work; what was done, in
+    words."""
     if row.state in ENDED:
         raise InputError(
             f"bag '{row.id}' is over: {row.state}", fix="vgrads bags status lists them"
@@ -202,8 +204,8 @@ def cancel(store: Store, row: BagRow, why: str) -> str:
 
 
 def resumable(store: Store, bag_id: str) -> Sequence[BagRow]:
-    """The bags of the dispatcher of a bag that have not ended, or this one, where only its slots are to be given back;
-    InputError where there is nothing to go on with."""
+    """The bags of the dispatcher of a bag that have not ended, or this one, where only its slots
+    are to be given back; InputError where there is nothing to go on with."""
     row = Bags(store.engine).get(bag_id)
     folder = dispatcher_folder(row.dispatcher)
     if is_worked_on(folder):

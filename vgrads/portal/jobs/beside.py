@@ -1,4 +1,5 @@
-"""Processes beside the service. They are forked off one that has all of planning loaded: a new one is there in milliseconds."""
+"""Processes beside the service. They are forked off one that has all of planning loaded: a new one
+is there in milliseconds."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ _SAFE_PATH, _OURS = "PYTHONSAFEPATH", "vgrads"
 def begin() -> None:
     """Start the process that others are forked off: it loads while this one does other things.
 
-    It imports nothing from the working folder: ``PYTHONSAFEPATH``, since :mod:`multiprocessing` passes no ``-P``.
+    It imports nothing from the working folder: ``PYTHONSAFEPATH``, since :mod:`multiprocessing`
+    passes no ``-P``.
     """
     before = os.environ.setdefault(_SAFE_PATH, _OURS)
     try:

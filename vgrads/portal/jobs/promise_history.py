@@ -1,4 +1,5 @@
-"""How sure the promise of a run was, as it went: reckoned afterwards, or so far, from its journal."""
+"""How sure the promise of a run was, as it went: reckoned afterwards, or so far, from its
+journal."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ _POINTS = 24
 
 
 def promise_over_time(url: str, run_id: str) -> list[dict[str, float]]:
-    """At up to two dozen instants of a run: the probability that the promise is kept, and workflows done."""
+    """At up to two dozen instants of a run: the probability that the promise is kept, and workflows
+    done."""
     with Store(url) as store:
         books = RunRecord(store.engine, run_id).books()
         events = [event_from_json(body) for body in store.events(run_id)]

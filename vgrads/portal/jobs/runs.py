@@ -1,4 +1,5 @@
-"""Carrying a run out under its lease: from the beginning, or taken over where its last manager left it."""
+"""Carrying a run out under its lease: from the beginning, or taken over where its last manager left
+it."""
 
 from __future__ import annotations
 
@@ -51,7 +52,8 @@ _log = logging.getLogger("vgrads.runs")
 class TakenOver:
     """A run whose manager this process has become.
 
-    ``replayed``: simulated sites ended with the last one; ``stop``: why it is only to be given back.
+    ``replayed``: simulated sites ended with the last one; ``stop``: why it is only to be given
+    back.
     """
 
     begun: Begun
@@ -81,7 +83,8 @@ class NewRun:
 def create_run(
     store: Store, planned: Planned, options: RunOptions, chosen: Path | None = None
 ) -> NewRun:
-    """Add a run of a plan, with all that it can be resumed from; ``chosen``: the folder of its files, if its user chose it."""
+    """Add a run of a plan, with all that it can be resumed from; ``chosen``: the folder of its
+    files, if its user chose it."""
     setup, book = prepare_run(planned, options)
     name, document = planned.wanted.name, document_of(planned.wanted)
     set_id = store.add_set(name, document, plan_json(planned.plan), planned_gantt(planned))
@@ -91,7 +94,8 @@ def create_run(
 
 
 def ask_to_stop(store: Store, run_id: str, reason: str) -> str:
-    """Have a run stopped that goes on: what was done about it; empty where it holds something and has no manager."""
+    """Have a run stopped that goes on: what was done about it; empty where it holds something and
+    has no manager."""
     record, works = RunRecord(store.engine, run_id), Works(store.engine)
     if record.ask_to_stop(reason):
         return "its manager was asked to stop"
@@ -118,10 +122,11 @@ def unended(store: Store, run_id: str) -> RunRow:
 def take_over(
     store: Store, record: RunRecord, stop: str = "", until: int | None = None
 ) -> TakenOver:
-    """Become the manager of a run that was begun; InputError while another one is at work, or for a damaged record.
+    """Become the manager of a run that was begun; InputError while another one is at work, or for a
+    damaged record.
 
-    ``stop``: only to give everything back, as where somebody left that word. ``until``: of the journal only
-    the events before this one are believed, and kept.
+    ``stop``: only to give everything back, as where somebody left that word. ``until``: of the
+    journal only the events before this one are believed, and kept.
     """
     setup = record.setup()
     record.take()
@@ -148,7 +153,8 @@ def take_over(
 
 
 def _read_through(record: RunRecord, books: list[Book], events: list[Event]) -> RunState:
-    """What a journal has come to; InputError for an event that can be read and does not fit what was before it, or for books that are gone."""
+    """What a journal has come to; InputError for an event that can be read and does not fit what
+    was before it, or for books that are gone."""
     if not books:
         record.refuse_unbegun()
     state = begin(books[0])
@@ -182,7 +188,8 @@ def go_on(
 def carry_out(
     store: Store, record: RunRecord, gantt: dict[str, Any], work: Callable[[], Outcome]
 ) -> Outcome:
-    """Do a run's work under its lease, and keep how it ended; on an error it stands as interrupted."""
+    """Do a run's work under its lease, and keep how it ended; on an error it stands as
+    interrupted."""
     run_id = record.run_id
     record.take()
     record.while_leased(lambda: store.set_run_state(run_id, "running"))
@@ -220,7 +227,8 @@ def _learn(store: Store, record: RunRecord, outcome: Outcome) -> None:
 
 
 def tidy(outcome: Outcome, options: RunOptions, keep: str) -> None:
-    """Leave of the workflows that are done what is asked for: all, results (no scratch folders), or final ones."""
+    """Leave of the workflows that are done what is asked for: all, results (no scratch folders), or
+    final ones."""
     if keep == "all" or not options.folder.is_dir():
         return
     shutil.rmtree(options.folder / BESIDE, ignore_errors=True)

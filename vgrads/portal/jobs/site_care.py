@@ -24,7 +24,8 @@ _WINDOW_S = 7 * 86400.0  # of accounting in one call
 
 
 def find_leftovers(catalog: Catalog) -> list[Json]:
-    """Jobs and instances that bear our mark; ``orphan``: no run of this database that goes on knows them."""
+    """Jobs and instances that bear our mark; ``orphan``: no run of this database that goes on knows
+    them."""
     with Store() as store:
         known = _marks_of_running(store)
     found = []
@@ -45,7 +46,8 @@ def find_leftovers(catalog: Catalog) -> list[Json]:
 
 
 def _marks_of_running(store: Store) -> set[str]:
-    """The names at their sites of all slots of runs and dispatchers that go on, or may be resumed."""
+    """The names at their sites of all slots of runs and dispatchers that go on, or may be
+    resumed."""
     found = set()
     for run in store.list_runs(limit=1000):
         if run.state in GOES_ON:
@@ -72,8 +74,8 @@ def sweep(catalog: Catalog, rows: Sequence[Json]) -> int:
 def collect(name: str, since_s: float, progress: Callable[[float, float], None]) -> Json:
     """Bring a site's accounting into the database, from where the last collection stopped.
 
-    Window by window, each kept when it is complete: what was collected stays when the rest fails. A job
-    that is told of again replaces what was known of it.
+    Window by window, each kept when it is complete: what was collected stays when the rest fails. A
+    job that is told of again replaces what was known of it.
     """
     site = _stored_site(name)
     driver = open_batch(site)

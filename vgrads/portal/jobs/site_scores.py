@@ -1,4 +1,5 @@
-"""How fast are the machines of real sites? A benchmark runs there as any task does, and its score is kept."""
+"""How fast are the machines of real sites? A benchmark runs there as any task does, and its score
+is kept."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ _SCRIPT, _ANSWER = "machine_score.py", "score.json"
 
 
 def score_sites(catalog: Catalog, notify: Callable[[str], None]) -> Iterator[Json]:
-    """A row for each real site: its scores, or why there are none. One task each, in one slot of one processor."""
+    """A row for each real site: its scores, or why there are none. One task each, in one slot of
+    one processor."""
     with Store() as store:
         for site in catalog.sites:
             if all_simulated([site]):

@@ -1,4 +1,5 @@
-"""How runs stand: what is done, how sure the promise is now and when it will be kept, what every task has come to."""
+"""How runs stand: what is done, how sure the promise is now and when it will be kept, what every
+task has come to."""
 
 from __future__ import annotations
 
@@ -27,14 +28,16 @@ Json = dict[str, Any]
 _AGAIN_S = 3.0  # between looks ahead at one run, however many people watch it
 _REMEMBERED = 256
 PATIENCE_S = 2.0
-"""How long a page waits for what is reckoned beside the service, where planning may keep all busy."""
+"""How long a page waits for what is reckoned beside the service, where planning may keep all
+busy."""
 LOGGED = 64 * 1024
 """Bytes of the end of what an attempt printed that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What the last look ahead at a run has found, and of which version of it; None: nothing yet."""
+    """What the last look ahead at a run has found, and of which version of it; None: nothing
+    yet."""
 
     at_s: float
     version: str
@@ -51,7 +54,8 @@ class Standings:
         self._seen: dict[str, _Seen] = {}
 
     def of(self, run: RunRow) -> Json | None:
-        """What is done of a run, what it has cost, and the last look ahead; None where it has not begun."""
+        """What is done of a run, what it has cost, and the last look ahead; None where it has not
+        begun."""
         found = self._live.folded(run.id)
         if found is None:
             return None
@@ -60,7 +64,8 @@ class Standings:
         return standing_json(run, *found, ahead) | {"simulated": self._live.simulated(run.id)}
 
     async def look_ahead(self, run: RunRow) -> None:
-        """Reckon anew how sure the promise of a run that goes on is, unless that is known as of just now."""
+        """Reckon anew how sure the promise of a run that goes on is, unless that is known as of
+        just now."""
         seen, now_s = self._seen.get(run.id), time.monotonic()
         if run.state not in GOES_ON or (seen is not None and now_s - seen.at_s < self._again_s):
             return
@@ -120,7 +125,8 @@ def standing_json(run: RunRow, book: Book, state: RunState, outlook: Outlook | N
 def attempts_at(
     store: Store, run_id: str, task: str | None = None, most: int = LOGGED
 ) -> list[Json]:
-    """Every attempt of a run, or at a task, with ``most`` bytes of what each printed; InputError where there is none such."""
+    """Every attempt of a run, or at a task, with ``most`` bytes of what each printed; InputError
+    where there is none such."""
     record = RunRecord(store.engine, run_id)
     books = record.books()
     attempts, _ = attempts_of(books, record.events()) if books else ([], None)

@@ -1,4 +1,5 @@
-"""The service's hands: takes queued work, has it done in processes of their own, sees to those that die."""
+"""The service's hands: takes queued work, has it done in processes of their own, sees to those that
+die."""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ class ProcessDied(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Places:
-    """How much is done at once. ``planners=0``: in threads of the service itself, for tests and trials."""
+    """How much is done at once. ``planners=0``: in threads of the service itself, for tests and
+    trials."""
 
     planners: int = 2
     runs: int = 16
@@ -48,7 +50,8 @@ class Places:
 
 @dataclass
 class _Crew:
-    """Plans in a few processes that stay, whose caches are warm; each run in one that is its own."""
+    """Plans in a few processes that stay, whose caches are warm; each run in one that is its
+    own."""
 
     url: str
     places: Places
@@ -111,8 +114,8 @@ def _run_in_thread(url: str, catalog: Catalog, run_id: str) -> None:
 
 
 class Supervisor:
-    """Looks after the queue of work as long as the service lives. ``catalog``: the sites for a set's id; ``all_sites``:
-    those of everybody."""
+    """Looks after the queue of work as long as the service lives. ``catalog``: the sites for a
+    set's id; ``all_sites``: those of everybody."""
 
     def __init__(
         self,
@@ -132,7 +135,8 @@ class Supervisor:
         self._thread = threading.Thread(target=self._look_after, daemon=True, name="supervisor")
 
     def start(self, catalog: Catalog) -> None:
-        """Begin to look after the queue; ``catalog``: what planners should know of before they are asked."""
+        """Begin to look after the queue; ``catalog``: what planners should know of before they are
+        asked."""
         self._crew.warm(catalog)
         self._thread.start()
 
@@ -145,7 +149,8 @@ class Supervisor:
         return self._outside.get(run_id)
 
     async def think(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """What a function says, reckoned beside the service; SiteError where it cannot be just now."""
+        """What a function says, reckoned beside the service; SiteError where it cannot be just
+        now."""
         try:
             return await asyncio.wrap_future(self._crew.think(function, *arguments))
         except BrokenProcessPool as error:
@@ -175,7 +180,8 @@ class Supervisor:
         return self._thread.is_alive()
 
     def stop(self) -> None:
-        """End all processes and leave the work to whoever comes next; runs go on from their journals."""
+        """End all processes and leave the work to whoever comes next; runs go on from their
+        journals."""
         self._stopped.set()
         self.poke()
         self._thread.join(5)

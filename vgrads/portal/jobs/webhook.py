@@ -1,4 +1,5 @@
-"""Events of a run to somebody else's address: signed, in order, tried again, never holding the run up."""
+"""Events of a run to somebody else's address: signed, in order, tried again, never holding the run
+up."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ _MOST_WAITING = 1000  # bundles; beyond, the oldest are dropped: the journal has
 
 
 def sign(secret: str, body: bytes) -> str:
-    """What :data:`SIGNATURE` carries: HMAC-SHA256 of the body under the shared secret (RFC 2104)."""
+    """What :data:`SIGNATURE` carries: HMAC-SHA256 of the body under the shared secret (RFC
+    2104)."""
     return "sha256=" + hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
 
 
@@ -39,7 +41,8 @@ _opener = urllib.request.build_opener(_NoDetours)
 
 
 class Webhook:
-    """A watcher of a run that posts what happens. ``pause``: how long to wait before the n-th new try."""
+    """A watcher of a run that posts what happens. ``pause``: how long to wait before the n-th new
+    try."""
 
     def __init__(
         self, url: str, secret: str, run_id: str, pause: Callable[[int], float] = lambda n: 2.0**n

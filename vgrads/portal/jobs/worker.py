@@ -1,6 +1,7 @@
 """What a service does in the background, each in a process of its own: plan a set, carry a run out.
 
-Everything goes through the database, so that whoever takes the work after a crash finds what there was.
+Everything goes through the database, so that whoever takes the work after a crash finds what there
+was.
 """
 
 from __future__ import annotations
@@ -98,9 +99,11 @@ def _with_store(url: str, work: Callable[[Store], None]) -> None:
 
 
 def wanted_of(document: SetDocument, folder: Path | None = None) -> WorkflowSet:
-    """The set behind a document that came from outside: it may name only workflows that ship with vgrads.
+    """The set behind a document that came from outside: it may name only workflows that ship with
+    vgrads.
 
-    ``folder``: where the files of its tasks lie beside it; there are none but what is put there for it.
+    ``folder``: where the files of its tasks lie beside it; there are none but what is put there for
+    it.
     """
     return build_set(document, _shipped_workflow, "body", directory=str(folder or ""))
 
@@ -119,7 +122,8 @@ class CheckedSet:
 
 
 def check_set(body: bytes, kind: str, most_tasks: int) -> CheckedSet:
-    """Read a set (``kind``: json or yaml) from outside; InputError names the field. Takes a while where it is large."""
+    """Read a set (``kind``: json or yaml) from outside; InputError names the field. Takes a while
+    where it is large."""
     try:
         given = parse_mapping(body.decode(), "body", kind)
     except UnicodeDecodeError as error:
@@ -162,7 +166,8 @@ def _grid(store: Store, catalog: Catalog) -> Grid:
 
 
 def plan_one(store: Store, catalog: Catalog, set_id: str, everything: bool = False) -> None:
-    """Plan what is left of a set, or ``everything``, and keep the plan; what is wrong with the set is kept with it."""
+    """Plan what is left of a set, or ``everything``, and keep the plan; what is wrong with the set
+    is kept with it."""
     sets = Sets(store.engine)
     try:
         done = _done_already(store, catalog, set_id, everything)
@@ -235,8 +240,8 @@ def _begin(
 
 
 def _planned(store: Store, catalog: Catalog, set_id: str, everything: bool) -> Planned:
-    """The plan as it was shown; made anew where real sites have moved on since, where other tasks are done by now, or where
-    it cannot be read."""
+    """The plan as it was shown; made anew where real sites have moved on since, where other tasks
+    are done by now, or where it cannot be read."""
     sets, found = Sets(store.engine), None
     if _fresh(sets.head(set_id)):
         with suppress(InputError):  # another version of vgrads wrote it
@@ -260,8 +265,9 @@ def _fresh(head: Head | None) -> bool:
 def usable(catalog: Catalog, granted: frozenset[str]) -> tuple[Catalog, bool]:
     """The sites that a user's sets are planned for, and whether these are real ones.
 
-    Those that the operator opened for the user; else the simulated ones; where there are none, all: such
-    a plan can be looked at, and run by an outside engine where that asks nothing of others' machines.
+    Those that the operator opened for the user; else the simulated ones; where there are none, all:
+    such a plan can be looked at, and run by an outside engine where that asks nothing of others'
+    machines.
     """
     opened = tuple(s for s in catalog.sites if s.name in granted and s.driver != "simulated")
     simulated = tuple(s for s in catalog.sites if s.driver == "simulated")

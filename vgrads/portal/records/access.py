@@ -17,8 +17,8 @@ from vgrads.kernel.errors import InputError
 from vgrads.portal.records.tables import GrantRow, TokenRow
 
 SCOPES = ("read", "submit", "operate", "metrics", "pool")
-"""Looking at one's own sets; handing sets over and running them; everything, of everybody; figures, no sets; lending
-hosts to one's own managers and borrowing them."""
+"""Looking at one's own sets; handing sets over and running them; everything, of everybody; figures,
+no sets; lending hosts to one's own managers and borrowing them."""
 LOCAL = "local"
 """The user where no tokens are asked for: whoever can open a connection on this machine."""
 SESSION_S = 12 * 3600.0
@@ -123,7 +123,8 @@ class Access:
             return session.exec(query).one() > 0
 
     def ever_token(self) -> bool:
-        """True where there was a token once, whatever has become of it: what was closed does not open by itself."""
+        """True where there was a token once, whatever has become of it: what was closed does not
+        open by itself."""
         with Session(self._engine) as session:
             return session.exec(select(func.count()).select_from(TokenRow)).one() > 0
 

@@ -1,11 +1,13 @@
-"""Values of ours as bytes for the database, and back: versioned documents, free of where classes live.
+"""Values of ours as bytes for the database, and back: versioned documents, free of where classes
+live.
 
-A document is MessagePack (https://github.com/msgpack/msgpack/blob/master/spec.md) under zlib, behind two bytes
-of format. It holds its own table of kinds (a lasting name, the names of the fields), then parts: one for each
-value, written once however often it is shared, in an order in which every part comes after those that it
-refers to; then the value itself. A field that was added later takes its default; a kind or a field that is
-not known was written by a newer vgrads. To rename or drop a field: raise :data:`FORMAT`, and let a step of
-the migrations rewrite what is stored.
+A document is MessagePack (https://github.com/msgpack/msgpack/blob/master/spec.md) under zlib,
+behind two bytes of format. It holds its own table of kinds (a lasting name, the names of the
+fields), then parts: one for each value, written once however often it is shared, in an order in
+which every part comes after those that it refers to; then the value itself. A field that was added
+later takes its default; a kind or a field that is not known was written by a newer vgrads. To
+rename or drop a field: raise :data:`FORMAT`, and let a step of the migrations rewrite what is
+stored.
 """
 
 from __future__ import annotations
@@ -73,7 +75,8 @@ _MAP = ""
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A value taken apart: the lasting name of its kind, the names of its fields, what they hold."""
+    """A value taken apart: the lasting name of its kind, the names of its fields, what they
+    hold."""
 
     kind: str
     names: Sequence[str]
@@ -201,7 +204,8 @@ class _Reader:
 
 
 def _class_of(kind: str, names: Sequence[str], where: str) -> Any:
-    """The class of a kind, which must know all these fields and need no others; None for a mapping."""
+    """The class of a kind, which must know all these fields and need no others; None for a
+    mapping."""
     if kind == _MAP:
         return None
     if kind not in KINDS:

@@ -1,4 +1,5 @@
-"""Bags of tasks in the database: who handed them over, whose dispatcher has them, how they stand."""
+"""Bags of tasks in the database: who handed them over, whose dispatcher has them, how they
+stand."""
 
 from __future__ import annotations
 

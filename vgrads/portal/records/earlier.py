@@ -25,7 +25,8 @@ def runs_of_set(store: Store, set_id: str) -> list[Earlier]:
 
 
 def runs_of_name(name: str) -> list[Earlier]:
-    """The same of all runs from the command line of sets of this name; none where there is no database to ask."""
+    """The same of all runs from the command line of sets of this name; none where there is no
+    database to ask."""
     query = select(RunRow).join(SetRow, col(RunRow.set_id) == col(SetRow.id))
     query = query.where(SetRow.name == name, SetRow.owner == "local")
     try:

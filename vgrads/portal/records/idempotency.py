@@ -40,7 +40,8 @@ def key_of(user: str, key: str | None, asked: Any) -> Key | None:
 
 
 def once(engine: SqlEngine, key: Key | None, make: Callable[[Session], Json]) -> Json:
-    """What ``make`` answers, in one transaction; for a key that was used, what was answered then."""
+    """What ``make`` answers, in one transaction; for a key that was used, what was answered
+    then."""
     try:
         return _once(engine, key, make)
     except IntegrityError:

@@ -1,9 +1,10 @@
-"""Who answers for a piece of work: a process, until it is known to be dead, or was silent for a whole lease.
+"""Who answers for a piece of work: a process, until it is known to be dead, or was silent for a
+whole lease.
 
-No wall clock decides. On one machine a process is told by its number and when it began, and silence by the
-machine's monotonic clock, which all its processes share; another machine's process is judged by the clock of
-PostgreSQL, or, where the database has no clock of its own (SQLite), by a counter that stood still for a lease
-of the watcher's own time.
+No wall clock decides. On one machine a process is told by its number and when it began, and silence
+by the machine's monotonic clock, which all its processes share; another machine's process is judged
+by the clock of PostgreSQL, or, where the database has no clock of its own (SQLite), by a counter
+that stood still for a lease of the watcher's own time.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ def process_of(owner: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """The last sign of life of an owner: how many there were, the owner's monotonic clock, its age by the
-    database's clock (None: it has none)."""
+    """The last sign of life of an owner: how many there were, the owner's monotonic clock, its age
+    by the database's clock (None: it has none)."""
 
     owner: str
     count: int
@@ -57,7 +58,8 @@ class Beat:
 
 
 def is_dead(beat: Beat, now_s: float | None = None) -> bool | None:
-    """True: dead, or silent for too long. False: at work. None: only time will tell (:class:`Watch`)."""
+    """True: dead, or silent for too long. False: at work. None: only time will tell
+    (:class:`Watch`)."""
     machine, _, rest = beat.owner.partition(":")
     pid, _, rest = rest.partition(":")
     if machine == _machine() and pid.isdigit():
@@ -70,13 +72,15 @@ def is_dead(beat: Beat, now_s: float | None = None) -> bool | None:
 
 @dataclass
 class Watch:
-    """Looks at owners that only time can tell of: how long each counter has stood still, by our own clock."""
+    """Looks at owners that only time can tell of: how long each counter has stood still, by our own
+    clock."""
 
     clock: Callable[[], float] = time.monotonic
     _seen: dict[str, tuple[int, float]] = field(default_factory=dict)
 
     def judge(self, beat: Beat) -> bool | None:
-        """True: dead, or silent for a whole lease while we looked. False: at work. None: not known yet."""
+        """True: dead, or silent for a whole lease while we looked. False: at work. None: not known
+        yet."""
         known = is_dead(beat)
         if known is not None:
             return known
@@ -88,7 +92,8 @@ class Watch:
 
 
 def sign_of_life(session: Session) -> dict[str, Any]:
-    """What an owner writes into its row to be known to live; the counter beside it goes up by one."""
+    """What an owner writes into its row to be known to live; the counter beside it goes up by
+    one."""
     return {"beat_s": time.monotonic(), "beaten_s": _database_now(session)}
 
 

@@ -1,6 +1,8 @@
-"""The mailbox of a run whose tasks are released one by one, in the database: see :mod:`vgrads.execmgr.mailbox`.
+"""The mailbox of a run whose tasks are released one by one, in the database: see
+:mod:`vgrads.execmgr.mailbox`.
 
-The number of a message is its key, so a reader goes on behind what it has read, whoever died meanwhile.
+The number of a message is its key, so a reader goes on behind what it has read, whoever died
+meanwhile.
 """
 
 from __future__ import annotations
@@ -28,17 +30,20 @@ _MOST = 20_000
 
 
 class Lease(Protocol):
-    """What a run's manager writes under: see :class:`vgrads.portal.records.run_record.RunRecord`."""
+    """What a run's manager writes under: see
+    :class:`vgrads.portal.records.run_record.RunRecord`."""
 
     def persist(self, write: Callable[[Session, bool], object]) -> None:
-        """A transaction of the manager's; ``write`` is given True where it may have been committed already."""
+        """A transaction of the manager's; ``write`` is given True where it may have been committed
+        already."""
 
     def while_leased(self, work: Callable[[], _T]) -> _T:
         """Do what may be done twice."""
 
 
 class MessageBox:
-    """A :class:`vgrads.execmgr.mailbox.Mailbox` for a run's manager, and the other end for who releases its tasks.
+    """A :class:`vgrads.execmgr.mailbox.Mailbox` for a run's manager, and the other end for who
+    releases its tasks.
 
     ``lease``: the manager's, who waits with it for a database that is lost.
     """

@@ -1,4 +1,5 @@
-"""The database's shape: made new, or brought up to this version step by step (Alembic), all or nothing."""
+"""The database's shape: made new, or brought up to this version step by step (Alembic), all or
+nothing."""
 
 from __future__ import annotations
 
@@ -53,7 +54,10 @@ def _version_of(connection: Connection) -> str | None:
 
 LOSSES = {
     "0001": "everything that the database holds",
-    "0002": "tokens, sessions, opened sites, the audit log, kept plans, idempotency keys and queued work",
+    "0002": (
+        "tokens, sessions, opened sites, the audit log, kept plans, idempotency keys and "
+        "queued work"
+    ),
 }
 """What is gone when a step is taken back."""
 
@@ -72,7 +76,8 @@ def losses(engine: SqlEngine, version: str) -> list[str]:
 
 
 def move(engine: SqlEngine, version: str, lose_data: bool = False) -> None:
-    """Take the database to a version, up or down; InputError where that loses data, unless told to."""
+    """Take the database to a version, up or down; InputError where that loses data, unless told
+    to."""
     lost = losses(engine, version)
     if lost and not lose_data:
         raise InputError(

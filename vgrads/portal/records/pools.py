@@ -27,7 +27,8 @@ _IN_PICTURE = ("decided", "running", "capacity")
 
 
 class PoolLedger:
-    """A :class:`vgrads.api.pools.ledger.Ledger`. ``owner``: whose entries are seen and written; None: everybody's are seen."""
+    """A :class:`vgrads.api.pools.ledger.Ledger`. ``owner``: whose entries are seen and written;
+    None: everybody's are seen."""
 
     def __init__(self, engine: SqlEngine, owner: str | None = None) -> None:
         self._engine, self._owner = engine, owner
@@ -99,7 +100,8 @@ class PoolLedger:
             session.commit()
 
     def moments(self, pool: str) -> list[tuple[float, Json]]:
-        """What a pool had decided and running, the oldest first: seconds since 1970, and the numbers."""
+        """What a pool had decided and running, the oldest first: seconds since 1970, and the
+        numbers."""
         query = select(MomentRow).where(col(MomentRow.pool) == pool).order_by(col(MomentRow.id))
         with Session(self._engine) as session:
             return [(row.at_s, json.loads(row.body)) for row in session.execute(query).scalars()]

@@ -1,4 +1,5 @@
-"""What is old is removed: ended runs, sets, old jobs of histories; expired tokens and keys always."""
+"""What is old is removed: ended runs, sets, old jobs of histories; expired tokens and keys
+always."""
 
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ _KEYS_S = 7 * 86400.0
 
 
 def prune(store: Store, keep_s: float | None, history_keep_s: float | None) -> dict[str, int]:
-    """Remove sets that ended ``keep_s`` ago with their runs, and jobs of histories that are older; how many."""
+    """Remove sets that ended ``keep_s`` ago with their runs, and jobs of histories that are older;
+    how many."""
     now = time.time()
     with Session(store.engine) as session:
         expired = (
@@ -107,7 +109,8 @@ def _remove_set(session: Session, set_id: str) -> list[Path]:
 
 
 def _trim(store: Store, site: str, queue: str, before_unix_s: float) -> int:
-    """Drop the jobs of a history that were submitted before an instant; those that are left become an SWF log."""
+    """Drop the jobs of a history that were submitted before an instant; those that are left become
+    an SWF log."""
     row = store.history(site, queue)
     if row is None or row.file == COLLECTED:  # the next collection goes on from all of its lines
         return 0

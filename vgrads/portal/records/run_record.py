@@ -1,4 +1,5 @@
-"""What is kept of a run while it goes on: its journal, its books, who looks after it, whether it is to stop."""
+"""What is kept of a run while it goes on: its journal, its books, who looks after it, whether it is
+to stop."""
 
 from __future__ import annotations
 
@@ -40,9 +41,11 @@ _T = TypeVar("_T")
 class RunRecord:
     """The record of one run, held by one manager at a time.
 
-    Whoever becomes the manager gets the next fencing number; what is written under an older one is refused,
-    in the transaction that would write it, with :class:`vgrads.execmgr.core.journal.LeaseLost`. A manager whose database cannot be
-    reached waits for it as long as its lease lasts; then it is over, with :class:`vgrads.execmgr.core.journal.LeaseExpired`.
+    Whoever becomes the manager gets the next fencing number; what is written under an older one is
+    refused, in the transaction that would write it, with
+    :class:`vgrads.execmgr.core.journal.LeaseLost`. A manager whose database cannot be reached waits
+    for it as long as its lease lasts; then it is over, with
+    :class:`vgrads.execmgr.core.journal.LeaseExpired`.
     """
 
     def __init__(self, engine: SqlEngine, run_id: str, watch: Watch | None = None) -> None:
@@ -52,7 +55,8 @@ class RunRecord:
         self._watch = watch or Watch()
 
     def create(self, row: RunRow, setup: Any, book: Book) -> None:
-        """Add a run with all that it can be resumed from, and be its manager: all in one transaction."""
+        """Add a run with all that it can be resumed from, and be its manager: all in one
+        transaction."""
         with Session(self._engine) as session:
             session.add(row)
             session.flush()
@@ -77,7 +81,8 @@ class RunRecord:
         self._confirmed_s, self._look_s = now, 0.0 if stop else now + _LOOK_S
 
     def _free(self) -> tuple[int, str] | None:
-        """The lease, taken: its number and why to stop; None where somebody may still be at work."""
+        """The lease, taken: its number and why to stop; None where somebody may still be at
+        work."""
         with Session(self._engine) as session:
             row = session.get(LeaseRow, self.run_id)
             if row is None:
@@ -152,9 +157,9 @@ class RunRecord:
     def persist(self, write: Callable[[Session, bool], object]) -> None:
         """A transaction that only this run's present manager can make; it is a sign of life too.
 
-        ``write`` is given True where it may have been committed already: the connection broke before the answer came.
-        Nobody else has written since, and what the broken one may still commit ends before this one begins: it holds
-        the lease's row.
+        ``write`` is given True where it may have been committed already: the connection broke
+        before the answer came. Nobody else has written since, and what the broken one may still
+        commit ends before this one begins: it holds the lease's row.
         """
         self._await(lambda again: self._write(write, again))
 
@@ -169,7 +174,8 @@ class RunRecord:
         self._confirmed_s = began_s
 
     def while_leased(self, work: Callable[[], _T]) -> _T:
-        """Do what may be done twice; where the database is lost, again as long as this manager's lease lasts."""
+        """Do what may be done twice; where the database is lost, again as long as this manager's
+        lease lasts."""
         return self._await(lambda _: work())
 
     def _await(self, work: Callable[[bool], _T]) -> _T:
@@ -179,13 +185,17 @@ class RunRecord:
             return await_database(work, lambda: self._confirmed_s + LEASE_S)
         except DatabaseLost as error:
             raise LeaseExpired(
-                f"the manager of run '{self.run_id}' could not reach it for {LEASE_S:.0f} s: {error.what}",
+                (
+                    f"the manager of run '{self.run_id}' could not reach it for {LEASE_S:.0f} "
+                    f"s: {error.what}"
+                ),
                 where=error.where,
                 fix=f"what runs goes on; 'vgrads resume {self.run_id}' finds it",
             ) from error
 
     def confirm(self) -> None:
-        """LeaseLost where somebody else may be the manager by now; asks the database where that is not sure."""
+        """LeaseLost where somebody else may be the manager by now; asks the database where that is
+        not sure."""
         if time.monotonic() - self._confirmed_s > RENEW_S:
             self.confirm_now()
 
@@ -194,7 +204,8 @@ class RunRecord:
         self.persist(lambda *_: None)
 
     def stop_reason(self) -> str:
-        """Why the run is to stop, empty while it is not; keeps the lease alive. Cheap to call often."""
+        """Why the run is to stop, empty while it is not; keeps the lease alive. Cheap to call
+        often."""
         if time.monotonic() < self._look_s:
             return ""
         self.confirm()
@@ -266,7 +277,8 @@ class RunRecord:
     def events(self, until: int | None = None) -> list[Event]:
         """What was written, all or up to a position; what is appended from now on comes after it.
 
-        InputError where an event is damaged or missing: it names the first one, and what can be saved.
+        InputError where an event is damaged or missing: it names the first one, and what can be
+        saved.
         """
         query = (
             select(EventRow).where(EventRow.run_id == self.run_id).order_by(col(EventRow.position))
@@ -290,7 +302,10 @@ class RunRecord:
         raise InputError(
             f"event {position} {what}; the {position} before it are whole",
             where=f"journal of run '{self.run_id}'",
-            fix=f"vgrads resume {self.run_id} --from {position} goes on from there, what happened later is found or done again",
+            fix=(
+                f"vgrads resume {self.run_id} --from {position} goes on from there, what "
+                "happened later is found or done again"
+            ),
         )
 
     def cut(self, position: int) -> None:

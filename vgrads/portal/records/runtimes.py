@@ -1,4 +1,5 @@
-"""What was learned of run times, in the database: each record once, so that whoever learns at the same time loses nothing."""
+"""What was learned of run times, in the database: each record once, so that whoever learns at the
+same time loses nothing."""
 
 from __future__ import annotations
 
@@ -38,8 +39,8 @@ class RunTimeRecords:
         return learned(self.known(), self.scores())
 
     def learn(self, records: Iterable[TaskRecord]) -> tuple[int, int]:
-        """Keep records; how many are new, and how many are known now. InputError, with nothing kept, for records that do
-        not fit to each other or to what is known."""
+        """Keep records; how many are new, and how many are known now. InputError, with nothing
+        kept, for records that do not fit to each other or to what is known."""
         before = self.known()
         whole = learn(before, records)
         rows, old = _rows(whole), _rows(before)

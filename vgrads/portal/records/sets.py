@@ -1,4 +1,5 @@
-"""Workflow sets of the service: heads for lists, plans with revisions, and what is handed over with a key."""
+"""Workflow sets of the service: heads for lists, plans with revisions, and what is handed over with
+a key."""
 
 from __future__ import annotations
 
@@ -97,7 +98,8 @@ class Sets:
         return found
 
     def add(self, owner: str, name: str, document: str, real: bool, key: Key | None = None) -> Json:
-        """Keep a set (as JSON) that is to be planned, with the work of planning it; what the caller is told."""
+        """Keep a set (as JSON) that is to be planned, with the work of planning it; what the caller
+        is told."""
 
         def make(session: Session) -> Json:
             row = SetRow(
@@ -125,7 +127,8 @@ class Sets:
         return once(self._engine, key, make)
 
     def plan_again(self, set_id: str, revision: int) -> bool:
-        """Have a set planned anew; False where its plan is not the one of this revision any more."""
+        """Have a set planned anew; False where its plan is not the one of this revision any
+        more."""
         with Session(self._engine) as session:
             row = session.get_one(SetRow, set_id)
             if row.revision != revision or row.state == "planning":
@@ -193,7 +196,8 @@ class Sets:
         )  # within texts the signs are escaped
 
     def forget(self, set_id: str) -> None:
-        """Remove a set that was never planned, with its work; the key that it came with may be used again."""
+        """Remove a set that was never planned, with its work; the key that it came with may be used
+        again."""
         with Session(self._engine) as session:
             session.execute(delete(KeyRow).where(col(KeyRow.answer).contains(set_id)))
             session.execute(delete(WorkRow).where(col(WorkRow.set_id) == set_id))

@@ -32,8 +32,8 @@ THIS_MACHINE = "here"
 def choose_catalog(file: Path | None) -> Catalog:
     """The sites of a file; else those of the database, if it has any; else the embedded ones.
 
-    A queue of the file that names no history has the one that was collected of the queue of that name. ``here``,
-    where there is no such file, is this machine.
+    A queue of the file that names no history has the one that was collected of the queue of that
+    name. ``here``, where there is no such file, is this machine.
     """
     if file is not None and file.name == THIS_MACHINE and not file.is_file():
         return this_machine()
@@ -73,7 +73,8 @@ def stored_catalog() -> Catalog | None:
 
 
 def with_collected(catalog: Catalog) -> Catalog:
-    """A catalogue whose queues without a history have those of the database; as it is where that cannot be asked."""
+    """A catalogue whose queues without a history have those of the database; as it is where that
+    cannot be asked."""
     if all(queue.history is not None for site in catalog.sites for queue in site.queues):
         return catalog
     try:
@@ -183,7 +184,8 @@ def past_run_times() -> RunTimes:
 
 
 def resolve_history(given: Path) -> tuple[Path, LogQueue]:
-    """The file behind HISTORY, and which queue of it is meant: a path, ``SITE`` or ``SITE/QUEUE``."""
+    """The file behind HISTORY, and which queue of it is meant: a path, ``SITE`` or
+    ``SITE/QUEUE``."""
     if given.is_file() or len(given.parts) > 2 or given.suffix:
         return given, None
     catalog = stored_catalog()

@@ -74,7 +74,10 @@ def _hint(store: Store, run_id: str) -> str:
     with Session(store.engine) as session:
         begun = session.exec(query).first()
     if begun:
-        return f"its manager is gone: vgrads resume {run_id} goes on, vgrads cancel {run_id} gives all back"
+        return (
+            f"its manager is gone: vgrads resume {run_id} goes on, vgrads cancel {run_id} "
+            "gives all back"
+        )
     if Works(store.engine).awaits(run_id):
         return (
             f"it has not begun: a service begins it (vgrads serve), vgrads cancel {run_id} ends it"

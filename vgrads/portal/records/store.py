@@ -59,7 +59,8 @@ def sqlite_file(url: str) -> Path | None:
 
 
 def close_to_others(url: str) -> None:
-    """Take from everybody else what older versions left open: the home with its runs, the database's files."""
+    """Take from everybody else what older versions left open: the home with its runs, the
+    database's files."""
     here, place = home(), sqlite_file(url)
     files = [place.with_name(place.name + more) for more in ("", "-wal", "-shm")] if place else []
     for path in (here, here / "runs", *files):
@@ -137,7 +138,8 @@ class Store:
             return session.get(SetRow, set_id)
 
     def add_run(self, set_id: str, folder: Path | None = None) -> str:
-        """A run begins; returns its id. ``folder``: where its files go, where its user chose that."""
+        """A run begins; returns its id. ``folder``: where its files go, where its user chose
+        that."""
         row = new_run(set_id, folder=folder)
         run_id = row.id
         self._save(row)
@@ -324,7 +326,8 @@ class Store:
         return True
 
     def try_writing(self) -> None:
-        """SiteError where the database takes nothing more: its disk is full, or it may only be read."""
+        """SiteError where the database takes nothing more: its disk is full, or it may only be
+        read."""
         with self._engine.begin() as connection:
             connection.execute(text("UPDATE alembic_version SET version_num = version_num"))
 
@@ -345,7 +348,8 @@ class Store:
 
 
 def open_engine(url: str | None = None) -> SqlEngine:
-    """The database, as it is; InputError for a URL that is none, or of a kind that is not installed."""
+    """The database, as it is; InputError for a URL that is none, or of a kind that is not
+    installed."""
     chosen = url or database_url()
     if chosen == f"{_SQLITE}{home() / 'vgrads.db'}":
         home().mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -363,14 +367,15 @@ def open_engine(url: str | None = None) -> SqlEngine:
 
 
 def _make_secret(file: Path) -> None:
-    """A new database's file, for nobody else. One that is there is not opened: closing it would take all of this
-    process's locks off it (https://www.sqlite.org/howtocorrupt.html, 2.2)."""
+    """A new database's file, for nobody else. One that is there is not opened: closing it would
+    take all of this process's locks off it (https://www.sqlite.org/howtocorrupt.html, 2.2)."""
     with suppress(OSError):  # there already; or it cannot be made, which is told when it is used
         os.close(os.open(file, os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def _translate(context: ExceptionContext) -> SiteError | None:
-    """A database that cannot do what it is asked is a site that fails: said in a line, asked again later."""
+    """A database that cannot do what it is asked is a site that fails: said in a line, asked again
+    later."""
     lost = is_lost(context)
     database = isinstance(context.sqlalchemy_exception, OperationalError | InternalError)
     if context.is_pre_ping or not (database or context.is_disconnect):
@@ -387,7 +392,9 @@ def _prepare_sqlite(connection: Any, _: Any) -> None:
     for pragma in (f"busy_timeout={_BUSY_MS}", "synchronous=FULL", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}")
     end_s = time.monotonic() + _BUSY_MS / 1000.0
-    while True:  # two that come first at once: the one that finds it locked is refused without being made to wait
+    # two that come first at once: the one that finds it locked is refused without being made to
+    # wait
+    while True:
         try:
             connection.execute("PRAGMA journal_mode=WAL")
             return

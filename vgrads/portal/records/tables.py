@@ -10,8 +10,9 @@ from sqlmodel import Field, SQLModel
 class SetRow(SQLModel, table=True):
     """A workflow set that was handed over, as it was written, with its plan.
 
-    ``state``: planning, planned or failed (``problem`` says why); ``revision`` counts its plans; ``summary``
-    is of the newest one what lists show; ``real``: on sites that were opened for its owner.
+    ``state``: planning, planned or failed (``problem`` says why); ``revision`` counts its plans;
+    ``summary`` is of the newest one what lists show; ``real``: on sites that were opened for its
+    owner.
     """
 
     __tablename__ = "workflow_set"
@@ -39,7 +40,8 @@ class PlanRow(SQLModel, table=True):
 
 
 class RunRow(SQLModel, table=True):
-    """A run of a set: running, kept, broken, cancelled, failed or interrupted; ``how`` it was asked for."""
+    """A run of a set: running, kept, broken, cancelled, failed or interrupted; ``how`` it was asked
+    for."""
 
     __tablename__ = "run"
     id: str = Field(primary_key=True)
@@ -70,10 +72,12 @@ class ArchiveRow(SQLModel, table=True):
 
 
 class LeaseRow(SQLModel, table=True):
-    """Who looks after a run, and why it is to stop, if it is; stays when nobody does (``owner`` empty).
+    """Who looks after a run, and why it is to stop, if it is; stays when nobody does (``owner``
+    empty).
 
-    ``number`` goes up with each manager: what an older one writes is refused. ``beats``, ``beat_s``,
-    ``beaten_s``: signs of life, how many, the owner's monotonic clock, the database's own.
+    ``number`` goes up with each manager: what an older one writes is refused. ``beats``,
+    ``beat_s``, ``beaten_s``: signs of life, how many, the owner's monotonic clock, the database's
+    own.
     """
 
     __tablename__ = "run_lease"
@@ -87,7 +91,8 @@ class LeaseRow(SQLModel, table=True):
 
 
 class MessageRow(SQLModel, table=True):
-    """Between a run and whoever releases its tasks: told to the run (``inward``), or answered by it, as JSON."""
+    """Between a run and whoever releases its tasks: told to the run (``inward``), or answered by
+    it, as JSON."""
 
     __tablename__ = "run_message"
     id: int | None = Field(default=None, primary_key=True)
@@ -126,7 +131,8 @@ class GridRow(SQLModel, table=True):
 
 
 class SiteRow(SQLModel, table=True):
-    """A site as it would stand in a TOML file; the paths of its histories are in their own table."""
+    """A site as it would stand in a TOML file; the paths of its histories are in their own
+    table."""
 
     __tablename__ = "site"
     name: str = Field(primary_key=True)
@@ -164,7 +170,8 @@ class CollectionRow(SQLModel, table=True):
 class WorkRow(SQLModel, table=True):
     """Work that a service does in the background: planning a set, or carrying a run out.
 
-    ``state``: queued, taken, done or failed; ``owner`` took it and gives signs of life (as of :class:`LeaseRow`).
+    ``state``: queued, taken, done or failed; ``owner`` took it and gives signs of life (as of
+    :class:`LeaseRow`).
     """
 
     __tablename__ = "work"
@@ -181,10 +188,11 @@ class WorkRow(SQLModel, table=True):
 
 
 class BagRow(SQLModel, table=True):
-    """A bag of tasks that was handed over: waiting, running, done, failed, cancelled or interrupted.
+    """A bag of tasks that was handed over: waiting, running, done, failed, cancelled or
+    interrupted.
 
-    ``dispatcher``: whose it is, ``number``: its number there, and in its folder; ``stop``: why it is to be cancelled;
-    ``summary``: how it stood when it was looked at last, what lists show.
+    ``dispatcher``: whose it is, ``number``: its number there, and in its folder; ``stop``: why it
+    is to be cancelled; ``summary``: how it stood when it was looked at last, what lists show.
     """
 
     __tablename__ = "bag"
@@ -201,7 +209,8 @@ class BagRow(SQLModel, table=True):
 
 
 class ManagerRow(SQLModel, table=True):
-    """A manager that takes hosts of pools, as it said last how it stands (``entry``); ``at_s``: the database's clock."""
+    """A manager that takes hosts of pools, as it said last how it stands (``entry``); ``at_s``: the
+    database's clock."""
 
     __tablename__ = "manager"
     name: str = Field(primary_key=True)
@@ -221,7 +230,8 @@ class PoolRow(SQLModel, table=True):
 
 
 class MomentRow(SQLModel, table=True):
-    """What a pool had decided and had running at an instant, and how much its managers could use: for its picture."""
+    """What a pool had decided and had running at an instant, and how much its managers could use:
+    for its picture."""
 
     __tablename__ = "pool_moment"
     id: int | None = Field(default=None, primary_key=True)

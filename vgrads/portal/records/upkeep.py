@@ -1,4 +1,5 @@
-"""The operator's hands on the database: the audit log read, an SQLite file copied while it is in use."""
+"""The operator's hands on the database: the audit log read, an SQLite file copied while it is in
+use."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ def audit_rows(store: Store, user: str | None, limit: int) -> list[Json]:
 
 
 def back_up(url: str | None, file: Path) -> None:
-    """A consistent copy of an SQLite database, also while others write to it; InputError for any other."""
+    """A consistent copy of an SQLite database, also while others write to it; InputError for any
+    other."""
     source = _file_of(url)
     if not source.is_file():
         raise InputError("there is no database", where=str(source))
@@ -45,7 +47,8 @@ def back_up(url: str | None, file: Path) -> None:
 
 
 def back_up_beside(url: str | None, version: str) -> Path:
-    """A copy of an SQLite database beside it, before it is taken down to a version; InputError for any other."""
+    """A copy of an SQLite database beside it, before it is taken down to a version; InputError for
+    any other."""
     source = _file_of(url)
     copy = source.with_name(f"{source.name}.before-{version}-{secrets.token_hex(3)}")
     back_up(url, copy)

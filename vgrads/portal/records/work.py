@@ -1,4 +1,5 @@
-"""The queue of background work, in the database: what is queued is done once, by whoever takes it first."""
+"""The queue of background work, in the database: what is queued is done once, by whoever takes it
+first."""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ class Works:
     def claim(self, owner: str, kinds: Sequence[str], busy: Container[int] = ()) -> Work | None:
         """Take the oldest piece of these kinds that nobody answers for; None where there is none.
 
-        ``busy``: what the owner is at. What else it has taken, it does not know of: the answer was lost.
+        ``busy``: what the owner is at. What else it has taken, it does not know of: the answer was
+        lost.
         """
         query = select(WorkRow).where(
             col(WorkRow.kind).in_(kinds), col(WorkRow.state).in_(("queued", "taken"))
@@ -76,7 +78,8 @@ class Works:
             )
 
     def drop(self, run_id: str) -> bool:
-        """Take a run out of the queue that nobody has taken, or only a process that is dead; False where somebody has."""
+        """Take a run out of the queue that nobody has taken, or only a process that is dead; False
+        where somebody has."""
         query = select(WorkRow).where(
             WorkRow.run_id == run_id, col(WorkRow.state).in_(("queued", "taken"))
         )

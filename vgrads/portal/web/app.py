@@ -42,7 +42,8 @@ def make_app(
     limits: Limits | None = None,
     oidc: Provider | None = None,
 ) -> FastAPI:
-    """The application over a store and a catalogue; ``app.state.service`` is what its endpoints share."""
+    """The application over a store and a catalogue; ``app.state.service`` is what its endpoints
+    share."""
     service = Service(store, catalog, bounds or Bounds(), oidc)
 
     @asynccontextmanager

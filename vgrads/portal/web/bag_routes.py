@@ -95,7 +95,8 @@ def visible_bag(service: Service, bag_id: str, who: Principal) -> BagRow:
 def _add_submission(app: FastAPI, service: Service) -> None:
     @app.post("/v1/bags", status_code=201, openapi_extra={"requestBody": _BODY})
     async def submit_bag(request: Request, response: Response, who: Submitter) -> Json:
-        """Hand over a bag of tasks, as JSON or YAML. With ``open: true`` its commands come later (``/tasks``)."""
+        """Hand over a bag of tasks, as JSON or YAML. With ``open: true`` its commands come later
+        (``/tasks``)."""
         kind = kind_of(request.headers.get("content-type", ""))
         body = await request.body()
 
@@ -117,7 +118,8 @@ def _add_submission(app: FastAPI, service: Service) -> None:
     async def add_tasks(bag_id: BagId, request: Request, who: Submitter) -> Json:
         """Add commands to an open bag: a JSON string on each line, as many as you like, streamed.
 
-        What is wrong with a line ends it; the lines of whole bundles before it are kept, and the answer says how many.
+        What is wrong with a line ends it; the lines of whole bundles before it are kept, and the
+        answer says how many.
         """
         row = await run_in_threadpool(visible_bag, service, bag_id, who)
         return {"id": row.id, "taken": await _take_tasks(row, request)}
@@ -170,7 +172,8 @@ def _check_open(row: BagRow) -> None:
 
 
 def _refuse_unattended(row: BagRow) -> None:
-    """409 for a bag that is over, or of the command line whose dispatcher is gone: no service takes its place."""
+    """409 for a bag that is over, or of the command line whose dispatcher is gone: no service takes
+    its place."""
     if row.state in ENDED:
         raise HTTPException(409, f"bag '{row.id}' is over: {row.state}")
     if row.owner == HERE and not is_worked_on(dispatcher_folder(row.dispatcher)):
@@ -263,7 +266,8 @@ def _add_reading(app: FastAPI, service: Service) -> None:
 
     @app.get("/v1/bags/{bag_id}")
     def read_bag(bag_id: BagId, who: Reader) -> Json:
-        """How a bag stands: tasks waiting, running, done and failed, ends a second, hosts and why they came and went."""
+        """How a bag stands: tasks waiting, running, done and failed, ends a second, hosts and why
+        they came and went."""
         row = visible_bag(service, bag_id, who)
         return standing_of(row) | {"dispatcher": _hosts_of(row)}
 
@@ -274,7 +278,8 @@ def _add_reading(app: FastAPI, service: Service) -> None:
         who: Reader,
         host: Annotated[str, Query(max_length=200)] = "",
     ) -> Json:
-        """Why a task stands where it stands, and why hosts (or one of them) do not have it: slot, expression, values."""
+        """Why a task stands where it stands, and why hosts (or one of them) do not have it: slot,
+        expression, values."""
         row = visible_bag(service, bag_id, who)
         try:
             return why(dispatcher_folder(row.dispatcher), row.number, task, host)
@@ -302,7 +307,8 @@ def _add_following(app: FastAPI, service: Service) -> None:
         follow: bool = False,
         skip: Annotated[int, Query(ge=0, le=10**12)] = 0,
     ) -> StreamingResponse:
-        """How each attempt ended, with what it printed: a JSON document a line, in the order of the ends.
+        """How each attempt ended, with what it printed: a JSON document a line, in the order of the
+        ends.
 
         ``follow``: until the bag has ended; ``skip``: go on behind so many lines.
         """
@@ -315,7 +321,8 @@ def _add_following(app: FastAPI, service: Service) -> None:
 
     @app.get("/v1/bags/{bag_id}/events", response_class=EventSourceResponse)
     async def bag_events(row: BagRow = Depends(known)) -> AsyncIterator[ServerSentEvent]:  # noqa: B008
-        """How the bag stands, as server-sent events whenever that changes; the last one is ``end``."""
+        """How the bag stands, as server-sent events whenever that changes; the last one is
+        ``end``."""
         before: Json = {}
         while not service.stopping.is_set():
             fresh = await run_in_threadpool(Bags(service.store.engine).get, row.id)

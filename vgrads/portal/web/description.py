@@ -41,7 +41,8 @@ _UNCHANGED = "304"
 
 
 def describe(app: FastAPI) -> Callable[[], Json]:
-    """``app.openapi``, with problem documents for every operation and a code for what is unchanged."""
+    """``app.openapi``, with problem documents for every operation and a code for what is
+    unchanged."""
 
     def openapi() -> Json:
         if app.openapi_schema is None:

@@ -62,7 +62,8 @@ def _held(chart: Mapping[str, Any]) -> dict[tuple[str, str], int]:
 
 
 class Figures:
-    """Runs by state, the promise record, slots by site and fate, waits, bounds that held, work in the queue."""
+    """Runs by state, the promise record, slots by site and fate, waits, bounds that held, work in
+    the queue."""
 
     def __init__(self, store: Store, meters: Meters) -> None:
         self._store, self._meters = store, meters
@@ -90,7 +91,8 @@ class Figures:
         return runs
 
     def _bounds(self) -> Family:
-        """Of the newest runs' slots: how many were ready within the 95 % bound that the plan stated, and not."""
+        """Of the newest runs' slots: how many were ready within the 95 % bound that the plan
+        stated, and not."""
         family = CounterMetricFamily(
             "vgrads_slot_bounds",
             "Slots of the newest runs, by whether the 95 % bound held",
@@ -106,7 +108,8 @@ class Figures:
         return family
 
     def _times(self) -> Family:
-        """Where the time of tasks went: of the newest runs that have ended, and of the newest bags."""
+        """Where the time of tasks went: of the newest runs that have ended, and of the newest
+        bags."""
         family = CounterMetricFamily(
             "vgrads_task_seconds",
             "Seconds of the tasks of the newest runs and bags, by where they went",

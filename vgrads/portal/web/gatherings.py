@@ -1,8 +1,8 @@
 """Sets that several callers put together, a workflow each, at one service.
 
-Whoever comes first says how many are expected; when all have come, or the first one has waited as long as it said, the
-set is planned and run with those that are there. What is gathered lives as long as the service: a caller whose ticket is
-not known any more hands its workflow over again.
+Whoever comes first says how many are expected; when all have come, or the first one has waited as
+long as it said, the set is planned and run with those that are there. What is gathered lives as
+long as the service: a caller whose ticket is not known any more hands its workflow over again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ _KEPT_S = 86400.0
 
 
 class GatherDocument(Document):
-    """One workflow of a set that ``of`` callers put together; ``ticket``: tells this caller from the others.
+    """One workflow of a set that ``of`` callers put together; ``ticket``: tells this caller from
+    the others.
 
     All say the same of the set; ``wait``: how long the first one lets the others be waited for.
     """
@@ -49,7 +50,8 @@ class GatherDocument(Document):
 
 @dataclass(slots=True)
 class Gathering:
-    """``came``: ticket → workflow, in the order in which they came; ``answer``: what all are told once it is decided."""
+    """``came``: ticket → workflow, in the order in which they came; ``answer``: what all are told
+    once it is decided."""
 
     first: GatherDocument
     until_s: float
@@ -67,7 +69,8 @@ class Gatherings:
         self._known: dict[tuple[str, str], Gathering] = {}
 
     def join(self, name: str, given: GatherDocument, who: Principal) -> dict[str, Any]:
-        """Come to a gathering, or look how it stands; HTTPException 409 for who is late, or says something else."""
+        """Come to a gathering, or look how it stands; HTTPException 409 for who is late, or says
+        something else."""
         self._forget_old()
         found = self._known.get((who.user, name))
         if found is None:
@@ -83,20 +86,27 @@ class Gatherings:
         if found.answer is not None or found.full.is_set():
             raise HTTPException(
                 409,
-                f"set '{name}' has begun with {len(found.came)} of {found.first.of}: too late; run it alone, or under another name",
+                (
+                    f"set '{name}' has begun with {len(found.came)} of {found.first.of}: too "
+                    "late; run it alone, or under another name"
+                ),
             )
         for one in _AGREED:
             if getattr(given, one) != getattr(found.first, one):
                 raise HTTPException(
                     409,
-                    f"{one}: is {getattr(given, one)} here and {getattr(found.first, one)} for who came first to set '{name}'",
+                    (
+                        f"{one}: is {getattr(given, one)} here and {getattr(found.first, one)} "
+                        f"for who came first to set '{name}'"
+                    ),
                 )
         found.came[given.ticket] = given.workflow
         if len(found.came) == found.first.of:
             found.full.set()
 
     def look(self, name: str, ticket: str, who: Principal) -> dict[str, Any]:
-        """How a gathering stands: waiting, begun (``set``, ``run``, ``workflow``) or failed (``reason``)."""
+        """How a gathering stands: waiting, begun (``set``, ``run``, ``workflow``) or failed
+        (``reason``)."""
         found = self._known.get((who.user, name))
         if found is None or ticket not in found.came:
             raise HTTPException(404, f"nobody with this ticket is waiting for set '{name}'")

@@ -165,7 +165,8 @@ def _add_queue_routes(
 def _asked(
     catalog: Catalog, site: str, queue: str, settings: Settings, learned_states: LearnedStates
 ) -> queries.AskedQueue:
-    """The history behind a queue, by its state once that is learned; 404 where there is no such queue or no history."""
+    """The history behind a queue, by its state once that is learned; 404 where there is no such
+    queue or no history."""
     for known in catalog.sites:
         for entry in known.queues:
             if (known.name, entry.name) == (site, queue):

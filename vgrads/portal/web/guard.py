@@ -1,4 +1,5 @@
-"""What stands before every request: who it is, how much and how often they may ask, what is written down."""
+"""What stands before every request: who it is, how much and how often they may ask, what is written
+down."""
 
 from __future__ import annotations
 
@@ -51,10 +52,11 @@ _log = logging.getLogger("vgrads.access")
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Bodies in bytes, requests by rate (as ``200/second``; empty: any). ``tokens``: asked of everybody.
+    """Bodies in bytes, requests by rate (as ``200/second``; empty: any). ``tokens``: asked of
+    everybody.
 
-    ``url``: under which people know the service, where that is another than it sees itself. ``own``: the digest of the one
-    secret that opens a service which is somebody's own.
+    ``url``: under which people know the service, where that is another than it sees itself.
+    ``own``: the digest of the one secret that opens a service which is somebody's own.
     """
 
     tokens: bool = False
@@ -162,7 +164,8 @@ class Guard:
             raise Refused(_too_large(exchange.scope, self._most(exchange)))
 
     def _find(self, secret: str, exchange: _Exchange) -> Principal | None:
-        """Whose secret it is. Wrong ones are slowed, by what they are and where they come from; right ones never."""
+        """Whose secret it is. Wrong ones are slowed, by what they are and where they come from;
+        right ones never."""
         kept = self._known.get(secret)
         if kept is not None and kept[0] > time.monotonic():
             return kept[1]
@@ -184,7 +187,8 @@ class Guard:
         return found
 
     def _snapshot(self) -> Mapping[str, Principal]:
-        """Whose every secret is, as of the last second: whoever guesses makes the database no work."""
+        """Whose every secret is, as of the last second: whoever guesses makes the database no
+        work."""
         with self._lock:
             if time.monotonic() - self._taken_s > 1.0:
                 self._all, self._taken_s = self._access.everybody(), time.monotonic()
@@ -199,7 +203,8 @@ class Guard:
         self._known.pop(secret, None)
 
     def _refuse_other_origins(self, exchange: _Exchange) -> None:
-        """What changes something may come from our own pages or from programs, not from pages of others."""
+        """What changes something may come from our own pages or from programs, not from pages of
+        others."""
         origin = exchange.headers.get("origin")
         if exchange.method in _SAFE or origin is None:
             return
@@ -294,7 +299,8 @@ def _secret(headers: Headers) -> str:
 
 
 def _is_open(exchange: _Exchange) -> bool:
-    """Where people come who are not known yet: pages, which lead them to the entrance, and the entrance."""
+    """Where people come who are not known yet: pages, which lead them to the entrance, and the
+    entrance."""
     if exchange.path.startswith("/v1/"):
         return False
     return exchange.method in _SAFE or exchange.path in _ENTRANCE

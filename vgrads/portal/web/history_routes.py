@@ -1,4 +1,5 @@
-"""REST: a log of a queue is handed over, streamed to a file, checked, and only then put in place of the old one."""
+"""REST: a log of a queue is handed over, streamed to a file, checked, and only then put in place of
+the old one."""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ def add_history_routes(app: FastAPI, service: Service) -> None:
         queue: Annotated[str | None, Query(max_length=200)] = None,
         form: Annotated[str | None, Query(alias="format", max_length=20)] = None,
     ) -> dict[str, Any]:
-        """A log (any format that vgrads reads; plain, gzip or xz) as the body, or as the file of a form: the history of a queue from now on."""
+        """A log (any format that vgrads reads; plain, gzip or xz) as the body, or as the file of a
+        form: the history of a queue from now on."""
         if form is not None and form not in FORMATS:
             raise InputError(f"unknown format '{form}'", where="format", fix=", ".join(FORMATS))
         target = _queue(service.catalog, site, queue)
@@ -132,7 +134,8 @@ def _read(path: Path, form: str | None, queue: Queue, limit: int) -> JobLog:
 
 
 def _measure(path: Path, limit: int) -> None:
-    """InputError for what would unpack to more than the limit, found without unpacking more than that."""
+    """InputError for what would unpack to more than the limit, found without unpacking more than
+    that."""
     if path.suffix not in _ENDINGS.values():
         return
     opener: Any = gzip.open if path.suffix == ".gz" else lzma.open

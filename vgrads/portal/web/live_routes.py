@@ -1,4 +1,5 @@
-"""What goes on: events of a run as they happen, cancelling, turns for outside engines, figures for Prometheus."""
+"""What goes on: events of a run as they happen, cancelling, turns for outside engines, figures for
+Prometheus."""
 
 from __future__ import annotations
 
@@ -98,7 +99,8 @@ def _add_events(app: FastAPI, service: Service) -> None:
         last_event_id: Annotated[str | None, Header()] = None,
         run: RunRow | None = Depends(newest),  # noqa: B008  # a local name cannot stand in an annotation
     ) -> AsyncIterator[ServerSentEvent]:
-        """The journal of the newest run as server-sent events; ``Last-Event-ID`` goes on behind that one.
+        """The journal of the newest run as server-sent events; ``Last-Event-ID`` goes on behind
+        that one.
 
         The last event is ``end`` with the run's state.
         """
@@ -146,7 +148,8 @@ def _add_turns(app: FastAPI, service: Service) -> None:
         who: Submitter,
         wait_s: Annotated[float, Query(ge=0, le=_LONGEST_WAIT_S)] = 0.0,
     ) -> dict[str, Any]:
-        """An outside engine wants to run a task: where, if its turn has come (within ``wait_s``)."""
+        """An outside engine wants to run a task: where, if its turn has come (within
+        ``wait_s``)."""
         orders = engine_of(run_id, who).announce((workflow, task), wait_s)
         turns = [
             {

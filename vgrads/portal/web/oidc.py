@@ -1,8 +1,9 @@
 """People log in where they are known already: OpenID Connect, the code flow with PKCE.
 
-Core 1.0 §3.1 (https://openid.net/specs/openid-connect-core-1_0.html): the provider's keys, endpoints and
-name come from its discovery document; an ID token counts if it is signed by one of these keys, for us, by
-this provider, now, and for the login that was begun in this very browser (state, nonce).
+Core 1.0 §3.1 (https://openid.net/specs/openid-connect-core-1_0.html): the provider's keys,
+endpoints and name come from its discovery document; an ID token counts if it is signed by one of
+these keys, for us, by this provider, now, and for the login that was begun in this very browser
+(state, nonce).
 """
 
 from __future__ import annotations

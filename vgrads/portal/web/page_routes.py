@@ -69,8 +69,8 @@ def _add_health(app: FastAPI, service: Service) -> None:
 
     @app.get("/readyz")
     def readyz() -> dict[str, str]:
-        """Does it take work? 503 while it starts or stops, where nothing can be written down, and where bags are not
-        served."""
+        """Does it take work? 503 while it starts or stops, where nothing can be written down, and
+        where bags are not served."""
         if service.stopping.is_set() or not service.supervisor.alive:
             raise HTTPException(503, "not taking work")
         if service.supervisor.failing:

@@ -44,7 +44,8 @@ def _add_managers(app: FastAPI, service: Service) -> None:
 
     @app.get("/v1/managers")
     def list_managers(who: Reader) -> list[Json]:
-        """The managers that take hosts of pools. Where hosts find them is told to those who lend (scope ``pool``)."""
+        """The managers that take hosts of pools. Where hosts find them is told to those who lend
+        (scope ``pool``)."""
         found = _ledger(service, who).entries("manager")
         hidden = () if who.may("pool") else _SECRET
         return [_told(entry, hidden) for entry in found]
@@ -69,7 +70,8 @@ def _add_pools(app: FastAPI, service: Service) -> None:
 
     @app.get("/v1/pools/{name}")
     def read_pool(name: Name, who: Reader) -> Json:
-        """A pool, with what it had decided and running, and what its managers could use, over time."""
+        """A pool, with what it had decided and running, and what its managers could use, over
+        time."""
         ledger = _ledger(service, who)
         return _pool(ledger, name) | {
             "moments": [{"at_s": at_s, **moment} for at_s, moment in ledger.moments(name)]

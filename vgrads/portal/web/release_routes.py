@@ -90,9 +90,11 @@ def add_release_routes(app: FastAPI, service: Service) -> None:
 
     @app.post("/v1/runs/{run_id}/releases", status_code=202)
     def release(run_id: RunId, mail: MailDocument, who: Submitter) -> dict[str, Any]:
-        """Release tasks of a set that is ``released``: each begins in its turn, in its slot, with this command.
+        """Release tasks of a set that is ``released``: each begins in its turn, in its slot, with
+        this command.
 
-        With nothing in it, a sign of life: a run that hears nothing for ten minutes gives everything back.
+        With nothing in it, a sign of life: a run that hears nothing for ten minutes gives
+        everything back.
         """
         run = _released_run(service, run_id, who)
         if run.state not in GOES_ON:
@@ -105,12 +107,14 @@ def add_release_routes(app: FastAPI, service: Service) -> None:
 
     @app.post("/v1/gatherings/{name}", status_code=202)
     async def join(name: Gathered, given: GatherDocument, who: Submitter) -> dict[str, Any]:
-        """Bring a workflow to a set that several callers put together; its tasks are released one by one."""
+        """Bring a workflow to a set that several callers put together; its tasks are released one
+        by one."""
         return gatherings.join(name, given, who)
 
     @app.get("/v1/gatherings/{name}/{ticket}")
     async def look(name: Gathered, ticket: Gathered, who: Reader) -> dict[str, Any]:
-        """How that set stands: waiting, begun (with the names of set, run and workflow) or failed."""
+        """How that set stands: waiting, begun (with the names of set, run and workflow) or
+        failed."""
         return gatherings.look(name, ticket, who)
 
     @app.get("/v1/runs/{run_id}/answers", response_class=EventSourceResponse)
@@ -118,7 +122,8 @@ def add_release_routes(app: FastAPI, service: Service) -> None:
         last_event_id: Annotated[str | None, Header()] = None,
         run: RunRow = Depends(run_of),  # noqa: B008  # a local name cannot stand in an annotation
     ) -> AsyncIterator[ServerSentEvent]:
-        """How tasks stand, as server-sent events: running (site, slot), done, failed (may be released again), lost.
+        """How tasks stand, as server-sent events: running (site, slot), done, failed (may be
+        released again), lost.
 
         ``Last-Event-ID`` goes on behind that one; the last event is ``end`` with the run's state.
         """

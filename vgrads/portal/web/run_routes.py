@@ -42,9 +42,11 @@ def add_run_routes(app: FastAPI, service: Service) -> None:
 def _add_asking(app: FastAPI, service: Service) -> None:
     @app.get("/v1/workflow-sets/{set_id}/standing")
     async def standing(set_id: SetId, who: Reader) -> Json:
-        """How the newest run stands: tasks and workflows done, the promise as of now, when it is due and expected, cost.
+        """How the newest run stands: tasks and workflows done, the promise as of now, when it is
+        due and expected, cost.
 
-        Instants are those of the run's clock, which is that of the simulation where sites are simulated.
+        Instants are those of the run's clock, which is that of the simulation where sites are
+        simulated.
         """
         head = await run_in_threadpool(service.visible, set_id, who)
         run = await run_in_threadpool(service.newest_run, set_id)
@@ -52,7 +54,8 @@ def _add_asking(app: FastAPI, service: Service) -> None:
 
     @app.get("/v1/workflow-sets/{set_id}/tasks")
     async def tasks(set_id: SetId, who: Reader) -> Json:
-        """Every attempt of the newest run at every task: state, exit, seconds, where. As ``vgrads logs --json``."""
+        """Every attempt of the newest run at every task: state, exit, seconds, where. As ``vgrads
+        logs --json``."""
         await run_in_threadpool(service.visible, set_id, who)
         run = await run_in_threadpool(service.newest_run, set_id)
         if run is None:
@@ -141,8 +144,8 @@ async def standing_parts(service: Service, head: Head) -> Json:
 
 
 async def task_parts(service: Service, head: Head, find: str = "") -> Json:
-    """The tasks of a set, those that ask for attention first; not all of a very large one. ``find``: a part of what tells
-    of them."""
+    """The tasks of a set, those that ask for attention first; not all of a very large one.
+    ``find``: a part of what tells of them."""
     run = await run_in_threadpool(service.newest_run, head.id)
     if not head.revision:
         return {"set_id": head.id, "tasks": [], "more": 0, "find": find}

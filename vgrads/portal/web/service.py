@@ -42,8 +42,8 @@ _LARGE = 64 * 1024  # bytes of a set that take longer to check than a request ma
 
 @dataclass(frozen=True, kw_only=True)
 class Bounds:
-    """How much a set may ask for, and how much is done at once; ``url``: under which people know the service; ``own``: it is
-    somebody's own, to whom all its sites are open."""
+    """How much a set may ask for, and how much is done at once; ``url``: under which people know
+    the service; ``own``: it is somebody's own, to whom all its sites are open."""
 
     max_tasks: int = 50_000
     history: int = 2 * 2**30
@@ -77,7 +77,8 @@ class Service:
         self.learned.close()
 
     def warm_up(self) -> None:
-        """Learn from all histories before somebody asks; what cannot be read is told to who asks for it."""
+        """Learn from all histories before somebody asks; what cannot be read is told to who asks
+        for it."""
         with suppress(VgradsError):
             for note in changed_defaults(self.catalog):
                 _log.warning(note)
@@ -102,7 +103,8 @@ class Service:
         return self.access.granted(user)
 
     async def database_answers(self) -> None:
-        """An error where the database does not answer; asked once a second, however often this is."""
+        """An error where the database does not answer; asked once a second, however often this
+        is."""
         if time.monotonic() - self._answered_s > 1.0:
             await run_in_threadpool(self.store.ready)
             self._answered_s = time.monotonic()
@@ -117,7 +119,8 @@ class Service:
         return head
 
     async def read_set(self, body: bytes, kind: str) -> CheckedSet:
-        """Read and check a set (``kind``: json or yaml); a large one in a process beside the service."""
+        """Read and check a set (``kind``: json or yaml); a large one in a process beside the
+        service."""
         most = self.bounds.max_tasks
         if len(body) > _LARGE:
             found: CheckedSet = await self.supervisor.think(check_set, body, kind, most)
@@ -159,7 +162,8 @@ class Service:
     # runs
 
     def run(self, head: Head, how: Json, key: Key | None) -> str:
-        """Queue a run of a set; HTTPException where there is nothing to run, InputError where it may not be."""
+        """Queue a run of a set; HTTPException where there is nothing to run, InputError where it
+        may not be."""
         if head.state == "failed":
             raise HTTPException(409, f"the set could not be planned: {head.problem}")
         if head.state == "planning":
@@ -168,14 +172,18 @@ class Service:
             raise HTTPException(409, str(head.summary["lacking"]))
         self._refuse_closed_sites(head, how["engine"] == "outside")
         if not head.real and self.sets.is_released(head.id):
-            told = "all sites here are simulated, where no command runs: give real ones (docs/sites.md)"
+            told = (
+                "all sites here are simulated, where no command runs: give real ones "
+                "(docs/sites.md)"
+            )
             raise HTTPException(409, told)
         answer = self.sets.add_run(head.id, how, key)
         self.supervisor.poke()
         return str(answer["run"])
 
     def _refuse_closed_sites(self, head: Head, outside: bool) -> None:
-        """Commands run only where the operator opened a site; so does anything that takes others' machines."""
+        """Commands run only where the operator opened a site; so does anything that takes others'
+        machines."""
         if not head.real:
             return
         granted = self.granted(head.owner)
@@ -186,7 +194,10 @@ class Service:
                 raise InputError(
                     f"site '{name}' is not open for the tasks of '{head.owner}'",
                     where="sites",
-                    fix=f"the operator opens it: vgrads sites open {name} {head.owner}; or engine=outside",
+                    fix=(
+                        f"the operator opens it: vgrads sites open {name} {head.owner}; or "
+                        "engine=outside"
+                    ),
                 )
 
     def outside(self, run_id: str, principal: Principal, wait_s: float) -> OutsideEngine | None:

@@ -50,7 +50,8 @@ def refuse_open_door(settings: ServiceSettings, access: Access) -> None:
 
 
 def make_service(settings: ServiceSettings, store: Store, secret: str = "") -> Any:
-    """The application that these settings describe, over an open database; ``secret``: what alone opens one of one's own."""
+    """The application that these settings describe, over an open database; ``secret``: what alone
+    opens one of one's own."""
     access = Access(store.engine)
     refuse_open_door(settings, access)
     asks = (
@@ -115,7 +116,8 @@ def serve(settings: ServiceSettings) -> None:
 
 
 class Server(uvicorn.Server):
-    """Tells the service that the end has come, so that open streams end too; prunes once an hour."""
+    """Tells the service that the end has come, so that open streams end too; prunes once an
+    hour."""
 
     def __init__(
         self, config: uvicorn.Config, service: Service, settings: ServiceSettings, secret: str
@@ -134,7 +136,8 @@ class Server(uvicorn.Server):
             threading.Thread(target=self._end_with_its_user, daemon=True).start()
 
     def _end_with_its_user(self) -> None:
-        """Standard input ends when whoever began the service does, however; its runs give back what they hold."""
+        """Standard input ends when whoever began the service does, however; its runs give back what
+        they hold."""
         while sys.stdin.buffer.read(1):
             pass
         self._service.supervisor.end_runs("whoever began it has ended")

@@ -87,8 +87,9 @@ def _add_submission(app: FastAPI, service: Service) -> None:
     ) -> Json:
         """Hand over a workflow set, as JSON or YAML; it is planned in the background.
 
-        The answer comes with what the plan promises and costs, or after half a minute without it (``state``:
-        planning). ``Prefer: respond-async`` does not wait, ``Prefer: wait=5`` five seconds.
+        The answer comes with what the plan promises and costs, or after half a minute without it
+        (``state``: planning). ``Prefer: respond-async`` does not wait, ``Prefer: wait=5`` five
+        seconds.
         """
         kind = kind_of(request.headers.get("content-type", ""))
         checked = await service.read_set(await request.body(), kind)
@@ -132,7 +133,8 @@ def _add_reading(app: FastAPI, service: Service) -> None:
         limit: Annotated[int, Query(ge=1, le=500)] = 100,
         after: Annotated[str, Query(max_length=100)] = "",
     ) -> list[Json]:
-        """Your sets (an operator: all), newest first; the header ``Link`` leads to the next page."""
+        """Your sets (an operator: all), newest first; the header ``Link`` leads to the next
+        page."""
         owner = None if who.operator else who.user
         heads = service.sets.heads(owner, limit + 1, after)
         if len(heads) > limit:
@@ -159,7 +161,8 @@ def _add_reading(app: FastAPI, service: Service) -> None:
             Literal["json", "html", "svg", "png", "pdf", "trace"], Query(alias="format")
         ] = "json",
     ) -> Response:
-        """The Gantt query: slots and placements, planned and actual; ``format``: as a picture, or for Perfetto."""
+        """The Gantt query: slots and placements, planned and actual; ``format``: as a picture, or
+        for Perfetto."""
         head = service.visible(set_id, who)
         run = service.newest_run(set_id)
         etag = f'"{head.revision}-{service.live.version(run) if run else head.state}-{form}"'
@@ -204,7 +207,8 @@ def gantt(service: Service, head: Head, run: RunRow | None) -> Json:
 def _add_plans(app: FastAPI, service: Service) -> None:
     @app.get("/v1/workflow-sets/{set_id}/plan")
     async def read_plan(set_id: SetId, request: Request, who: Reader) -> Response:
-        """The plan: the same document as ``vgrads plan --json``; waits for it up to half a minute."""
+        """The plan: the same document as ``vgrads plan --json``; waits for it up to half a
+        minute."""
         await _apart(service.visible, set_id, who)
         head = await service.planned(set_id, PLANNING_S)
         if head is None or head.revision == 0:
@@ -252,10 +256,11 @@ def _add_runs(app: FastAPI, service: Service) -> None:
     ) -> Json:
         """Run the set in the background.
 
-        ``engine=outside``: the caller runs the tasks (turns, ends). ``speed``: virtual seconds a second at
-        simulated sites; default: as fast as can be. ``rerun``: also tasks that an earlier run did, whose command, inputs and
-        environment are unchanged and whose outputs stand; without it those are left out, and the rest is planned anew.
-        ``If-Match``: only the plan with this ETag.
+        ``engine=outside``: the caller runs the tasks (turns, ends). ``speed``: virtual seconds a
+        second at simulated sites; default: as fast as can be. ``rerun``: also tasks that an earlier
+        run did, whose command, inputs and environment are unchanged and whose outputs stand;
+        without it those are left out, and the rest is planned anew. ``If-Match``: only the plan
+        with this ETag.
         """
         asked = how.model_dump(exclude=set() if how.rerun else {"rerun"})
         return {"run": await begin_run(service, set_id, who, asked, key, if_match)}

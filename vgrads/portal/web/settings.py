@@ -1,4 +1,5 @@
-"""How the service is set up: a TOML file, the environment (``VGRADS_…``), options; the later one rules."""
+"""How the service is set up: a TOML file, the environment (``VGRADS_…``), options; the later one
+rules."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ class OidcSettings(BaseModel):
 
 
 class ServiceSettings(BaseSettings):
-    """Everything about ``vgrads serve``. Durations as ``30d``; a rate as ``200/second``, empty: unlimited."""
+    """Everything about ``vgrads serve``. Durations as ``30d``; a rate as ``200/second``, empty:
+    unlimited."""
 
     model_config = SettingsConfigDict(
         env_prefix="VGRADS_", env_nested_delimiter="__", extra="forbid", frozen=True
@@ -100,7 +102,8 @@ class ServiceSettings(BaseSettings):
 
 
 def load_settings(file: Path | None = None, **options: Any) -> ServiceSettings:
-    """The settings of a file (default: the one that ``VGRADS_CONFIG`` names), the environment and options."""
+    """The settings of a file (default: the one that ``VGRADS_CONFIG`` names), the environment and
+    options."""
     chosen = file or (Path(os.environ[CONFIG]) if os.environ.get(CONFIG) else None)
     stated = _file_values(chosen) if chosen else {}
     given = {name: value for name, value in options.items() if value is not None}

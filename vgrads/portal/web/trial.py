@@ -1,4 +1,5 @@
-"""Settings tried before anybody serves with them: does the database answer, can the sites be read?"""
+"""Settings tried before anybody serves with them: does the database answer, can the sites be
+read?"""
 
 from __future__ import annotations
 

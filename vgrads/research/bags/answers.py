@@ -39,7 +39,8 @@ class FittedHistory:
 
 
 def fit_history(history: Path, queue: LogQueue, gap_s: float | None) -> FittedHistory:
-    """Bags of a history (None: of all its queues) with all fits; InputError names what cannot be fitted."""
+    """Bags of a history (None: of all its queues) with all fits; InputError names what cannot be
+    fitted."""
     log = open_history(history).only_queue(queue)
     bags = extract_bags(log, gap_s)
     try:
@@ -80,14 +81,18 @@ def fits_json(found: FittedHistory) -> Json:
 
 
 def generate(out: Path, model: str, target: tuple[float, int, float], seed: int) -> Json:
-    """Draw a workload for (load, processors, days) and write it; ``model``: a row of the table, or a fit as FILE.json."""
+    """Draw a workload for (load, processors, days) and write it; ``model``: a row of the table, or
+    a fit as FILE.json."""
     load, procs, days = target
     writers = {".swf": write_swf, ".gwf": write_gwf}
     if out.suffix not in writers:
         raise InputError("ends neither in .swf nor in .gwf", where=str(out))
     bags = draw_bags(model_given(model), Target(load=load, capacity=float(procs), days=days), seed)
     name = " ".join(model.split())
-    note = f"model {name}, load {load}, {procs} processors, {days} days, seed {seed}; nothing has run: waits are 0"
+    note = (
+        f"model {name}, load {load}, {procs} processors, {days} days, seed {seed}; nothing has "
+        "run: waits are 0"
+    )
     write_text(out, writers[out.suffix](bags.as_log(f"{name} bags"), note))
     return {
         "file": str(out),
@@ -104,7 +109,8 @@ def play(
     seed: int,
     system: System | None = None,
 ) -> Json:
-    """Figures of a drawn workload under (selection, scheduling, architecture); ``system``: the paper's for None."""
+    """Figures of a drawn workload under (selection, scheduling, architecture); ``system``: the
+    paper's for None."""
     system = system or paper_system()
     load, days = target
     wanted = Target(load=load, capacity=system.capacity, clusters=len(system.procs), days=days)
@@ -142,10 +148,12 @@ def play_history(
     gap_s: float | None,
     seed: int,
 ) -> Json:
-    """Figures of the bags of a (history, queue) under every policy that is not named, the lowest makespan first.
+    """Figures of the bags of a (history, queue) under every policy that is not named, the lowest
+    makespan first.
 
-    Run times are taken as those of a processor of speed 1. ``load``: work over what the system can do from the first
-    bag to the last; None where they come at once. InputError where the policy or the architecture cannot be.
+    Run times are taken as those of a processor of speed 1. ``load``: work over what the system can
+    do from the first bag to the last; None where they come at once. InputError where the policy or
+    the architecture cannot be.
     """
     if system is None:
         raise InputError(
@@ -174,7 +182,8 @@ def play_history(
 
 
 def _algorithms(names: tuple[str | None, str | None, str], system: System) -> list[Algorithm]:
-    """Every pair of policies that is meant, each once: ECT leaves nothing to select, and RR is WQR-1."""
+    """Every pair of policies that is meant, each once: ECT leaves nothing to select, and RR is
+    WQR-1."""
     selection, scheduling, architecture = names
     if architecture == "sep-c" and len(system.procs) > 1:
         raise InputError(

@@ -1,7 +1,8 @@
-"""Who manages the clusters (§2.2): each alone, one above all, or a flock; and what came of a workload.
+"""Who manages the clusters (§2.2): each alone, one above all, or a flock; and what came of a
+workload.
 
-``csp`` knows at any instant which processors are free; the paper's monitor tells it periodically, and does not
-say how often.
+``csp`` knows at any instant which processors are free; the paper's monitor tells it periodically,
+and does not say how often.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ _CLOSE_S = 1e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Algorithm:
-    """A selection and a scheduling policy, by name. ``estimate_s``: run times as the manager is told; None: the real ones."""
+    """A selection and a scheduling policy, by name. ``estimate_s``: run times as the manager is
+    told; None: the real ones."""
 
     selection: str = "S-T"
     scheduling: str = "FPLT"
@@ -38,9 +40,11 @@ class Algorithm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """Over tasks: when the first copy began; of the copy that ended first its start, end and cluster.
+    """Over tasks: when the first copy began; of the copy that ended first its start, end and
+    cluster.
 
-    ``spent_s``: processor time of all copies; ``copies``: how many there were beside the first ones.
+    ``spent_s``: processor time of all copies; ``copies``: how many there were beside the first
+    ones.
     """
 
     bags: Bags
@@ -53,7 +57,8 @@ class Outcome:
     copies: int
 
     def check(self) -> None:
-        """InputError where something is not possible: a task too short or early, more tasks than processors."""
+        """InputError where something is not possible: a task too short or early, more tasks than
+        processors."""
         lasted = self.end_s - self.start_s
         if not np.isfinite(self.end_s).all():
             raise InputError("a task never ended")
@@ -132,7 +137,8 @@ FLOCKING = ("FPLT", "DFPLT", "FPF")
 def flocking(
     bags: Bags, system: System, how: Algorithm, scheduling: Scheduling, selection: Selection
 ) -> Any:
-    """Managers of clusters among which users wander (fcondor); tasks are all eligible where they queue."""
+    """Managers of clusters among which users wander (fcondor); tasks are all eligible where they
+    queue."""
     if how.selection != "S-T" or how.scheduling not in FLOCKING:
         raise InputError(
             f"is not simulated with '{how.selection}' and '{how.scheduling}'",

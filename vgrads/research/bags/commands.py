@@ -20,21 +20,30 @@ History = Annotated[
     Path,
     typer.Argument(
         metavar="HISTORY",
-        help="A queue log (SWF, GWF, sacct -P, PBS or Grid Engine accounting; plain, .gz or .xz), or SITE or SITE/QUEUE of the database.",
+        help=(
+            "A queue log (SWF, GWF, sacct -P, PBS or Grid Engine accounting; plain, .gz or "
+            ".xz), or SITE or SITE/QUEUE of the database."
+        ),
         show_default=False,
     ),
 ]
 Load = typer.Option("--load", help="Share of the system's work, above 0 and at most 1 (0.6).")
 ModelName = typer.Option(
     "--model",
-    help="A row of the model's table, as `average` (default) or `DAS-2`, or what `vgrads bags fit --json` wrote, as FILE.json.",
+    help=(
+        "A row of the model's table, as `average` (default) or `DAS-2`, or what `vgrads bags "
+        "fit --json` wrote, as FILE.json."
+    ),
 )
 Days = typer.Option("--days", help="Time over which bags come (1).")
 Gap = Annotated[
     str | None,
     typer.Option(
         "--gap",
-        help="Longest pause between two submissions of one bag. Default: as the log tells of its bags, else 120s.",
+        help=(
+            "Longest pause between two submissions of one bag. Default: as the log tells of "
+            "its bags, else 120s."
+        ),
         show_default=False,
     ),
 ]
@@ -42,7 +51,10 @@ Played = Annotated[
     Path | None,
     typer.Argument(
         metavar="HISTORY",
-        help="A queue log, or SITE/QUEUE of the database: its bags under every policy. Without: bags are drawn from a model.",
+        help=(
+            "A queue log, or SITE/QUEUE of the database: its bags under every policy. Without: "
+            "bags are drawn from a model."
+        ),
         show_default=False,
     ),
 ]
@@ -51,7 +63,10 @@ Clusters = Annotated[
     typer.Option(
         "--clusters",
         metavar="PROCSxSPEED,…",
-        help="The system, as 128x1.0,64x1.5: needed for a history. Default for drawn workloads: the paper's twenty clusters.",
+        help=(
+            "The system, as 128x1.0,64x1.5: needed for a history. Default for drawn workloads: "
+            "the paper's twenty clusters."
+        ),
         show_default=False,
     ),
 ]
@@ -121,7 +136,10 @@ def generate(
 
 @commands.command(
     "simulate",
-    epilog="Examples: `vgrads bags simulate LOG.swf.gz --clusters 128x1.0,64x1.5` · `vgrads bags simulate --load .8 --selection S-BoT --scheduling FPLT`",
+    epilog=(
+        "Examples: `vgrads bags simulate LOG.swf.gz --clusters 128x1.0,64x1.5` · `vgrads bags "
+        "simulate --load .8 --selection S-BoT --scheduling FPLT`"
+    ),
 )
 def play(
     context: typer.Context,

@@ -1,7 +1,8 @@
 """Managers that give a task to a cluster when it comes, where it may then have to queue; compiled.
 
-ECT looks for the cluster where the task would end first, its queue included, on a chart of when each processor
-will be idle (§2.4); flocking lets users wander from manager to manager whenever they are made to wait (§2.2).
+ECT looks for the cluster where the task would end first, its queue included, on a chart of when
+each processor will be idle (§2.4); flocking lets users wander from manager to manager whenever they
+are made to wait (§2.2).
 """
 
 from __future__ import annotations
@@ -15,16 +16,19 @@ from vgrads.kernel.heap import pop, push
 from vgrads.research.bags.scheduling import earliest_end
 
 PERIOD_S = 60.0
-"""How long a chart may be out of date; the paper's managers look "periodically" and it does not say how often."""
+"""How long a chart may be out of date; the paper's managers look "periodically" and it does not say
+how often."""
 
 
 class Charts(NamedTuple):
-    """Clusters with a queue each, and the chart that is drawn of each: when its processors will be idle, as far as is told.
+    """Clusters with a queue each, and the chart that is drawn of each: when its processors will be
+    idle, as far as is told.
 
-    Over clusters: ``free`` processors, ``head`` and ``tail`` of the queue, whether the chart is ``stale`` (something
-    ended otherwise than told; it is too where all are busy that should be idle) and when it was ``drawn``. Over processors, from ``offset`` on: ``running`` tasks and
-    ``idle_at``, a heap. Over tasks: which comes ``behind`` in a queue, the ``place`` among those that run, when it
-    ``began``, the ``guess`` of its run time.
+    Over clusters: ``free`` processors, ``head`` and ``tail`` of the queue, whether the chart is
+    ``stale`` (something ended otherwise than told; it is too where all are busy that should be
+    idle) and when it was ``drawn``. Over processors, from ``offset`` on: ``running`` tasks and
+    ``idle_at``, a heap. Over tasks: which comes ``behind`` in a queue, the ``place`` among those
+    that run, when it ``began``, the ``guess`` of its run time.
     """
 
     offset: Any
@@ -77,8 +81,9 @@ def _put(q: Charts, c: int, at: float, lasts: float) -> None:
 
 @njit(cache=True)
 def _redraw(q: Charts, c: int, now: float, speed: float) -> None:
-    """The chart of what runs in a cluster and of what waits there. What outlasts its guess is thought to be half done:
-    a prediction that has run out must be corrected (Tsafrir, Etsion and Feitelson 2007, doi:10.1109/TPDS.2007.70606).
+    """The chart of what runs in a cluster and of what waits there. What outlasts its guess is
+    thought to be half done: a prediction that has run out must be corrected (Tsafrir, Etsion and
+    Feitelson 2007, doi:10.1109/TPDS.2007.70606).
     """
     first, last = q.offset[c], q.offset[c + 1]
     q.idle_at[first:last] = now
@@ -121,7 +126,8 @@ def _append(q: Charts, task: int, c: int) -> None:
 
 @njit(cache=True)
 def _expect(q: Charts, speed: Any, now: float, idle_s: Any) -> None:
-    """When each cluster will be free for one more task: a stale chart is drawn anew, at most once a period."""
+    """When each cluster will be free for one more task: a stale chart is drawn anew, at most once a
+    period."""
     for c in range(len(speed)):
         first = q.offset[c]
         stale = q.stale[c] or (q.free[c] == 0 and q.idle_at[first] < now)
@@ -132,10 +138,11 @@ def _expect(q: Charts, speed: Any, now: float, idle_s: Any) -> None:
 
 @njit(cache=True)
 def run_earliest(bags: Any, tasks: Any, system: Any, by_user: bool) -> Any:
-    """ECT by what is told of run times, or with ``by_user`` by the last one that ended of the same user.
+    """ECT by what is told of run times, or with ``by_user`` by the last one that ended of the same
+    user.
 
-    Where what is told is right, the chart is never stale, and starts are those of the chart. What is known of a
-    cluster (which processors are free, what waits) is not guessed.
+    Where what is told is right, the chart is never stale, and starts are those of the chart. What
+    is known of a cluster (which processors are free, what waits) is not guessed.
     """
     submit_s, user_of, first = bags
     runtime_s, estimate_s = tasks
@@ -186,7 +193,8 @@ def run_earliest(bags: Any, tasks: Any, system: Any, by_user: bool) -> Any:
 
 @njit(cache=True)
 def run_flock(bags: Any, tasks: Any, system: Any) -> Any:
-    """Users send task after task to one manager while it starts them at once, and turn to the next when it does not."""
+    """Users send task after task to one manager while it starts them at once, and turn to the next
+    when it does not."""
     submit_s, user_of, first = bags
     runtime_s, rank = tasks
     procs, speed = system

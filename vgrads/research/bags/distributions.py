@@ -1,8 +1,10 @@
-"""The families of the bags-of-tasks model, each with its parameters in the order of the paper's Table 3.
+"""The families of the bags-of-tasks model, each with its parameters in the order of the paper's
+Table 3.
 
-The paper does not say what a pair stands for. What makes sense (a test holds it): ``W(shape, scale)``; ``G(shape,
-rate)``, or the daily cycle of DAS-2 would peak at midnight; ``N(deviation, mean)``, or half of all tasks would
-last seven seconds; ``LN(mean, deviation)`` of the logarithm, or one task in twelve would last for days.
+The paper does not say what a pair stands for. What makes sense (a test holds it): ``W(shape,
+scale)``; ``G(shape, rate)``, or the daily cycle of DAS-2 would peak at midnight; ``N(deviation,
+mean)``, or half of all tasks would last seven seconds; ``LN(mean, deviation)`` of the logarithm, or
+one task in twelve would last for days.
 """
 
 from __future__ import annotations
@@ -79,7 +81,8 @@ def parse(symbol: str, one: float, other: float) -> Distribution:
 
 
 def stated(family: str, parameters: Sequence[float]) -> Distribution:
-    """A distribution that somebody wrote down; InputError where there is none with such parameters."""
+    """A distribution that somebody wrote down; InputError where there is none with such
+    parameters."""
     counts = {"exponential": 1, "hyper-exponential": 3}
     if family not in FAMILIES:
         raise InputError(f"unknown family '{family}'", where="family", fix=", ".join(FAMILIES))

@@ -1,4 +1,5 @@
-"""Bags in a queue history: as its log tells of them, else tasks of one user that came close to each other."""
+"""Bags in a queue history: as its log tells of them, else tasks of one user that came close to each
+other."""
 
 from __future__ import annotations
 
@@ -10,16 +11,17 @@ from vgrads.research.bags.workload import Bags
 from vgrads.traces.records import Bools, Ints, JobLog
 
 GAP_S = 120.0
-"""Longest pause between two submissions of one bag: the delay that Iosup, Jan, Sonmez and Epema took for groups
-of jobs (Euro-Par 2007, doi:10.1007/978-3-540-74466-5_42)."""
+"""Longest pause between two submissions of one bag: the delay that Iosup, Jan, Sonmez and Epema
+took for groups of jobs (Euro-Par 2007, doi:10.1007/978-3-540-74466-5_42)."""
 
 
 def extract_bags(log: JobLog, gap_s: float | None = None, seed: int = 0) -> Bags:
-    """All bags of a history, single jobs as bags of one; a parallel job counts as a task of its processor time.
+    """All bags of a history, single jobs as bags of one; a parallel job counts as a task of its
+    processor time.
 
-    Without ``gap_s`` (seconds) bags are those that the log itself tells of, else what one user submitted within
-    :data:`GAP_S`. Users get their numbers, which are priorities, at random (``seed``). InputError where the history
-    does not name users, or nothing in it ran.
+    Without ``gap_s`` (seconds) bags are those that the log itself tells of, else what one user
+    submitted within :data:`GAP_S`. Users get their numbers, which are priorities, at random
+    (``seed``). InputError where the history does not name users, or nothing in it ran.
     """
     if gap_s is not None and not gap_s >= 0:
         raise InputError(f"{gap_s} is below 0", where="gap")

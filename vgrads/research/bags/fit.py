@@ -1,4 +1,5 @@
-"""A history's bags → distributions: maximum likelihood, Kolmogorov–Smirnov D, the best of each characteristic."""
+"""A history's bags → distributions: maximum likelihood, Kolmogorov–Smirnov D, the best of each
+characteristic."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ _DAY_S, _HALF_HOUR_S = 86400.0, 1800.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """One family for one characteristic. ``d``: the largest distance between the two distribution functions."""
+    """One family for one characteristic. ``d``: the largest distance between the two distribution
+    functions."""
 
     distribution: Distribution
     d: float
@@ -27,7 +29,8 @@ class Fit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fitted:
-    """A characteristic: its values (logarithms to base 2, the daily cycle in half hours) and fits, best first."""
+    """A characteristic: its values (logarithms to base 2, the daily cycle in half hours) and fits,
+    best first."""
 
     values: Floats
     fits: tuple[Fit, ...]
@@ -42,7 +45,8 @@ class Fitted:
 def characteristics(bags: Bags, local_s: Floats | None = None) -> dict[str, Floats]:
     """The five characteristics of §3.3–3.5, of bags of at least two tasks (all, for the arrivals).
 
-    ``local_s``: when each bag came on the clock of those who sent it (seconds from a midnight); else as it says.
+    ``local_s``: when each bag came on the clock of those who sent it (seconds from a midnight);
+    else as it says.
     """
     local_s = bags.submit_s if local_s is None else local_s
     hour_s = local_s % _DAY_S
@@ -90,7 +94,8 @@ def ks_distance(distribution: Distribution, values: Floats) -> float:
 
 
 def fit_users(bags: Bags) -> tuple[float, int]:
-    """Exponent of Zipf's law over the ranks of users by bags (maximum likelihood; 0 of one user), and how many there are."""
+    """Exponent of Zipf's law over the ranks of users by bags (maximum likelihood; 0 of one user),
+    and how many there are."""
     counts = np.sort(np.unique(bags.user, return_counts=True)[1])[::-1].astype(np.float64)
     logs = np.log(np.arange(1, len(counts) + 1))
 
@@ -105,7 +110,8 @@ def fit_users(bags: Bags) -> tuple[float, int]:
 
 
 def fit_bags(bags: Bags, local_s: Floats | None = None) -> dict[str, Fitted]:
-    """Every characteristic with all its fits (``local_s`` as there); InputError names the one that cannot be fitted."""
+    """Every characteristic with all its fits (``local_s`` as there); InputError names the one that
+    cannot be fitted."""
     found = {}
     for name, values in characteristics(bags, local_s).items():
         try:

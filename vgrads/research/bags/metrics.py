@@ -1,4 +1,5 @@
-"""What an outcome is worth (§4.1): makespan and normalised schedule length of bags, and of tasks the usual ones."""
+"""What an outcome is worth (§4.1): makespan and normalised schedule length of bags, and of tasks
+the usual ones."""
 
 from __future__ import annotations
 
@@ -15,11 +16,12 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """Averages over bags (makespan, length) and tasks (wait, response, slowdown); shares of the system and of tasks.
+    """Averages over bags (makespan, length) and tasks (wait, response, slowdown); shares of the
+    system and of tasks.
 
-    ``utilisation``: share of the processors' time up to the last arrival that went into copies that ended first;
-    ``goodput_s``: processor time of these copies in all; ``finished``: share of tasks that had ended when the last
-    bag came.
+    ``utilisation``: share of the processors' time up to the last arrival that went into copies that
+    ended first; ``goodput_s``: processor time of these copies in all; ``finished``: share of tasks
+    that had ended when the last bag came.
     """
 
     makespan_s: float
@@ -40,7 +42,8 @@ def makespans(outcome: Outcome) -> Floats:
 
 
 def lengths(outcome: Outcome) -> Floats:
-    """Of each bag: its makespan over the run times of its tasks in sum, on a reference processor (NSL)."""
+    """Of each bag: its makespan over the run times of its tasks in sum, on a reference processor
+    (NSL)."""
     return np.asarray(makespans(outcome) / outcome.bags.work_s)
 
 

@@ -1,10 +1,11 @@
 """The workload model of Table 3, and workloads drawn from it to a target load of a given system.
 
-Times and sizes are modelled by their logarithm to base 2 (§3.3–3.5); arrivals by the time between bags at peak
-hours (8–17 h) and a daily cycle of 48 half hours, as Lublin and Feitelson do (doi:10.1016/S0743-7315(03)00108-4):
-a clock runs through the day as fast as that half hour's share of arrivals, and bags come at intervals of that
-clock. Tasks of a bag are log-normal about its average run time with its variance: the paper gives the two
-moments only. Whoever moves the mean run time moves all of them alike; only then is the longest cut.
+Times and sizes are modelled by their logarithm to base 2 (§3.3–3.5); arrivals by the time between
+bags at peak hours (8–17 h) and a daily cycle of 48 half hours, as Lublin and Feitelson do
+(doi:10.1016/S0743-7315(03)00108-4): a clock runs through the day as fast as that half hour's share
+of arrivals, and bags come at intervals of that clock. Tasks of a bag are log-normal about its
+average run time with its variance: the paper gives the two moments only. Whoever moves the mean run
+time moves all of them alike; only then is the longest cut.
 """
 
 from __future__ import annotations
@@ -131,8 +132,9 @@ MODELS: dict[str, Model] = {
 class Target:
     """What a workload is drawn for: a share of the work that a system can do in ``days``.
 
-    ``capacity``: reference processors; ``clusters``: so many independent streams. ``arrivals``: ``cycle`` (the
-    model's), ``even`` or ``at once``. ``median_size`` and ``mean_runtime_s`` move those characteristics.
+    ``capacity``: reference processors; ``clusters``: so many independent streams. ``arrivals``:
+    ``cycle`` (the model's), ``even`` or ``at once``. ``median_size`` and ``mean_runtime_s`` move
+    those characteristics.
     """
 
     load: float
@@ -177,7 +179,8 @@ def model_named(name: str) -> Model:
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # what is beyond all bounds is cut
 def draw_bags(model: Model, target: Target, seed: int) -> Bags:
-    """A workload whose work is the target's share, to within one bag, all of it submitted within its days."""
+    """A workload whose work is the target's share, to within one bag, all of it submitted within
+    its days."""
     target.check()
     wanted_s = target.load * target.capacity * target.days * DAY_S
     sizes, runtimes, done_s, tasks_so_far = [], [], 0.0, 0
@@ -197,7 +200,10 @@ def draw_bags(model: Model, target: Target, seed: int) -> Bags:
         tasks_so_far += len(runtimes[-1])
         if tasks_so_far * wanted_s > MOST_TASKS * done_s:
             raise InputError(
-                f"would be some {tasks_so_far * wanted_s / done_s:,.0f} tasks, more than {MOST_TASKS:,}",
+                (
+                    f"would be some {tasks_so_far * wanted_s / done_s:,.0f} tasks, more than "
+                    f"{MOST_TASKS:,}"
+                ),
                 where="load, processors, days",
             )
     return _placed(model, target, np.concatenate(sizes), np.concatenate(runtimes), seed)
@@ -210,7 +216,8 @@ def _sizes(model: Model, draws: np.random.Generator, factor: float) -> NDArray[n
 
 
 def _runtimes(model: Model, draws: np.random.Generator, count: NDArray[np.int64]) -> Floats:
-    """Tasks of these bags: log-normal with each bag's own mean and variance, of a second at least; not capped."""
+    """Tasks of these bags: log-normal with each bag's own mean and variance, of a second at least;
+    not capped."""
     mean = np.maximum(_power(model.runtime.sample(draws, len(count))), 1.0)
     variance = _power(np.maximum(model.variability.sample(draws, len(count)), 0.0))
     spread = np.sqrt(np.log1p(variance / mean**2))
@@ -233,7 +240,8 @@ def _capped(runtime_s: Floats) -> Floats:
 
 @cache
 def _runtime_factor(model: Model, mean_s: float) -> float:
-    """What run times are multiplied with so that their mean is this one, cap included; from half a million draws."""
+    """What run times are multiplied with so that their mean is this one, cap included; from half a
+    million draws."""
     raw = _runtimes(model, stream(0, "mean run time"), np.ones(_MANY, dtype=np.int64))
 
     def off(exponent: float) -> float:
@@ -273,7 +281,8 @@ def _placed(
 
 
 def _users(model: Model, count: int, draws: np.random.Generator) -> NDArray[np.int64]:
-    """Numbers of users in a random order, which is that of their priorities: the busiest has any."""
+    """Numbers of users in a random order, which is that of their priorities: the busiest has
+    any."""
     if model.users is None:
         return np.zeros(count, dtype=np.int64)
     exponent, most = model.users

@@ -1,7 +1,9 @@
-"""How long will the next task last? The six time-series models of Table 4, and how wrong they are (§3.7).
+"""How long will the next task last? The six time-series models of Table 4, and how wrong they are
+(§3.7).
 
-Each takes a series of run times and gives, for every position, what it says before that one is known; NaN where
-nothing is known yet. ``batch`` input lets a model see one bag only, ``user`` input all that its user has run.
+Each takes a series of run times and gives, for every position, what it says before that one is
+known; NaN where nothing is known yet. ``batch`` input lets a model see one bag only, ``user`` input
+all that its user has run.
 """
 
 from __future__ import annotations
@@ -63,8 +65,8 @@ def smoothed(series: Any) -> Any:
 
 @njit(cache=True)
 def adaptive(series: Any) -> Any:
-    """Exponential smoothing whose weight is the tracking signal, smoothed error over smoothed absolute error
-    (Trigg and Leach 1967, doi:10.1057/jors.1967.5)."""
+    """Exponential smoothing whose weight is the tracking signal, smoothed error over smoothed
+    absolute error (Trigg and Leach 1967, doi:10.1057/jors.1967.5)."""
     said = np.full(len(series), np.nan)
     level, error, size = 0.0, 0.0, 0.0
     for i in range(1, len(series)):
@@ -82,8 +84,8 @@ def adaptive(series: Any) -> Any:
 
 @njit(cache=True)
 def autoregressive(series: Any) -> Any:
-    """AR(5) about the running mean, its coefficients by Yule and Walker from all that is known (Levinson's recursion);
-    the mean while fewer than ten values are known. Never below 0."""
+    """AR(5) about the running mean, its coefficients by Yule and Walker from all that is known
+    (Levinson's recursion); the mean while fewer than ten values are known. Never below 0."""
     count = len(series)
     said = np.full(count, np.nan)
     total = 0.0

@@ -1,8 +1,9 @@
-"""Which task to which processor? The task scheduling policies (§2.4) by what they know, each a small pure function.
+"""Which task to which processor? The task scheduling policies (§2.4) by what they know, each a
+small pure function.
 
-A policy orders the eligible tasks (``rank``: the lowest comes first) and prefers some free processors to others
-(``place``); it may copy running tasks to processors that are left over. ``knows`` is Table 1: resources, tasks;
-K known, H from history, U unknown.
+A policy orders the eligible tasks (``rank``: the lowest comes first) and prefers some free
+processors to others (``place``); it may copy running tasks to processors that are left over.
+``knows`` is Table 1: resources, tasks; K known, H from history, U unknown.
 """
 
 from __future__ import annotations
@@ -59,7 +60,8 @@ def next_free(free: Any, last: int) -> int:
 
 @njit(cache=True, inline="always")
 def best_measured(free: Any, measured: Any, speed: Any) -> int:
-    """The fastest cluster with a free processor on which a task has ended; else the first with a free one."""
+    """The fastest cluster with a free processor on which a task has ended; else the first with a
+    free one."""
     best = -1
     for c in range(len(free)):
         if measured[c] > 0 and (best < 0 or speed[c] > speed[best]):
@@ -69,7 +71,8 @@ def best_measured(free: Any, measured: Any, speed: Any) -> int:
 
 @njit(cache=True, inline="always")
 def earliest_end(now_s: float, estimate_s: float, idle_s: Any, speed: Any) -> int:
-    """The cluster where a task would end first; ``idle_s``: when a processor of each will be free for it."""
+    """The cluster where a task would end first; ``idle_s``: when a processor of each will be free
+    for it."""
     best, end = 0, np.inf
     for c in range(len(speed)):
         at = max(now_s, idle_s[c]) + estimate_s / speed[c]
@@ -80,7 +83,8 @@ def earliest_end(now_s: float, estimate_s: float, idle_s: Any, speed: Any) -> in
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scheduling:
-    """A policy; ``copies``: how often a running task may be copied; ``about``: what sets it apart."""
+    """A policy; ``copies``: how often a running task may be copied; ``about``: what sets it
+    apart."""
 
     about: str
     knows: tuple[str, str]
@@ -94,7 +98,10 @@ def _replicating(copies: int) -> Scheduling:
     """WQR-n."""
     often = "once" if copies == 1 else f"up to {copies} times"
     return Scheduling(
-        about=f"tasks in the order of the set, to clusters in turn; once none waits, a running task is copied {often}",
+        about=(
+            "tasks in the order of the set, to clusters in turn; once none waits, a running "
+            f"task is copied {often}"
+        ),
         knows=("U", "U"),
         rank=in_order,
         place=TURNS,
@@ -104,7 +111,10 @@ def _replicating(copies: int) -> Scheduling:
 
 SCHEDULINGS: Mapping[str, Scheduling] = {
     "ECT": Scheduling(
-        about="each task, when it comes, to the cluster where it would end first, queue included; nothing is left to select",
+        about=(
+            "each task, when it comes, to the cluster where it would end first, queue "
+            "included; nothing is left to select"
+        ),
         knows=("K", "K"),
         rank=in_order,
         place=EARLIEST,
@@ -118,20 +128,26 @@ SCHEDULINGS: Mapping[str, Scheduling] = {
     "RR": replace(_replicating(1), about="one name of WQR-1"),
     **{f"WQR-{copies}": _replicating(copies) for copies in (1, 2, 4)},
     "DFPLT": Scheduling(
-        about="the longest task to the free processor that ended tasks have shown to be the fastest",
+        about=(
+            "the longest task to the free processor that ended tasks have shown to be the fastest"
+        ),
         knows=("H", "K"),
         rank=largest_first,
         place=MEASURED,
     ),
     "ECT-P": Scheduling(
-        about="as ECT, but a task is thought to last as long as the last one of its user that ended",
+        about=(
+            "as ECT, but a task is thought to last as long as the last one of its user that ended"
+        ),
         knows=("K", "H"),
         rank=in_order,
         place=EARLIEST,
         predicts=True,
     ),
     "STFR": Scheduling(
-        about="the shortest task to clusters in turn; once none waits, a running task is copied once",
+        about=(
+            "the shortest task to clusters in turn; once none waits, a running task is copied once"
+        ),
         knows=("U", "K"),
         rank=shortest_first,
         place=TURNS,

@@ -1,9 +1,10 @@
 """Which tasks next? The seven task selection policies (§2.3), each a small pure function.
 
-When the eligible set is empty, a policy says whose tasks come into it: of which user (``choose``), and how much
-of what that user has waiting (``portion``). S-T has no choice to make: everything is eligible when it comes.
-A set counts as empty once all of it has been given to processors; waiting until all of it has ended, as one
-sentence of §2.2 may be read, would leave nearly all processors idle under S-BoT, which the paper finds best.
+When the eligible set is empty, a policy says whose tasks come into it: of which user (``choose``),
+and how much of what that user has waiting (``portion``). S-T has no choice to make: everything is
+eligible when it comes. A set counts as empty once all of it has been given to processors; waiting
+until all of it has ended, as one sentence of §2.2 may be read, would leave nearly all processors
+idle under S-BoT, which the paper finds best.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ class Selection:
 
 @njit(cache=True, inline="always")
 def highest_priority(waiting: Any) -> int:
-    """The user with the highest priority among those with waiting tasks: the lowest number; −1 where none waits."""
+    """The user with the highest priority among those with waiting tasks: the lowest number; −1
+    where none waits."""
     for user in range(len(waiting)):
         if waiting[user] > 0:
             return user
@@ -42,7 +44,8 @@ def highest_priority(waiting: Any) -> int:
 
 @njit(cache=True, inline="always")
 def least_used(waiting: Any, used_s: Any, running: Any, since_s: Any, now_s: float) -> int:
-    """The user with the lowest consumption: processor time of what has ended and of what runs, up to now."""
+    """The user with the lowest consumption: processor time of what has ended and of what runs, up
+    to now."""
     best, lowest = -1, np.inf
     for user in range(len(waiting)):
         if waiting[user] > 0:

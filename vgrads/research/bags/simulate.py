@@ -1,12 +1,14 @@
-"""One resource manager over clusters, compiled: bags arrive, tasks are selected, placed, copied, ended.
+"""One resource manager over clusters, compiled: bags arrive, tasks are selected, placed, copied,
+ended.
 
-The scheduling procedure of §2.2 at every arrival and completion. Processors of one cluster are alike, so the
-state is counts for each cluster and each user, a heap of what is eligible, one of what runs, and a ring of
-running tasks that may be copied in turn. Copies are cancelled when the first of them ends.
+The scheduling procedure of §2.2 at every arrival and completion. Processors of one cluster are
+alike, so the state is counts for each cluster and each user, a heap of what is eligible, one of
+what runs, and a ring of running tasks that may be copied in turn. Copies are cancelled when the
+first of them ends.
 
-The state lies in a few matrices whose rows and columns have names. What happens at every start and end stands in
-one loop on purpose: an array that is passed to a function is counted, and counting a dozen for each task made the
-loop four times slower.
+The state lies in a few matrices whose rows and columns have names. What happens at every start and
+end stands in one loop on purpose: an array that is passed to a function is counted, and counting a
+dozen for each task made the loop four times slower.
 """
 
 from __future__ import annotations
@@ -47,10 +49,12 @@ USER, FIRST, TAKEN, OF_USER = range(4)  # of bags; OF_USER: bags sorted by user
 
 @njit(cache=True)
 def run_manager(bags: Any, tasks: Any, system: Any, policy: Any) -> Any:
-    """Play a workload; returns for each task: first start, end, cluster and start of the copy that ended first.
+    """Play a workload; returns for each task: first start, end, cluster and start of the copy that
+    ended first.
 
-    ``bags``: submit_s, user, first; ``tasks``: runtime_s, rank; ``system``: procs, speed; ``policy``: choose,
-    portion, place, copies. Last come the processor seconds that all copies took, and how many copies there were.
+    ``bags``: submit_s, user, first; ``tasks``: runtime_s, rank; ``system``: procs, speed;
+    ``policy``: choose, portion, place, copies. Last come the processor seconds that all copies
+    took, and how many copies there were.
     """
     submit_s, speed, count = bags[0], system[1], len(bags[0])
     p = np.array([policy[0], policy[1], policy[2]])

@@ -1,14 +1,17 @@
-"""The whole space of bag scheduling, simulated: what Iosup, Sonmez, Anoep and Epema found at HPDC 2008, again.
+"""The whole space of bag scheduling, simulated: what Iosup, Sonmez, Anoep and Epema found at HPDC
+2008, again.
 
-Twenty clusters of 3,528 processors, workloads of the average model with run times of two hours on average over three
-days, which makes as many tasks as the paper has (20,000 to 175,000); ``--seeds`` of each:
+Twenty clusters of 3,528 processors, workloads of the average model with run times of two hours on
+average over three days, which makes as many tasks as the paper has (20,000 to 175,000); ``--seeds``
+of each:
 
-- selection policies, scheduling policies and architectures at loads from 20 to 95 % (their §5.1, 5.4, 5.5)
+- selection policies, scheduling policies and architectures at loads from 20 to 95 % (their §5.1,
+  5.4, 5.5)
 - arrivals, bag sizes and run times at 60 % (§5.2), run times told wrongly (§5.3)
 - run-time predictors on histories given as files, or on the model (§3.7)
 
-The same over loads for a natural day: one day with the run times of the model, six times as many tasks and short ones.
-Averages are over bags, then over seeds.
+The same over loads for a natural day: one day with the run times of the model, six times as many
+tasks and short ones. Averages are over bags, then over seeds.
 """
 
 from __future__ import annotations
@@ -53,7 +56,8 @@ _SPREAD = 0.6  # the load of §5.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """One simulation: of which experiment, at which place of it (``x``), which algorithm, how wrong run times are."""
+    """One simulation: of which experiment, at which place of it (``x``), which algorithm, how wrong
+    run times are."""
 
     experiment: str
     x: float | str
@@ -215,7 +219,8 @@ def predictor_rows(histories: Sequence[Path]) -> list[dict[str, Any]]:
 
 
 def tables(rows: Sequence[dict[str, Any]], predicted: Sequence[dict[str, Any]]) -> str:
-    """Markdown: makespan in minutes and normalised length of every experiment, then the predictors."""
+    """Markdown: makespan in minutes and normalised length of every experiment, then the
+    predictors."""
     cells = averaged(rows)
     parts: list[str] = []
     for experiment in dict.fromkeys(key[0] for key in cells):
@@ -224,7 +229,8 @@ def tables(rows: Sequence[dict[str, Any]], predicted: Sequence[dict[str, Any]]) 
 
 
 def _experiment_tables(cells: Cells, experiment: str) -> Iterable[str]:
-    """Makespan and length, each beneath the tasks and the utilisation; of architectures also what had ended."""
+    """Makespan and length, each beneath the tasks and the utilisation; of architectures also what
+    had ended."""
     xs = list(dict.fromkeys(key[2] for key in cells if key[0] == experiment))
     series = list(dict.fromkeys(key[1] for key in cells if key[0] == experiment))
     measures = [("makespan_s", "makespan, minutes", 60.0), ("length", "normalised length", 1.0)]

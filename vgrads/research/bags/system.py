@@ -1,4 +1,5 @@
-"""The system that bags run on: clusters of equal processors, faster or slower than a reference one."""
+"""The system that bags run on: clusters of equal processors, faster or slower than a reference
+one."""
 
 from __future__ import annotations
 
@@ -69,7 +70,8 @@ _SPEEDS = (0.001, 1000.0)
 
 
 def parse_clusters(text: str, where: str) -> System:
-    """``128x1.0,64x1.5``: processors × speed of each cluster, against the processors that run times are of.
+    """``128x1.0,64x1.5``: processors × speed of each cluster, against the processors that run times
+    are of.
 
     InputError (``where``) names the part that is none.
     """
@@ -95,8 +97,8 @@ def parse_clusters(text: str, where: str) -> System:
 def paper_system(seed: int = 0) -> System:
     """Twenty clusters of 3,528 processors, relative speeds from 1.0 to 1.75 (§4.1).
 
-    The paper names the two grids and the totals; sizes are ours, uneven as those of such grids, speeds are
-    spread evenly over the clusters in an order that the seed draws.
+    The paper names the two grids and the totals; sizes are ours, uneven as those of such grids,
+    speeds are spread evenly over the clusters in an order that the seed draws.
     """
     speeds = np.linspace(1.0, 1.75, len(_SIZES))
     return System(

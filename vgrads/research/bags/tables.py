@@ -68,7 +68,8 @@ def size_range(low: int, high: int | None) -> str:
 
 
 def policies_compared(told: Mapping[str, Any]) -> Group:
-    """Every policy that a history was played under, the lowest makespan first; what is best in a column is bold."""
+    """Every policy that a history was played under, the lowest makespan first; what is best in a
+    column is bold."""
     table = Table(box=SIMPLE_HEAD)
     table.add_column("policy", no_wrap=True)
     columns = ("makespan_s", "length", "wait_s", "slowdown", "utilisation", "finished", "copies")
@@ -95,11 +96,15 @@ def _of_history(told: Mapping[str, Any]) -> str:
     load = "all at once" if told["load"] is None else f"load {told['load']:.0%}"
     load += ", more than the system can do" if (told["load"] or 0.0) > 1 else ""
     lines = [
-        f"{told['history']}: {told['tasks']:,} tasks in {told['bags']:,} bags on {told['processors']:,} processors ({system}), {load}"
+        (
+            f"{told['history']}: {told['tasks']:,} tasks in {told['bags']:,} bags on "
+            f"{told['processors']:,} processors ({system}), {load}"
+        )
     ]
     if told["parallel"]:
         lines.append(
-            f"{told['parallel']:,} of them were parallel jobs: each is played as one task of all its processor time."
+            f"{told['parallel']:,} of them were parallel jobs: each is played as one task "
+            "of all its processor time."
         )
     lines += [
         _best_of(told, "makespan_s", "average makespan"),

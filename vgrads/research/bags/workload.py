@@ -1,4 +1,5 @@
-"""Bags as columns: who submitted which bag when, and how long its tasks last on a reference processor."""
+"""Bags as columns: who submitted which bag when, and how long its tasks last on a reference
+processor."""
 
 from __future__ import annotations
 
@@ -13,15 +14,18 @@ from vgrads.traces.records import JobLog
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 SIZE_CLASSES = (2, 5, 10, 20, 50, 100, 200, 500, 1000)
-"""Lower ends of the nine classes of §3.4: 2–4, 5–9, 10–19, 20–49, 50–99, 100–199, 200–499, 500–999, 1000 and over."""
+"""Lower ends of the nine classes of §3.4: 2–4, 5–9, 10–19, 20–49, 50–99, 100–199, 200–499, 500–999,
+1000 and over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bags:
-    """Columns over bags, in the order of their submission, and ``runtime_s`` over tasks, bag after bag.
+    """Columns over bags, in the order of their submission, and ``runtime_s`` over tasks, bag after
+    bag.
 
-    The tasks of bag b are those from ``first[b]`` to ``first[b + 1]``. ``home``: the cluster whose stream it is of.
-    ``user``: a number that is a priority, 0 the highest, given at random: no user is important for submitting much.
+    The tasks of bag b are those from ``first[b]`` to ``first[b + 1]``. ``home``: the cluster whose
+    stream it is of. ``user``: a number that is a priority, 0 the highest, given at random: no user
+    is important for submitting much.
     """
 
     submit_s: Floats
@@ -76,7 +80,8 @@ class Bags:
         )
 
     def as_log(self, name: str) -> JobLog:
-        """A job for each task, sequential, with its bag; the queue is the home cluster. Waits are 0: nothing has run yet."""
+        """A job for each task, sequential, with its bag; the queue is the home cluster. Waits are
+        0: nothing has run yet."""
         count, bag = len(self.runtime_s), self.bag_of
         return JobLog(
             name=name,

@@ -1,7 +1,9 @@
-"""Falkon's size and grain (SC 2007, §4.4 and 4.5) on the dispatcher's own core, with simulated hosts.
+"""Falkon's size and grain (SC 2007, §4.4 and 4.5) on the dispatcher's own core, with simulated
+hosts.
 
-Hosts and messages are simulated, decisions are not: wall times are what this machine's core needs for them. How
-many tasks a second go over the wire is measured by ``benchmarks/dispatch/bench_dispatch.py``.
+Hosts and messages are simulated, decisions are not: wall times are what this machine's core needs
+for them. How many tasks a second go over the wire is measured by
+``benchmarks/dispatch/bench_dispatch.py``.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ from vgrads.dispatch.fleet.virtual import VirtualHosts
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """What one play came to: virtual and wall seconds, exchanges, wall seconds of each tenth of the ends."""
+    """What one play came to: virtual and wall seconds, exchanges, wall seconds of each tenth of the
+    ends."""
 
     virtual_s: float
     wall_s: float
@@ -180,7 +183,8 @@ def tell(console: Console, quick: bool) -> dict[str, Any]:
     ran = play_plain(many, many, 480.0)
     found["executors"] = {"hosts": many, "wall_s": ran.wall_s, "bytes": bytes_a_host(5_400 // less)}
     console.print(
-        f"{many:,} hosts with a task of 480 s each: {ran.wall_s:.1f} s of wall time, all done after {ran.virtual_s:.1f} s; "
+        f"{many:,} hosts with a task of 480 s each: {ran.wall_s:.1f} s of wall time, all "
+        f"done after {ran.virtual_s:.1f} s; "
         f"{found['executors']['bytes']:,.0f} bytes a host (Falkon: 408 s until all were busy)"
     )
     tasks = 2_000_000 // less
@@ -193,8 +197,11 @@ def tell(console: Console, quick: bool) -> dict[str, Any]:
         "distinct_bytes": bytes_a_task("distinct", tasks // 10),
     }
     console.print(
-        f"{tasks:,} tasks, all queued, on 64 hosts: {ran.wall_s:.1f} s of wall time (Falkon: 6,720 s); "
-        f"{tasks / 10 / ran.tenths_s[0]:,.0f} tasks a second in the first tenth, {tasks / 10 / ran.tenths_s[-1]:,.0f} in the last; "
-        f"{found['tasks']['templated_bytes']:.1f} bytes a pending task of a template, {found['tasks']['distinct_bytes']:.0f} of a list, its command included"
+        f"{tasks:,} tasks, all queued, on 64 hosts: {ran.wall_s:.1f} s of wall time "
+        "(Falkon: 6,720 s); "
+        f"{tasks / 10 / ran.tenths_s[0]:,.0f} tasks a second in the first tenth, "
+        f"{tasks / 10 / ran.tenths_s[-1]:,.0f} in the last; "
+        f"{found['tasks']['templated_bytes']:.1f} bytes a pending task of a template, "
+        f"{found['tasks']['distinct_bytes']:.0f} of a list, its command included"
     )
     return found

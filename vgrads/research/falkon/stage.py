@@ -1,6 +1,8 @@
-"""Stages with a barrier between them, by the dispatcher's own core, fleet and deciders, at a simulated batch site.
+"""Stages with a barrier between them, by the dispatcher's own core, fleet and deciders, at a
+simulated batch site.
 
-One open bag grows by each stage; hosts come from slots of a cluster that starts jobs once in a cycle.
+One open bag grows by each stage; hosts come from slots of a cluster that starts jobs once in a
+cycle.
 """
 
 from __future__ import annotations
@@ -29,8 +31,8 @@ _LONGEST_S = 6 * 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """A batch site that starts jobs in cycles; hosts join ``boot_s`` later. ``turn_s``: from a stage's last end
-    to the next stage's submission; ``delay_s``: of a message each way."""
+    """A batch site that starts jobs in cycles; hosts join ``boot_s`` later. ``turn_s``: from a
+    stage's last end to the next stage's submission; ``delay_s``: of a message each way."""
 
     cycle_s: float = 60.0
     phase_s: float = 0.0
@@ -41,8 +43,8 @@ class Site:
 
 @dataclass(slots=True)
 class Ran:
-    """What happened: (submitted, begun, ended) of tasks, (joined, left) of hosts, allocations that came, sizes of
-    all that were asked for, the most hosts at once."""
+    """What happened: (submitted, begun, ended) of tasks, (joined, left) of hosts, allocations that
+    came, sizes of all that were asked for, the most hosts at once."""
 
     tasks: list[tuple[float, float, float]] = field(default_factory=list)
     hosts: list[tuple[float, float]] = field(default_factory=list)
@@ -95,7 +97,8 @@ def play(
     most: int,
     held: int = 0,
 ) -> Ran:
-    """From the first stage's submission at 0 to the last task's end; ``held`` hosts are there from the beginning."""
+    """From the first stage's submission at 0 to the last task's end; ``held`` hosts are there from
+    the beginning."""
     one = _Play(stages, site)
     clock = SimClock()
     batch = CatalogSite(

@@ -1,13 +1,14 @@
-"""Falkon's tables (Raicu et al., SC 2007, doi:10.1145/1362622.1362680) on the dispatcher's own core, in virtual time.
+"""Falkon's tables (Raicu et al., SC 2007, doi:10.1145/1362622.1362680) on the dispatcher's own
+core, in virtual time.
 
-Eighteen stages on up to 32 machines (Tables 3 and 4) and what looking ahead adds; the ways to ask for hosts and to
-give them back; efficiency by grain, 54,000 hosts, 2,000,000 tasks.
+Eighteen stages on up to 32 machines (Tables 3 and 4) and what looking ahead adds; the ways to ask
+for hosts and to give them back; efficiency by grain, 54,000 hosts, 2,000,000 tasks.
 
-The paper prints the stages' totals and draws their counts; the counts of stages 1 to 10 follow from what is
-printed, those of 11 to 18 only in their sum and change no total. Hosts come from a batch site that starts jobs
-once in a cycle, plus their boot. The paper is one run at an unknown phase of that cycle, so each setting is
-played at many, and means stand beside the range from 5 to 95 %. Waits and run times are told to the pool only
-as they were seen so far.
+The paper prints the stages' totals and draws their counts; the counts of stages 1 to 10 follow from
+what is printed, those of 11 to 18 only in their sum and change no total. Hosts come from a batch
+site that starts jobs once in a cycle, plus their boot. The paper is one run at an unknown phase of
+that cycle, so each setting is played at many, and means stand beside the range from 5 to 95 %.
+Waits and run times are told to the pool only as they were seen so far.
 """
 
 from __future__ import annotations
@@ -133,7 +134,8 @@ def ideal_s(stages: Stages) -> float:
 
 
 def drawn_stages(seed: int) -> Stages:
-    """Eighteen others: from 1 to 256 tasks, each as likely on a logarithmic scale, of one of five run times.
+    """Eighteen others: from 1 to 256 tasks, each as likely on a logarithmic scale, of one of five
+    run times.
 
     No stage tells anything of the next, and none of the pool's rules was chosen on these."""
     draws = stream(seed, "stages")
@@ -144,7 +146,8 @@ def drawn_stages(seed: int) -> Stages:
 
 
 def figures(ran: Ran, ideal: float = IDEAL_S) -> Figures:
-    """The metrics of §4.4 and 4.6: what was used against what was registered and idle, ideal against actual time."""
+    """The metrics of §4.4 and 4.6: what was used against what was registered and idle, ideal
+    against actual time."""
     queue_s = float(np.mean([begin - submitted for submitted, begin, _ in ran.tasks]))
     execution_s = float(np.mean([end - begin for _, begin, end in ran.tasks]))
     used_s = sum(end - begin for _, begin, end in ran.tasks)
@@ -317,7 +320,10 @@ def _stages(console: Console, chosen: Namespace, count: int) -> dict[str, Any]:
 
 def _policies_table(rows: dict[str, dict[str, Figures]], cycle_s: float) -> Table:
     table = Table(
-        title=f"Asking and giving back, a cycle of {cycle_s:g} s: s to complete / utilisation % / allocations"
+        title=(
+            f"Asking and giving back, a cycle of {cycle_s:g} s: s to complete / utilisation % "
+            "/ allocations"
+        )
     )
     table.add_column("asks")
     for name in releases():

@@ -1,4 +1,5 @@
-"""Hosts that are asked for: the overlay constructor and the fleet over simulated sites, as a bag's tail runs out."""
+"""Hosts that are asked for: the overlay constructor and the fleet over simulated sites, as a bag's
+tail runs out."""
 
 from __future__ import annotations
 
@@ -33,13 +34,14 @@ _GRIDS = (
     ("EGEE", 368, 600.0, 600.0),
     ("Technion", 115, 0.0, 20.0),
 )
-"""Hosts at once by the throughput of Figure 6(c), seconds of a scheduling cycle, seconds until a host is up."""
+"""Hosts at once by the throughput of Figure 6(c), seconds of a scheduling cycle, seconds until a
+host is up."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fleeted:
-    """``most``: hosts at once; ``idle``: of their time, %; ``beyond_s``: the longest that there were more hosts than
-    tasks left, without a break, until the end; ``hours``: until done."""
+    """``most``: hosts at once; ``idle``: of their time, %; ``beyond_s``: the longest that there
+    were more hosts than tasks left, without a break, until the end; ``hours``: until done."""
 
     most: int
     idle: float
@@ -67,7 +69,8 @@ class _Kept:
 
 
 def play_fleet(seed: int, scale: float, vanish: bool) -> Fleeted:
-    """A bag of jobs of 20 to 40 minutes, ten for each host; ``vanish``: a tenth of hosts' jobs is preempted."""
+    """A bag of jobs of 20 to 40 minutes, ten for each host; ``vanish``: a tenth of hosts' jobs is
+    preempted."""
     draws = stream(seed, "gridbot", "fleet")
     most = [max(2, round(hosts * scale)) for _, hosts, _, _ in _GRIDS]
     lengths = draws.uniform(1200.0, 2400.0, 10 * sum(most))

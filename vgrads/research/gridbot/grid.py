@@ -1,9 +1,11 @@
-"""Grids as GridBot had them (Silberstein and others, SC'09, doi:10.1145/1654059.1654071), simulated around a core.
+"""Grids as GridBot had them (Silberstein and others, SC'09, doi:10.1145/1654059.1654071), simulated
+around a core.
 
-A grid is a number of places in its queue. A place waits (log-normal, seconds to hours), then a host comes, on one of
-twice as many machines, works, and is preempted: it vanishes without a word. How many places a grid grants is drawn
-anew every four hours on average, over an order of magnitude. What is assumed, beyond what the paper prints, stands in
-docs/gridbot.md; with it, a tenth of jobs of 20 to 60 minutes fails (section 2.2 of the paper).
+A grid is a number of places in its queue. A place waits (log-normal, seconds to hours), then a host
+comes, on one of twice as many machines, works, and is preempted: it vanishes without a word. How
+many places a grid grants is drawn anew every four hours on average, over an order of magnitude.
+What is assumed, beyond what the paper prints, stands in docs/gridbot.md; with it, a tenth of jobs
+of 20 to 60 minutes fails (section 2.2 of the paper).
 """
 
 from __future__ import annotations
@@ -32,10 +34,11 @@ HOUR_S = 3600.0
 
 @dataclass(frozen=True, kw_only=True)
 class Grid:
-    """``places``: the most hosts at once; ``wait_s`` (median) and ``wait_spread`` of its queue; ``stay_s``: until a host
-    is preempted, on average, and ``flaky_stay_s`` on ``flaky`` of its machines; ``level_s``: how long the number that it
-    grants stays the same, ``inf``: always all; ``speed_spread``: of its machines, log-normal; ``part``: which part of
-    the time that a job is at a host it runs, on average; ``errors``: jobs that end wrong."""
+    """``places``: the most hosts at once; ``wait_s`` (median) and ``wait_spread`` of its queue;
+    ``stay_s``: until a host is preempted, on average, and ``flaky_stay_s`` on ``flaky`` of its
+    machines; ``level_s``: how long the number that it grants stays the same, ``inf``: always all;
+    ``speed_spread``: of its machines, log-normal; ``part``: which part of the time that a job is at
+    a host it runs, on average; ``errors``: jobs that end wrong."""
 
     name: str
     places: int
@@ -59,8 +62,8 @@ GRIDS = (
     Grid(name="Madison", places=840, wait_s=300.0),
     TECHNION,
 )
-"""The collaborative grids: of the hosts that the paper counts in three months 0.7 (2,500 at once on average, what its
-turnarounds of 30,000 jobs come to), and the cluster."""
+"""The collaborative grids: of the hosts that the paper counts in three months 0.7 (2,500 at once on
+average, what its turnarounds of 30,000 jobs come to), and the cluster."""
 COMMUNITY = Grid(
     name="Superlink",
     places=4067,
@@ -80,7 +83,8 @@ def scaled(grids: Sequence[Grid], scale: float) -> list[Grid]:
 
 
 class _Hosts(VirtualHosts):
-    """Counts what is done in vain, by bag: results of which one was there, copies that were called off, their seconds."""
+    """Counts what is done in vain, by bag: results of which one was there, copies that were called
+    off, their seconds."""
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
@@ -120,8 +124,8 @@ def no_note(_record: Record) -> None:
 
 
 class Field:
-    """Grids around a core. ``lengths_s``: of each bag's jobs, on a machine of speed 1; ``runs``: instead of those;
-    ``wiped``: a host that comes again on a machine is not known any more."""
+    """Grids around a core. ``lengths_s``: of each bag's jobs, on a machine of speed 1; ``runs``:
+    instead of those; ``wiped``: a host that comes again on a machine is not known any more."""
 
     def __init__(  # noqa: PLR0913
         self,

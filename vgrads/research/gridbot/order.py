@@ -1,4 +1,5 @@
-"""Who is served, and by whom: bags by rank (GridBot's Figure 7), owners by weight, black holes, long honest tasks."""
+"""Who is served, and by whom: bags by rank (GridBot's Figure 7), owners by weight, black holes,
+long honest tasks."""
 
 from __future__ import annotations
 
@@ -46,8 +47,9 @@ def noted(*grids: Any, **named: Any) -> tuple[Field, Notes]:
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
-    """``in_order``: the share of jobs outside tails that begin while no job of a higher rank waits, %; ``hours``: until
-    a bag is done, for each from the highest rank on; ``gap_hours``: from one bag's end to the next one's."""
+    """``in_order``: the share of jobs outside tails that begin while no job of a higher rank waits,
+    %; ``hours``: until a bag is done, for each from the highest rank on; ``gap_hours``: from one
+    bag's end to the next one's."""
 
     in_order: float
     hours: tuple[float, ...]
@@ -90,9 +92,10 @@ def _in_order(notes: Notes, bags: int, jobs: int) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Holes:
-    """``first``: the most attempts that a black hole got before it was barred; ``share``: of all attempts that failed,
-    %, and ``time_share``: of the processor time; ``throughput``: against the same hosts without them, %; ``back_s``: the
-    longest until a healed host did its first task; ``honest``: other hosts that were barred."""
+    """``first``: the most attempts that a black hole got before it was barred; ``share``: of all
+    attempts that failed, %, and ``time_share``: of the processor time; ``throughput``: against the
+    same hosts without them, %; ``back_s``: the longest until a healed host did its first task;
+    ``honest``: other hosts that were barred."""
 
     first: int
     share: float
@@ -104,7 +107,8 @@ class Holes:
 
 @dataclass
 class _Holes:
-    """A field with black holes, or without: ``bad`` fail within a second, ``healing`` until ``heal_s``."""
+    """A field with black holes, or without: ``bad`` fail within a second, ``healing`` until
+    ``heal_s``."""
 
     hosts: Sequence[str]
     bad: set[str]
@@ -132,7 +136,8 @@ class _Holes:
 
 
 def black_holes(hosts: int, seed: int, task_s: float, hours: float = 2.0) -> Holes:
-    """One host in twenty fails within a second at whatever it is given; a quarter of these heal half-way.
+    """One host in twenty fails within a second at whatever it is given; a quarter of these heal
+    half-way.
 
     Throughput is held against a play without them, where those that heal come half-way.
     """
@@ -176,9 +181,10 @@ def _holes_of(
 
 @dataclass(frozen=True, kw_only=True)
 class Long:
-    """``aborted``: attempts that were given up though they would have ended; ``copied``: long honest tasks that had a
-    copy, %; ``straggling``: stragglers that ran when places came free; ``late_s``: 95 % of them had a copy so soon after
-    they began, or after the first free place; ``p95_s``: of run times."""
+    """``aborted``: attempts that were given up though they would have ended; ``copied``: long
+    honest tasks that had a copy, %; ``straggling``: stragglers that ran when places came free;
+    ``late_s``: 95 % of them had a copy so soon after they began, or after the first free place;
+    ``p95_s``: of run times."""
 
     aborted: int
     copied: float
@@ -188,7 +194,8 @@ class Long:
 
 
 def long_tasks(hosts: int, seed: int, kind: str) -> Long:
-    """``bimodal``: one task in ten is fifty times as long. ``stragglers``: one attempt in twenty takes five times."""
+    """``bimodal``: one task in ten is fifty times as long. ``stragglers``: one attempt in twenty
+    takes five times."""
     draws = stream(seed, "gridbot", kind)
     jobs = hosts * 10
     lengths = draws.uniform(50.0, 70.0, jobs)
@@ -243,9 +250,9 @@ def _long_of(made: Field, notes: Notes, lengths: Any, slow: dict[tuple[int, str]
 def shares(
     weights: Sequence[float], hosts: int, seed: int, stated: bool, hours: float = 1.5
 ) -> float:
-    """Owners with work all the time: by how much, at most, one's part of the processor time of any ten minutes differs
-    from his weight's, in per cent of it. Tasks of half a minute to three, of each owner of another length, which is
-    ``stated`` or learned."""
+    """Owners with work all the time: by how much, at most, one's part of the processor time of any
+    ten minutes differs from his weight's, in per cent of it. Tasks of half a minute to three, of
+    each owner of another length, which is ``stated`` or learned."""
     draws = stream(seed, "gridbot", "shares")
     means = draws.uniform(30.0, 180.0, len(weights))
     jobs = [int(hosts * hours * HOUR_S / mean) + hosts for mean in means]

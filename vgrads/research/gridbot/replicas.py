@@ -1,4 +1,5 @@
-"""GridBot's comparisons of replication (SC'09, section 7): the table of collaborative grids, Figure 9, Figure 5."""
+"""GridBot's comparisons of replication (SC'09, section 7): the table of collaborative grids, Figure
+9, Figure 5."""
 
 from __future__ import annotations
 
@@ -21,14 +22,15 @@ RESTRICTIVE = {
     "ReplicationRequirements": f"Job.NumberOfReplicas < 3 && ({_BAD.format('Replica1')} || {_BAD.format('Replica2')})"
 }
 RELIABLE = {"JobRequirements": "Tail ? Host.ErrorRate <= 0.01 && Host.RecentSuccess : true"}
-"""Unreliable: an error rate above one in a hundred, or no recent success. Ours begins at one in twenty, so that a host is
-reliable from its eighth success in a row."""
+"""Unreliable: an error rate above one in a hundred, or no recent success. Ours begins at one in
+twenty, so that a host is reliable from its eighth success in a row."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Played:
-    """What a bag came to: hours until its last job ended; in per cent of its jobs copies, results of which one was there,
-    and copies called off before they ended; in per cent of the useful time that of both."""
+    """What a bag came to: hours until its last job ended; in per cent of its jobs copies, results
+    of which one was there, and copies called off before they ended; in per cent of the useful time
+    that of both."""
 
     hours: float
     replicas: float
@@ -39,7 +41,8 @@ class Played:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """A policy of the table. ``printed``: replicas %, waste %, hours; ``beat_s``: hosts say so often that they work."""
+    """A policy of the table. ``printed``: replicas %, waste %, hours; ``beat_s``: hosts say so
+    often that they work."""
 
     name: str
     policy: Mapping[str, str]
@@ -127,7 +130,8 @@ _FAILS = "(Job.Replica1.Host.ErrorRate > 0.01 || Job.Replica2.Host.ErrorRate > 0
 
 
 def below(threshold: int) -> dict[str, str]:
-    """The paper's second restrictive policies: a tail is so many incomplete jobs, a number that was guessed."""
+    """The paper's second restrictive policies: a tail is so many incomplete jobs, a number that was
+    guessed."""
     return {
         "ReplicationRequirements": f"JobsLeft < {threshold} && Job.NumberOfReplicas < 5",
         "JobRequirements": f"JobsLeft < {threshold} ? !({_AT_HOME}) : true",
@@ -151,8 +155,8 @@ LEARNED = {"learns": True}
 
 
 def play_four(last: str, seed: int, scale: float) -> list[Played]:
-    """Four bags at once, R4 first and R1 last. ``last``: what stands at R4's place, a threshold or ``learned``; ``all
-    learned``: at every place."""
+    """Four bags at once, R4 first and R1 last. ``last``: what stands at R4's place, a threshold or
+    ``learned``; ``all learned``: at every place."""
     jobs = round(JOBS * scale)
     lengths = [stream(seed, "gridbot", "four", n).uniform(600.0, 900.0, jobs) for n in range(4)]
     field = Field(scaled(ALL, scale), seed, lengths)
@@ -171,8 +175,9 @@ def play_four(last: str, seed: int, scale: float) -> list[Played]:
 
 
 def play_naive(kind: str, seed: int, scale: float) -> float:
-    """Hours of one bag over everything (Figure 5). ``naive``: three days' deadline for all, whoever asks gets, a host
-    that was preempted is another one when it comes again; else policies, and three days where volunteers ask for them."""
+    """Hours of one bag over everything (Figure 5). ``naive``: three days' deadline for all, whoever
+    asks gets, a host that was preempted is another one when it comes again; else policies, and
+    three days where volunteers ask for them."""
     jobs = round(JOBS * scale)
     lengths_s = stream(seed, "gridbot", "naive").uniform(600.0, 900.0, jobs)
     naive = kind == "naive"
@@ -220,7 +225,8 @@ def _once(concurrency: int) -> dict[str, str]:
 
 
 def play_five(learned: bool, seed: int, scale: float) -> list[tuple[float, float]]:
-    """1,200 jobs of three minutes each: minutes until a bag is done, and of these the last tenth of its jobs."""
+    """1,200 jobs of three minutes each: minutes until a bag is done, and of these the last tenth of
+    its jobs."""
     jobs = round(1200 * scale)
     lengths = [stream(seed, "gridbot", "five", n).uniform(120.0, 240.0, jobs) for n in range(5)]
     done: list[list[float]] = [[] for _ in range(5)]

@@ -1,9 +1,11 @@
-"""GridBot's tables (Silberstein and others, SC'09, doi:10.1145/1654059.1654071) on the dispatcher's own core.
+"""GridBot's tables (Silberstein and others, SC'09, doi:10.1145/1654059.1654071) on the dispatcher's
+own core.
 
-Grids are simulated (hosts that wait in queues, work, and vanish without a word), decisions are not: policies are
-ClassAds, read, remembered and asked as in service. What is assumed of the grids stands in docs/gridbot.md. Sizes are
-the paper's times --scale, jobs and hosts alike. Means stand with 95 % intervals over seeds, ratios are taken seed by
-seed. Seeds 100 to 105 and 200 to 203 were looked at while learned copies were improved; the default begins at 1000.
+Grids are simulated (hosts that wait in queues, work, and vanish without a word), decisions are not:
+policies are ClassAds, read, remembered and asked as in service. What is assumed of the grids stands
+in docs/gridbot.md. Sizes are the paper's times --scale, jobs and hosts alike. Means stand with 95 %
+intervals over seeds, ratios are taken seed by seed. Seeds 100 to 105 and 200 to 203 were looked at
+while learned copies were improved; the default begins at 1000.
 """
 
 from __future__ import annotations
@@ -179,7 +181,10 @@ def tails(seeds: Sequence[int], scale: float) -> Told:
     """Figure 8."""
     scale = min(1.0, 2 * scale)
     table = _table(
-        f"Five bags of {1200 * scale:.0f} jobs of 3 min, B5 first: minutes until done / from 90 % on",
+        (
+            f"Five bags of {1200 * scale:.0f} jobs of 3 min, B5 first: minutes until done / "
+            "from 90 % on"
+        ),
         *["policies", *(name for name, _ in copies.five())],
     )
     told = {}
@@ -197,7 +202,10 @@ def community(seeds: Sequence[int], scale: float) -> Told:
     scale *= 0.3
     seeds = seeds[: max(1, len(seeds) // 2)]
     table = _table(
-        f"Four bags of {30_000 * scale:.0f} jobs with a community grid, {len(seeds)} seeds, R4 first: hours, replicas / waste % (printed)",
+        (
+            f"Four bags of {30_000 * scale:.0f} jobs with a community grid, {len(seeds)} "
+            "seeds, R4 first: hours, replicas / waste % (printed)"
+        ),
         "at R4's place",
         *(f"{name} ({replicas}/{waste})" for name, _, (replicas, waste) in copies.four(scale)),
         "R4 at the threshold = 1",
@@ -207,7 +215,11 @@ def community(seeds: Sequence[int], scale: float) -> Told:
         ran = [copies.play_four(last, seed, scale) for seed in seeds]
         told[last] = [[asdict(one) for one in four] for four in ran]
         cells = [
-            f"{interval(four[n].hours for four in ran)}, {np.mean([four[n].replicas for four in ran]):.0f} / {np.mean([four[n].waste for four in ran]):.0f}"
+            (
+                f"{interval(four[n].hours for four in ran)}, "
+                f"{np.mean([four[n].replicas for four in ran]):.0f} / "
+                f"{np.mean([four[n].waste for four in ran]):.0f}"
+            )
             for n in range(4)
         ]
         base = [four[3]["hours"] for four in told["2000"]]
@@ -274,7 +286,8 @@ PARTS: dict[str, Callable[[Sequence[int], float], Told]] = {
 
 
 def draw(seeds: Sequence[int], scale: float, path: Path) -> None:
-    """Jobs that are left over time, the last tenth of them, by row of the table; one diagram for each of some seeds."""
+    """Jobs that are left over time, the last tenth of them, by row of the table; one diagram for
+    each of some seeds."""
     some = seeds[:3]
     with diagrams(path, len(some), (4.0 * len(some), 3.2), sharey=True) as axes:
         for ax, seed in zip(axes, some, strict=True):

@@ -1,1 +1,2 @@
-"""How many workers should a pool hold? Yu's thesis (Notre Dame 2013), and sizing policies compared."""
+"""How many workers should a pool hold? Yu's thesis (Notre Dame 2013), and sizing policies
+compared."""

@@ -1,4 +1,5 @@
-"""Is the capacity that is told the true one? Against the knee of a sweep over workers, and over time as workers come."""
+"""Is the capacity that is told the true one? Against the knee of a sweep over workers, and over
+time as workers come."""
 
 from __future__ import annotations
 
@@ -21,8 +22,9 @@ Place = tuple[Setting, Batch]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """One setting: the knee of its sweep, and by what part the estimate was off, with so many workers, in several plays;
-    whether the interval held the true value; by what part that of the thesis was off."""
+    """One setting: the knee of its sweep, and by what part the estimate was off, with so many
+    workers, in several plays; whether the interval held the true value; by what part that of the
+    thesis was off."""
 
     serial: bool
     knee: float
@@ -33,7 +35,8 @@ class Estimate:
 
 
 class Traced(Stage):
-    """Workers come at given instants, as many at a time; what is known is written down after every few tasks."""
+    """Workers come at given instants, as many at a time; what is known is written down after every
+    few tasks."""
 
     def __init__(
         self,
@@ -76,9 +79,10 @@ def rate(place: Place, workers: int, tasks: int) -> float:
 
 
 def sweep(place: Place) -> tuple[float, float]:
-    """Seconds from one task of a lone worker to its next, and tasks a second with so many workers that no more help.
-    Their product is the knee, where the line of one worker meets the plateau. Workers are warm, and all variation is
-    left out: it changes neither, in the mean, and the sweep need not be long."""
+    """Seconds from one task of a lone worker to its next, and tasks a second with so many workers
+    that no more help. Their product is the knee, where the line of one worker meets the plateau.
+    Workers are warm, and all variation is left out: it changes neither, in the mean, and the sweep
+    need not be long."""
     setting, batch = place
     warm_mib = 0.0 if batch.shared else batch.in_mib
     even = replace(setting, speeds=0.0, jitter=0.0), replace(batch, spread=0.0, in_mib=warm_mib)
@@ -91,7 +95,8 @@ def sweep(place: Place) -> tuple[float, float]:
 
 
 def places(count: int, seed: int) -> Iterator[Place]:
-    """Sizes, times, bandwidths, think times and caches, drawn anew for each; half of the managers are serial."""
+    """Sizes, times, bandwidths, think times and caches, drawn anew for each; half of the managers
+    are serial."""
     draws = stream(seed, "pool", "capacity")
 
     def between(low: float, high: float) -> float:
@@ -122,8 +127,8 @@ def places(count: int, seed: int) -> Iterator[Place]:
 
 
 def estimate(place: Place, seed: int, plays: int) -> Estimate:
-    """What is told once twice as many tasks as workers have ended, by half to twice as many workers as the knee. The
-    true value is the knee with hosts as fast as those that ran the tasks."""
+    """What is told once twice as many tasks as workers have ended, by half to twice as many workers
+    as the knee. The true value is the knee with hosts as fast as those that ran the tasks."""
     setting, batch = place
     cycle_s, plateau = sweep(place)
     draws = stream(seed, "pool", "estimate")
@@ -177,8 +182,8 @@ _PLACE = Setting(mib_s=60.0, think_s=1.0 / 12.0, per_worker_s=0.0, speeds=0.1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """``settled_s``: from when on it stays within a tenth of where it ends; ``dip``: how far it falls below what it was,
-    after twice as many tasks as workers (at least 20)."""
+    """``settled_s``: from when on it stays within a tenth of where it ends; ``dip``: how far it
+    falls below what it was, after twice as many tasks as workers (at least 20)."""
 
     name: str
     settled_s: float

@@ -25,7 +25,8 @@ class Load:
 
 
 def pattern(name: str, seed: int) -> Load:
-    """P1 to P5 (thesis, §4.7.1); the input of a batch is one file. P4 and P5 are drawn anew with each seed."""
+    """P1 to P5 (thesis, §4.7.1); the input of a batch is one file. P4 and P5 are drawn anew with
+    each seed."""
     uniform = Batch(at_s=0.0, tasks=500, in_mib=2.0, out_mib=2.0, execution_s=15.0)
     if name == "P1":
         return Load(name=name, batches=(uniform,))
@@ -61,7 +62,8 @@ KINDS = ("one batch", "batches", "stages", "trickle", "bursts")
 
 
 def other(kind: str, seed: int) -> Load:
-    """Random work in a random place: sizes, times, links and waits over an order of magnitude or more, unlike P1–P5."""
+    """Random work in a random place: sizes, times, links and waits over an order of magnitude or
+    more, unlike P1–P5."""
     draws = stream(seed, "pool", "other", kind)
 
     def between(low: float, high: float) -> float:
@@ -111,7 +113,8 @@ def other(kind: str, seed: int) -> Load:
 
 
 def policy(name: str) -> PoolPolicy:
-    """A policy with the thesis's settings (200 workers, 60 a minute, 20 while unknown); ours needs none of them."""
+    """A policy with the thesis's settings (200 workers, 60 a minute, 20 while unknown); ours needs
+    none of them."""
     thesis = SIZINGS[name].paced and name not in OURS
     share = SharePolicy(
         max_workers=200,

@@ -1,9 +1,10 @@
 """A manager, its workers and a pool in virtual time: small enough to be played thousands of times.
 
-A worker comes some time after it is asked for, fetches what it has not got yet, runs a task, waits until the manager
-takes its result, and so on. The manager's links, its loop and the application's code each serve one after another; a
-*serial* manager is one server for all of them. Every turn of the loop looks at every connected worker, as Work Queue's
-does, so that too many of them slow it down. The pool asks ``vgrads.pool.decide.decide``, the function that serves real ones.
+A worker comes some time after it is asked for, fetches what it has not got yet, runs a task, waits
+until the manager takes its result, and so on. The manager's links, its loop and the application's
+code each serve one after another; a *serial* manager is one server for all of them. Every turn of
+the loop looks at every connected worker, as Work Queue's does, so that too many of them slow it
+down. The pool asks ``vgrads.pool.decide.decide``, the function that serves real ones.
 """
 
 from __future__ import annotations
@@ -114,7 +115,8 @@ class Stage:
             self.want(self.idle.popleft())
 
     def serve(self, resource: str, seconds: float, what: Callable[..., None], *about: Any) -> None:
-        """Something happens once a resource has served that; workers get their tasks first, results wait in a row."""
+        """Something happens once a resource has served that; workers get their tasks first, results
+        wait in a row."""
         server = self.servers[resource]
         (server.first if resource == "up" else server.then).append((seconds, what, about))
         if not server.busy:

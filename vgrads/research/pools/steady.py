@@ -20,8 +20,9 @@ _WAITS = 10.0  # in which a limit cycle would show
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rest:
-    """``reversals``: turns of the decision by more than a tenth; ``overshoot``: the highest decision against ``level``,
-    the mean of the last third; ``known_overshoot``: the same once a capacity was known for a minute and a half."""
+    """``reversals``: turns of the decision by more than a tenth; ``overshoot``: the highest
+    decision against ``level``, the mean of the last third; ``known_overshoot``: the same once a
+    capacity was known for a minute and a half."""
 
     name: str
     reversals: int
@@ -99,8 +100,9 @@ def _rest(name: str, looks: Sequence[Look], from_s: float = 0.0) -> Rest:
 
 
 def constant(name: str, seed: int, sizing: str = "d8") -> Rest:
-    """A load that never changes, for an hour: a ``flow`` of tasks, a ``backlog``, or a ``known`` one: a backlog twenty
-    minutes after the beginning of a first batch, which has told the capacity."""
+    """A load that never changes, for an hour: a ``flow`` of tasks, a ``backlog``, or a ``known``
+    one: a backlog twenty minutes after the beginning of a first batch, which has told the
+    capacity."""
     draws = stream(seed, "pool", "constant", name)
     think_s, execution_s = float(draws.uniform(0.1, 0.5)), float(draws.uniform(8.0, 30.0))
     setting, from_s = replace(Setting(), think_s=think_s), 1200.0 if name == "known" else 0.0
@@ -117,9 +119,10 @@ def constant(name: str, seed: int, sizing: str = "d8") -> Rest:
 
 
 def schedule(seed: int, sizing: str = "d8", losses: bool = False) -> int | None:
-    """Reversals within ten waits after a random schedule (loads, waits, losses, cache bounces) has become constant:
-    what came before is done, and the first answer was given two waits, a wait being that of the slowest tenth.
-    ``losses``: workers are lost afterwards, too. None where it never became constant."""
+    """Reversals within ten waits after a random schedule (loads, waits, losses, cache bounces) has
+    become constant: what came before is done, and the first answer was given two waits, a wait
+    being that of the slowest tenth. ``losses``: workers are lost afterwards, too. None where it
+    never became constant."""
     draws = stream(seed, "pool", "schedule")
     setting = Setting(
         mib_s=float(draws.uniform(5.0, 80.0)),

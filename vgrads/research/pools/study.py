@@ -1,10 +1,11 @@
-"""How many workers should a pool hold? The policies of Yu's thesis (Notre Dame 2013), today's tools and ours, on a
-manager in virtual time.
+"""How many workers should a pool hold? The policies of Yu's thesis (Notre Dame 2013), today's tools
+and ours, on a manager in virtual time.
 
-Tables: the thesis's Table 4.2 remade (D1 to D7 on P1 to P5); all policies beside ours (D8); the same on random work,
-on which D8's constants were chosen, and on other random work; capacity against the knee of a sweep, and figures 4.6 to
-4.8; whether D8 comes to rest. The link, the think time and what every worker costs the manager's loop were set so that
-P1 under D1 is about as printed; everything else follows.
+Tables: the thesis's Table 4.2 remade (D1 to D7 on P1 to P5); all policies beside ours (D8); the
+same on random work, on which D8's constants were chosen, and on other random work; capacity against
+the knee of a sweep, and figures 4.6 to 4.8; whether D8 comes to rest. The link, the think time and
+what every worker costs the manager's loop were set so that P1 under D1 is about as printed;
+everything else follows.
 """
 
 from __future__ import annotations
@@ -84,8 +85,8 @@ PRINTED: Mapping[str, Mapping[str, tuple[int, int, int]]] = {
 }
 """Table 4.2: turnaround s, worker time s, billing cycles."""
 NEAR, LEAN, QUICK = 1.10, 0.75, 1.03
-"""A rival counts if it takes at most so many times the fastest; ours should have so much of the leanest's worker time
-beyond execution, in so many times its turnaround."""
+"""A rival counts if it takes at most so many times the fastest; ours should have so much of the
+leanest's worker time beyond execution, in so many times its turnaround."""
 Cell = tuple[float, float, float, float]
 
 
@@ -102,8 +103,8 @@ class Told:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Against:
-    """D8 and the leanest of the quick: ``beyond`` and ``turnaround`` are ratios, ``efficiency`` is execution over worker
-    time."""
+    """D8 and the leanest of the quick: ``beyond`` and ``turnaround`` are ratios, ``efficiency`` is
+    execution over worker time."""
 
     leanest: str
     beyond: float
@@ -155,7 +156,8 @@ def table42(found: Mapping[str, Mapping[str, Cell]]) -> Told:
         for work in PATTERNS:
             took, printed = found[work][name], PRINTED[work][name]
             row.append(
-                f"{took[0]:.0f} / {took[1] / 1000:.0f}k / {took[3]:.0f} ({printed[0]} / {printed[1] / 1000:.0f}k / {printed[2]})"
+                f"{took[0]:.0f} / {took[1] / 1000:.0f}k / {took[3]:.0f} ({printed[0]} / "
+                f"{printed[1] / 1000:.0f}k / {printed[2]})"
             )
         rows.append(row)
     order, off = [], {}
@@ -175,7 +177,8 @@ def table42(found: Mapping[str, Mapping[str, Cell]]) -> Told:
         rows.append(row)
     near = [abs(off["d6", work]) <= 0.1 for work in ("P1", "P4", "P5")]
     verdict = (
-        f"Order against D1 as printed in {sum(order)} of {len(order)} comparisons (equal within 1.5 %); D6's worker time "
+        f"Order against D1 as printed in {sum(order)} of {len(order)} comparisons (equal "
+        "within 1.5 %); D6's worker time "
         f"within ±.10 of the printed part of D1's in {sum(near)} of 3 (P1, P4, P5)."
     )
     return Told(
@@ -274,7 +277,10 @@ def capacities(count: int, plays: int, seed: int) -> Told:
         "90 % interval held %",
         "Eq 4.5 and one off by, median %",
     )
-    verdict = f"After 2 × max(20, workers) tasks, {plays} plays of each setting, with half to twice the knee's workers."
+    verdict = (
+        f"After 2 × max(20, workers) tasks, {plays} plays of each setting, with half to twice "
+        "the knee's workers."
+    )
     return Told("Capacity against the knee of a sweep", head, rows, verdict, told)
 
 

@@ -12,8 +12,8 @@ from vgrads.pool.capacity import Capacity
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """Equal tasks that come at once. ``shared``: their input is one file, which a worker keeps; ``spread``: variation
-    of execution times."""
+    """Equal tasks that come at once. ``shared``: their input is one file, which a worker keeps;
+    ``spread``: variation of execution times."""
 
     at_s: float
     tasks: int
@@ -27,9 +27,11 @@ class Batch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """Where it happens. ``jitter``: variation of transfer and think times. A worker comes after ``wait_s`` and a random time with the median ``wait_spread_s``; hosts
-    differ by ``speeds``; one is lost after ``life_s`` on average, as long as losses go on. ``closing_s`` after the last task everybody leaves: in
-    the thesis D7 takes no more worker time for P1 than D6, so that its workers did not stay until their cycles ended."""
+    """Where it happens. ``jitter``: variation of transfer and think times. A worker comes after
+    ``wait_s`` and a random time with the median ``wait_spread_s``; hosts differ by ``speeds``; one
+    is lost after ``life_s`` on average, as long as losses go on. ``closing_s`` after the last task
+    everybody leaves: in the thesis D7 takes no more worker time for P1 than D6, so that its workers
+    did not stay until their cycles ended."""
 
     mib_s: float = 40.0
     think_s: float = 0.15

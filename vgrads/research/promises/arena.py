@@ -1,7 +1,8 @@
 """A recorded machine, another like it and a paid cloud: what every strategy of a study finds there.
 
-The second machine is the same log at another instant, so both are real and neither knows of the other.
-Whatever a strategy submits meets the jobs that were there and those that came (:mod:`vgrads.simulator.load`).
+The second machine is the same log at another instant, so both are real and neither knows of the
+other. Whatever a strategy submits meets the jobs that were there and those that came
+(:mod:`vgrads.simulator.load`).
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ MACHINES = ("one", "two")
 CLOUD = "cloud"
 BOOT_S, CLOUD_PROCS, CORES, USD_PER_HOUR = 480.0, 32, 8, 0.68
 GRANTED, LIVES = 0.95, 0.98
-"""Share of the cloud's slots that are granted, and that live to their end. It has room for two of LEAD."""
+"""Share of the cloud's slots that are granted, and that live to their end. It has room for two of
+LEAD."""
 WARM = 0.2
 """Share of a history before the first instant."""
 
@@ -57,7 +59,8 @@ class Arena:
     cloud_procs: int = CLOUD_PROCS
 
     def catalog(self) -> Catalog:
-        """Both machines and the cloud; jobs as wide as a machine and as long as a week are taken."""
+        """Both machines and the cloud; jobs as wide as a machine and as long as a week are
+        taken."""
         queue = Queue(
             name="q",
             history=None,
@@ -119,8 +122,8 @@ def most_busy(log: JobLog) -> int:
 def rescheduled(log: JobLog) -> JobLog:
     """The same jobs as EASY would have started them: history and future from one scheduler.
 
-    Sites ran by rules of their own (priorities, fair shares, partitions) that no log tells. A history made
-    by one rule says little about a future that is played by another.
+    Sites ran by rules of their own (priorities, fair shares, partitions) that no log tells. A
+    history made by one rule says little about a future that is played by another.
     """
     procs = most_busy(log)
     kept = log.select(log.started)
@@ -148,7 +151,10 @@ def draw_instants(
     first, last = float(log.submit_s[0]), float(log.submit_s[-1]) - horizon_s
     if last <= first:
         raise InputError(
-            f"spans {format_duration(float(log.submit_s[-1]) - first)}, its questions need {format_duration(horizon_s)} more",
+            (
+                f"spans {format_duration(float(log.submit_s[-1]) - first)}, its questions need "
+                f"{format_duration(horizon_s)} more"
+            ),
             where=log.name,
         )
     begin = first + WARM * (last - first)

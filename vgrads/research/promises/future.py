@@ -1,7 +1,9 @@
-"""Is a simulated future one in which a log's own jobs wait as they did? Else nothing played in it proves anything.
+"""Is a simulated future one in which a log's own jobs wait as they did? Else nothing played in it
+proves anything.
 
-A history made by one rule and a future played by another contradict each other: recorded jobs of KTH-SP2 that started within half an hour in
-.54 of cases do so in .19 when the recorded backlog is laid into FCFS with EASY backfilling.
+A history made by one rule and a future played by another contradict each other: recorded jobs of
+KTH-SP2 that started within half an hour in .54 of cases do so in .19 when the recorded backlog is
+laid into FCFS with EASY backfilling.
 """
 
 from __future__ import annotations
@@ -18,13 +20,15 @@ from vgrads.traces.records import JobLog
 
 SOON_S = 1800.0
 ALLOWED = 0.05
-"""Between the shares of jobs that start within :data:`SOON_S`, in the history and in its simulated future."""
+"""Between the shares of jobs that start within :data:`SOON_S`, in the history and in its simulated
+future."""
 _INSTANTS, _WATCHED_S = 40, 6 * 3600.0
 
 
 def started_soon(log: JobLog, procs: int, instants: Sequence[float]) -> tuple[float, float]:
-    """Of jobs that came within six hours of these instants: the share that started within half an hour, in the log and when its
-    load at that instant is laid into a simulated cluster; two NaN where none came.
+    """Of jobs that came within six hours of these instants: the share that started within half an
+    hour, in the log and when its load at that instant is laid into a simulated cluster; two NaN
+    where none came.
     """
     recorded: list[bool] = []
     simulated: list[bool] = []
@@ -54,4 +58,7 @@ def contradiction(log: JobLog, procs: int, seed: int = 0) -> str:
     recorded, simulated = started_soon(log, procs, instants.tolist())
     if abs(recorded - simulated) <= ALLOWED:
         return ""
-    return f"its jobs start within half an hour in {recorded:.2f} of cases, in {simulated:.2f} in the simulated future: not played"
+    return (
+        f"its jobs start within half an hour in {recorded:.2f} of cases, in {simulated:.2f} in "
+        "the simulated future: not played"
+    )

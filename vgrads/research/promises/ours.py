@@ -59,7 +59,8 @@ def run_case(planned: Planned, case: Case, replan: bool = True) -> tuple[Outcome
 
 
 def play(grid: Grid, case: Case, policy: str, replan: bool = True) -> Result:
-    """Plan, run, and count; a set that cannot be planned is promised nothing, and none of it is run."""
+    """Plan, run, and count; a set that cannot be planned is promised nothing, and none of it is
+    run."""
     planned, planning_s = plan_case(grid, case, policy)
     promised = planned.plan.promise.probability if planned.plan.feasible else 0.0
     if not planned.plan.placements:
@@ -97,7 +98,8 @@ def play(grid: Grid, case: Case, policy: str, replan: bool = True) -> Result:
 
 
 def holdings(outcome: Outcome) -> tuple[float, float]:
-    """Processor hours held from grant (or readiness, where that is told first) to end, and what the paid ones cost."""
+    """Processor hours held from grant (or readiness, where that is told first) to end, and what the
+    paid ones cost."""
     held, usd = 0.0, 0.0
     for name, record in outcome.state.slots.items():
         slot = outcome.book.uses[name].slot

@@ -1,8 +1,9 @@
 """How good are the plans? Policies side by side on random and recorded workflow sets.
 
-Each instance is a set (random DAGs, or recorded workflows given as files), slots of queues, free clouds
-and one paid cloud drawn at random, and a deadline from tight to loose. Every policy plans it; every plan
-is then judged by the same yardstick: played through in scenarios that no planner saw.
+Each instance is a set (random DAGs, or recorded workflows given as files), slots of queues, free
+clouds and one paid cloud drawn at random, and a deadline from tight to loose. Every policy plans
+it; every plan is then judged by the same yardstick: played through in scenarios that no planner
+saw.
 
 - ``paper``: the four phases by the paper's rule of probability
 - ``no-replication``, ``heft``, ``cloud-only``: as ``vgrads plan --policy`` has them
@@ -93,7 +94,8 @@ def random_dag(draws: np.random.Generator) -> Workflow:
 
 
 def random_slots(deadline_s: float, draws: np.random.Generator) -> tuple[Slot, ...]:
-    """Two or three queues with equal slots, a free cloud, a paid one; none wider than 32 processors."""
+    """Two or three queues with equal slots, a free cloud, a paid one; none wider than 32
+    processors."""
     found: list[Slot] = []
     for q in range(int(draws.integers(2, 4))):
         scale = float(draws.uniform(0.05, 0.6)) * deadline_s
@@ -198,7 +200,11 @@ def table(scores: Sequence[Score]) -> str:
     """Means by tightness and policy, and how often ours was below."""
     ours = {s.instance: s for s in scores if s.policy == "vgrads"}
     lines = [
-        "| deadline / critical path | policy | instances | mean probability | ≥ .95 | ours lower by > 2 s.e. (and below .95) | ours higher by > 2 s.e. | mean cost (USD) | mean seconds |",
+        (
+            "| deadline / critical path | policy | instances | mean probability | ≥ .95 | ours "
+            "lower by > 2 s.e. (and below .95) | ours higher by > 2 s.e. | mean cost (USD) | "
+            "mean seconds |"
+        ),
         "| --: | --- | --: | --: | --: | --: | --: | --: | --: |",
     ]
     for tightness in TIGHTNESS:
@@ -212,9 +218,13 @@ def table(scores: Sequence[Score]) -> str:
                 for g, s in zip(gaps, rows, strict=True)
             ]
             lines.append(
-                f"| {tightness} | {policy} | {len(rows)} | {np.mean([s.probability for s in rows]):.3f} | "
-                f"{np.mean([s.probability >= 0.95 for s in rows]):.0%} | {sum(g < -2 for g in gaps)} ({sum(short)}) | {sum(g > 2 for g in gaps)} | "
-                f"{np.mean([s.cost_usd for s in rows]):.2f} | {np.mean([s.seconds for s in rows]):.3f} |"
+                f"| {tightness} | {policy} | {len(rows)} | "
+                f"{np.mean([s.probability for s in rows]):.3f} | "
+                f"{np.mean([s.probability >= 0.95 for s in rows]):.0%} | "
+                f"{sum(g < -2 for g in gaps)} ({sum(short)}) | {sum(g > 2 for g in gaps)} "
+                "| "
+                f"{np.mean([s.cost_usd for s in rows]):.2f} | "
+                f"{np.mean([s.seconds for s in rows]):.3f} |"
             )
     return "\n".join(lines)
 
@@ -226,7 +236,8 @@ def _gap(one: float, other: float) -> float:
 
 
 def draw(scores: Sequence[Score], path: Path) -> None:
-    """Judged probability and cost by tightness, a line a policy; the probability asked for is dotted."""
+    """Judged probability and cost by tightness, a line a policy; the probability asked for is
+    dotted."""
     with diagrams(path, 2, (10, 3.6)) as axes:
         for policy in POLICIES:
             groups = [

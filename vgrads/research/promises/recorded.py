@@ -1,8 +1,10 @@
-"""Slots that are real jobs: what was asked of a queue, what was known of it then, when it really started.
+"""Slots that are real jobs: what was asked of a queue, what was known of it then, when it really
+started.
 
-At the instant at which some job of a log was submitted, the jobs that came in the next quarter of an hour are taken for
-requests of ours: their processors, their requested times, their submission instants. What was foretold of them
-is a curve; when they started stands in the log. No simulator of the queue is in between.
+At the instant at which some job of a log was submitted, the jobs that came in the next quarter of
+an hour are taken for requests of ours: their processors, their requested times, their submission
+instants. What was foretold of them is a curve; when they started stands in the log. No simulator of
+the queue is in between.
 """
 
 from __future__ import annotations
@@ -30,14 +32,16 @@ GATHER_S = 900.0
 MOST = 8
 """Jobs that a set is laid over, of all machines together."""
 LONGEST_S = 86_400.0
-"""A slot is no longer than this, however much its job asked for; and as long where that is not told."""
+"""A slot is no longer than this, however much its job asked for; and as long where that is not
+told."""
 _POINTS = 500
 _NEWEST = 1000  # waits known by then, which the time to spare is drawn from
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Jobs:
-    """Real jobs of one machine. Seconds after ``at_s``, an instant of the log; ``request_s`` −1 where not told."""
+    """Real jobs of one machine. Seconds after ``at_s``, an instant of the log; ``request_s`` −1
+    where not told."""
 
     machine: str
     at_s: float
@@ -81,8 +85,8 @@ class Laid:
 
 
 def slots_of(oracle: WaitOracle, jobs: Jobs, until_s: float) -> tuple[Slot, ...]:
-    """What is offered: each job as a slot that is asked for when it was, with what is foretold of it now, up to an instant.
-    The one place where forecasts become slots."""
+    """What is offered: each job as a slot that is asked for when it was, with what is foretold of
+    it now, up to an instant. The one place where forecasts become slots."""
     waits_s = np.append(0.0, np.geomspace(1.0, max(2.0, until_s), _POINTS))
     found = []
     rows = zip(
@@ -132,7 +136,8 @@ def gather(log: JobLog, row: int, machine: str, most: int, draws: np.random.Gene
 
 
 def lay_sets(log: JobLog, count: int, seed: int, shapes: Sequence[Workflow]) -> list[Laid]:
-    """Sets over jobs of the log, half of them over two machines: the same log at independent instants."""
+    """Sets over jobs of the log, half of them over two machines: the same log at independent
+    instants."""
     first = float(np.quantile(log.submit_s, WARM))
     rows = np.flatnonzero(log.started & (log.submit_s >= first))
     if not len(rows):
@@ -163,9 +168,11 @@ def _draw_set(
     shapes: Sequence[Workflow],
     draws: np.random.Generator,
 ) -> WorkflowSet:
-    """Like workflows that fit one of the slots; time to spare as long as some job of late has waited.
+    """Like workflows that fit one of the slots; time to spare as long as some job of late has
+    waited.
 
-    So promises of all sizes are asked for, whatever the log, and nothing but the past decides which.
+    So promises of all sizes are asked for, whatever the log, and nothing but the past decides
+    which.
     """
     lengths, procs = (
         np.concatenate([getattr(j, name) for j in jobs]) for name in ("length_s", "procs")

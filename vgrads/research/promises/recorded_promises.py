@@ -1,9 +1,11 @@
-"""Are promises kept where slots start when real jobs really did? (``vgrads study promises --recorded``)
+"""Are promises kept where slots start when real jobs really did? (``vgrads study promises
+--recorded``)
 
-Sets are laid over real jobs of a log (:mod:`vgrads.research.promises.recorded`), planned with what was known at that instant, and carried
-out by the execution manager with the recorded starts (:mod:`vgrads.research.promises.recorded_site`), as planned: nobody plans anew.
-Three who plan the same sets: with what the state of the queue says (asked as a stranger would: jobs of
-others have no user), with QBETS, and by the paper's rule of probability over QBETS.
+Sets are laid over real jobs of a log (:mod:`vgrads.research.promises.recorded`), planned with what
+was known at that instant, and carried out by the execution manager with the recorded starts
+(:mod:`vgrads.research.promises.recorded_site`), as planned: nobody plans anew. Three who plan the
+same sets: with what the state of the queue says (asked as a stranger would: jobs of others have no
+user), with QBETS, and by the paper's rule of probability over QBETS.
 """
 
 from __future__ import annotations
@@ -64,8 +66,8 @@ class Extent:
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """Of one log: every set by everybody who could plan it, how many could not be planned by whom, and for each offered
-    slot what was foretold and whether it came (who, chance, 1 or 0).
+    """Of one log: every set by everybody who could plan it, how many could not be planned by whom,
+    and for each offered slot what was foretold and whether it came (who, chance, 1 or 0).
     """
 
     log: str
@@ -149,7 +151,8 @@ def together(found: Sequence[Found]) -> Found:
 
 
 def lines(found: Found) -> list[list[str]]:
-    """Sets of everybody by fifths of what was promised, then the slots by fifths of what was foretold."""
+    """Sets of everybody by fifths of what was promised, then the slots by fifths of what was
+    foretold."""
     sets = {who: reliability(found.rows, who, FIFTHS) for who in ARMS}
     table = [line for who, one in sets.items() if one for line in _bins("sets", who, one)]
     for who in ("ours", "qbets"):
@@ -179,14 +182,19 @@ def sentences(found: Found, common: Sequence[Row]) -> list[str]:
     """How many sets, who could not plan how many, Brier scores on those that all could plan."""
     could = ", ".join(f"{who} {found.unplanned[who] / max(1, found.count):.2f}" for who in ARMS)
     said = [
-        f"{found.count} sets; no feasible plan: {could}; planned by all: {len(common) // len(ARMS)}."
+        (
+            f"{found.count} sets; no feasible plan: {could}; planned by all: "
+            f"{len(common) // len(ARMS)}."
+        )
     ]
     for who in ARMS:
         one = reliability(common, who, FIFTHS)
         if one is not None:
             said.append(
-                f"{who}: Brier score {one.brier:.4f} = reliability {one.reliability:.4f} − resolution {one.resolution:.4f} + "
-                f"uncertainty {one.uncertainty:.4f} and what differs within fifths; kept {_kept(common, who):.3f}."
+                f"{who}: Brier score {one.brier:.4f} = reliability {one.reliability:.4f} − "
+                f"resolution {one.resolution:.4f} + "
+                f"uncertainty {one.uncertainty:.4f} and what differs within fifths; kept "
+                f"{_kept(common, who):.3f}."
             )
     return said
 
@@ -213,7 +221,8 @@ def as_text(found: Sequence[Found]) -> str:
 
 
 def as_document(found: Sequence[Found]) -> dict[str, Any]:
-    """Everything as JSON: each set by everybody, how far slots came as foretold, the reliabilities."""
+    """Everything as JSON: each set by everybody, how far slots came as foretold, the
+    reliabilities."""
     rows = [asdict(row) for one in found for row in one.rows]
     known = {
         one.log: {who: asdict(r) for who in ARMS if (r := reliability(one.rows, who, FIFTHS))}

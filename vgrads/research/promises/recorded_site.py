@@ -1,4 +1,5 @@
-"""A plan carried out by the execution manager at a site where every slot starts when its job really did."""
+"""A plan carried out by the execution manager at a site where every slot starts when its job really
+did."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""How promised probabilities compare with what was kept: by bins, with intervals, and as Brier scores.
+"""How promised probabilities compare with what was kept: by bins, with intervals, and as Brier
+scores.
 
 The decomposition is Murphy's (1973, doi:10.1175/1520-0450(1973)012<0595:ANVPOT>2.0.CO;2).
 """
@@ -54,7 +55,8 @@ class Bin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reliability:
-    """Brier = reliability − resolution + uncertainty; ``error``: mean abs(promised − kept) over bins."""
+    """Brier = reliability − resolution + uncertainty; ``error``: mean abs(promised − kept) over
+    bins."""
 
     brier: float
     reliability: float
@@ -115,8 +117,10 @@ def sentences(rows: Sequence[Row], edges: Sequence[float] = EDGES) -> list[str]:
         found = reliability(rows, strategy, edges)
         if found:
             lines.append(
-                f"{strategy}: Brier score {found.brier:.4f} = reliability {found.reliability:.4f} − resolution "
-                f"{found.resolution:.4f} + uncertainty {found.uncertainty:.4f}; mean |promised − kept| over bins {found.error:.3f}."
+                f"{strategy}: Brier score {found.brier:.4f} = reliability "
+                f"{found.reliability:.4f} − resolution "
+                f"{found.resolution:.4f} + uncertainty {found.uncertainty:.4f}; mean "
+                f"|promised − kept| over bins {found.error:.3f}."
             )
     return lines
 

@@ -1,13 +1,14 @@
 """What copies can do: the fault-tolerance exploration of SC'09 §4.3, Figures 8 and 9.
 
-A Gantt chart is filled at random with slots; LEAD is mapped onto it; then one of its tasks, at random,
-shall become surer by an increment, by copies in other slots within its window. Counted: how many slots
-that takes (the replication factor), and how often it is possible (the success rate).
+A Gantt chart is filled at random with slots; LEAD is mapped onto it; then one of its tasks, at
+random, shall become surer by an increment, by copies in other slots within its window. Counted: how
+many slots that takes (the replication factor), and how often it is possible (the success rate).
 
-As in the paper: acquisition probability fixed, up probability ± 0.1 around its base, increments of .1 to
-.5, capped where they would exceed 1. The paper does not tell how many slots a chart has and how wide they
-are, nor whether a task counts with its parents: by ``--rule paper`` it does, by products and minima, by
-``--rule alone`` only its own copies count, jointly. Here 6 to 12 slots of 8, 16 or 32 processors that open within half an hour and last 1½ to 3 hours.
+As in the paper: acquisition probability fixed, up probability ± 0.1 around its base, increments of
+.1 to .5, capped where they would exceed 1. The paper does not tell how many slots a chart has and
+how wide they are, nor whether a task counts with its parents: by ``--rule paper`` it does, by
+products and minima, by ``--rule alone`` only its own copies count, jointly. Here 6 to 12 slots of
+8, 16 or 32 processors that open within half an hour and last 1½ to 3 hours.
 """
 
 from __future__ import annotations
@@ -125,7 +126,8 @@ def table(cells: Sequence[Cell]) -> str:
     for c in cells:
         spread = [f"{np.quantile(c.factors, q):.0f}" if c.factors else "–" for q in (0.5, 0.9)]
         lines.append(
-            f"| {c.acquire} | {c.up} | {c.increment} | {c.success_rate:.2f} | {spread[0]} | {spread[1]} |"
+            f"| {c.acquire} | {c.up} | {c.increment} | {c.success_rate:.2f} | {spread[0]} "
+            f"| {spread[1]} |"
         )
     return "\n".join(lines)
 

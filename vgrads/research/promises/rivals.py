@@ -25,7 +25,8 @@ _AFTER_S = 86_400.0  # how long after the deadline jobs are still followed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """How a strategy fared: workflows in time, processor hours held and used, dollars, when each was done."""
+    """How a strategy fared: workflows in time, processor hours held and used, dollars, when each
+    was done."""
 
     in_time: int
     kept: bool
@@ -48,7 +49,8 @@ class Piece:
 
 
 def as_piece(workflow: Workflow, procs: int | None = None) -> Piece:
-    """List scheduling by order of tasks on as many processors as its widest task needs, or on these."""
+    """List scheduling by order of tasks on as many processors as its widest task needs, or on
+    these."""
     procs = procs or workflow.width
     ends: dict[str, float] = {}
     free = [(0.0, procs)]  # (instant, processors that come free), a heap
@@ -178,7 +180,8 @@ def one_slot(arena: Arena, case: Case) -> Result:
 
 
 def reservation(arena: Arena, case: Case) -> Result:
-    """What would have been, had the processors been reserved days before: the ideal, for comparison."""
+    """What would have been, had the processors been reserved days before: the ideal, for
+    comparison."""
     pieces = [as_piece(w) for w in case.wanted.workflows]
     beside = max(1, min(len(pieces), arena.procs // pieces[0].procs))
     done = [(1 + n // beside) * p.makespan_s for n, p in enumerate(pieces)]
@@ -210,7 +213,8 @@ def _race(arena: Arena, case: Case, until_s: float) -> dict[int, float]:
 
 
 def race(arena: Arena, case: Case) -> Result:
-    """The job of every workflow waits at both machines; where one starts, the other is withdrawn."""
+    """The job of every workflow waits at both machines; where one starts, the other is
+    withdrawn."""
     pieces = [as_piece(w) for w in case.wanted.workflows]
     started = _race(arena, case, case.wanted.deadline_s + _AFTER_S)
     done = [started.get(n, math.inf) + p.makespan_s for n, p in enumerate(pieces)]
@@ -244,7 +248,8 @@ def _turn_to_cloud(arena: Arena, case: Case, started: dict[int, float]) -> Resul
 
 
 def then_cloud(arena: Arena, case: Case) -> Result:
-    """As one job each; what has not started when only the cloud could still be in time goes there."""
+    """As one job each; what has not started when only the cloud could still be in time goes
+    there."""
     pieces, patience_s = [as_piece(w) for w in case.wanted.workflows], _patience(case)
     machine = _better(arena, case, pieces[0].procs, _PAD * pieces[0].makespan_s)
     cluster = arena.cluster(case, machine, patience_s)
@@ -256,7 +261,8 @@ def then_cloud(arena: Arena, case: Case) -> Result:
 
 
 def race_then_cloud(arena: Arena, case: Case) -> Result:
-    """Both: the race, and the cloud for what it leaves. The most that can be done without a planner."""
+    """Both: the race, and the cloud for what it leaves. The most that can be done without a
+    planner."""
     return _turn_to_cloud(arena, case, _race(arena, case, _patience(case)))
 
 

@@ -1,17 +1,17 @@
 """Are promises kept, and what do people lose who have none?
 
-From each log, instants are drawn; at each, a set of one to eight like workflows (LEAD, or the recorded
-ones given with --workflow), a deadline of 1.3 to 4 times the critical path, a quarter to all of them
-needed. vgrads plans with what was known then and executes on simulated sites that replay what came; so do
-strategies without a planner. The arena: the log's machine at two independent instants, and a paid cloud
-with room for two of LEAD that refuses one slot in twenty.
+From each log, instants are drawn; at each, a set of one to eight like workflows (LEAD, or the
+recorded ones given with --workflow), a deadline of 1.3 to 4 times the critical path, a quarter to
+all of them needed. vgrads plans with what was known then and executes on simulated sites that
+replay what came; so do strategies without a planner. The arena: the log's machine at two
+independent instants, and a paid cloud with room for two of LEAD that refuses one slot in twenty.
 
-With --recorded there is no simulated queue: slots are real jobs of the log, each ready when it really started
-(:mod:`vgrads.research.promises.recorded_promises`).
+With --recorded there is no simulated queue: slots are real jobs of the log, each ready when it
+really started (:mod:`vgrads.research.promises.recorded_promises`).
 
-Printed: the share of sets that were kept by strategy, with cost, processor hours held and used; promised
-probability against share kept (reliability), Brier score and its decomposition (Murphy 1973,
-doi:10.1175/1520-0450(1973)012<0595:ANVPOT>2.0.CO;2).
+Printed: the share of sets that were kept by strategy, with cost, processor hours held and used;
+promised probability against share kept (reliability), Brier score and its decomposition (Murphy
+1973, doi:10.1175/1520-0450(1973)012<0595:ANVPOT>2.0.CO;2).
 """
 
 from __future__ import annotations
@@ -98,7 +98,8 @@ class Work:
 
 
 def cases_of(work: Work) -> Iterator[tuple[Arena, Arena, Case]]:
-    """The cases of one log with the arenas that they are played in; the second knows past waits alone."""
+    """The cases of one log with the arenas that they are played in; the second knows past waits
+    alone."""
     log = rescheduled(read_enough(work.log))
     pairs = draw_instants(log, work.count, work.seed, _HORIZON_S)
     mine = [(n, pair) for n, pair in enumerate(pairs) if n % work.parts == work.part]

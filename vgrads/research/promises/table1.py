@@ -1,9 +1,11 @@
-"""Table 1 of SC'09 on recorded load: how long do LEAD workflows take by each way of getting processors?
+"""Table 1 of SC'09 on recorded load: how long do LEAD workflows take by each way of getting
+processors?
 
-The paper projects averages from history; here every way is played at many instants of a log, among the
-load that came, and its whole distribution is shown. Rows as in the paper: an advance reservation; task by
-task through the queue; one slot for one, six and eight workflows; and vgrads over the machine at two
-instants and a cloud as wide as the paper had (128), for six of eight workflows within the deadline. LEAD has 16 processors at its widest.
+The paper projects averages from history; here every way is played at many instants of a log, among
+the load that came, and its whole distribution is shown. Rows as in the paper: an advance
+reservation; task by task through the queue; one slot for one, six and eight workflows; and vgrads
+over the machine at two instants and a cloud as wide as the paper had (128), for six of eight
+workflows within the deadline. LEAD has 16 processors at its widest.
 """
 
 from __future__ import annotations
@@ -73,7 +75,8 @@ _HORIZON_S = 3 * 86_400.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One way on one log: totals and bindings at each instant, ``inf`` where it did not come about."""
+    """One way on one log: totals and bindings at each instant, ``inf`` where it did not come
+    about."""
 
     log: str
     way: str
@@ -183,7 +186,8 @@ def _seconds(value: float) -> str:
 
 
 def draw(lines: Sequence[Line], path: Path) -> None:
-    """For each way the share of instants at which it was done within a time; the paper's total dotted."""
+    """For each way the share of instants at which it was done within a time; the paper's total
+    dotted."""
     logs = list(dict.fromkeys(line.log for line in lines))
     with diagrams(path, len(logs), (5.2 * len(logs), 4.2)) as axes:
         for axis, log in zip(axes, logs, strict=True):
@@ -222,7 +226,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for log in dict.fromkeys(line.log for line in lines)
     }
     if chosen.report:
-        note = f"Dotted: the paper's totals. Deadline {format_duration(DEADLINE_S)}; totals count from the set's arrival."
+        note = (
+            f"Dotted: the paper's totals. Deadline {format_duration(DEADLINE_S)}; totals count "
+            "from the set's arrival."
+        )
         parts = [picture(lambda file: draw(lines, file)), paragraph(note)]
         for log, mine in grouped.items():
             parts += [f"<h2>{log}</h2>", html_table(HEAD, rows_of(mine))]

@@ -1,8 +1,10 @@
-"""Binding, planning and execution of a run in time: Figures 5, 6 and 7 of SC'09 on the shipped sites.
+"""Binding, planning and execution of a run in time: Figures 5, 6 and 7 of SC'09 on the shipped
+sites.
 
-The LEAD set (six of eight within two hours) is planned and run at several instants of the sites' histories.
-Drawn: for each site the mean time from asking for a slot until it is ready, with the least and the most;
-for the first run the planning events, and binding and execution as lines from their beginning to their end.
+The LEAD set (six of eight within two hours) is planned and run at several instants of the sites'
+histories. Drawn: for each site the mean time from asking for a slot until it is ready, with the
+least and the most; for the first run the planning events, and binding and execution as lines from
+their beginning to their end.
 """
 
 from __future__ import annotations
@@ -41,7 +43,8 @@ HEAD = ("site", "slots", "mean binding (s)", "least", "most")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """Something that took its time: ``what`` is planning, binding or execution; seconds from its zero."""
+    """Something that took its time: ``what`` is planning, binding or execution; seconds from its
+    zero."""
 
     what: str
     name: str

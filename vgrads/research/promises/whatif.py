@@ -1,8 +1,8 @@
 """With this history, what could have been promised? A heat map over deadline and fraction.
 
 At instants of a log, eight like workflows (LEAD, or one given) are planned for every combination of
-deadline, fraction and budget; counted is how often the plan promises at least what is asked. Nothing is
-executed: this is what an operator can put on a price list.
+deadline, fraction and budget; counted is how often the plan promises at least what is asked.
+Nothing is executed: this is what an operator can put on a price list.
 """
 
 from __future__ import annotations
@@ -204,7 +204,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for c in cells
     ]
     if chosen.report:
-        text = f"Share of {chosen.count} instants at which a promise of {chosen.probability} could be given, and its mean cost."
+        text = (
+            f"Share of {chosen.count} instants at which a promise of {chosen.probability} "
+            "could be given, and its mean cost."
+        )
         parts = [paragraph(text), picture(lambda file: draw(cells, file)), html_table(head, rows)]
         write_page(chosen.report, f"What could be promised on {history_name(chosen.log)}?", parts)
     if chosen.json:

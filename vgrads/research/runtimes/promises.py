@@ -1,12 +1,15 @@
-"""Are promises kept where run times are learned? Sets of recorded workflows, planned without one stated time.
+"""Are promises kept where run times are learned? Sets of recorded workflows, planned without one
+stated time.
 
-A set holds samples of a recorded workflow, each a chain of its kinds of tasks with the sizes that were recorded. Run
-times are learned without the node on which the set runs: from shrunken inputs on the local one with benchmark scores
-(``scores``), or from every other node (``others``). The set is planned there, and the plan is carried out with the times
-that were recorded there. Slots are certain, so only run times are not.
+A set holds samples of a recorded workflow, each a chain of its kinds of tasks with the sizes that
+were recorded. Run times are learned without the node on which the set runs: from shrunken inputs on
+the local one with benchmark scores (``scores``), or from every other node (``others``). The set is
+planned there, and the plan is carried out with the times that were recorded there. Slots are
+certain, so only run times are not.
 
-Spreads: ``joint`` as shipped; ``alone``: as wide, each task for itself; ``point``: none. ``control``: joint, with times
-drawn from the model itself, which shows how large a gap chance alone makes.
+Spreads: ``joint`` as shipped; ``alone``: as wide, each task for itself; ``point``: none.
+``control``: joint, with times drawn from the model itself, which shows how large a gap chance alone
+makes.
 """
 
 from __future__ import annotations
@@ -55,7 +58,8 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """All sets of a condition: ``gap``: mean distance of promise and share kept over ten bins, weighted by sets."""
+    """All sets of a condition: ``gap``: mean distance of promise and share kept over ten bins,
+    weighted by sets."""
 
     learned: str
     spread: str
@@ -68,7 +72,8 @@ class Row:
 
 
 def rows(folder: Path, draws: int, seed: int = 0) -> tuple[Row, ...]:
-    """A row for each way of learning and each spread; ``draws``: sets for each workflow and node."""
+    """A row for each way of learning and each spread; ``draws``: sets for each workflow and
+    node."""
     found: dict[tuple[str, str], list[Kept]] = {(w, s): [] for w in LEARNED for s in SPREADS}
     for way in LEARNED:
         for name, node, known, tests in _worlds(folder, way):

@@ -1,8 +1,9 @@
 """How long will a task run, and how surely? Learned run times against what came.
 
-Tables: Lotaru's protocol (Bader et al., SSDBM 2022, doi:10.1145/3538712.3538739) on the traces of its study: learn from
-shrunken inputs on one node, predict full inputs on every node, from the scores of a benchmark alone; the coverage of
-intervals on the same predictions; and own runs, one left out: every node's trace, and runs recorded as WfFormat.
+Tables: Lotaru's protocol (Bader et al., SSDBM 2022, doi:10.1145/3538712.3538739) on the traces of
+its study: learn from shrunken inputs on one node, predict full inputs on every node, from the
+scores of a benchmark alone; the coverage of intervals on the same predictions; and own runs, one
+left out: every node's trace, and runs recorded as WfFormat.
 """
 
 from __future__ import annotations
@@ -32,17 +33,19 @@ LOCAL = "local"
 FAMILIES = ("montage", "bwa", "epigenomics")
 LEVELS = (0.5, 0.8, 0.9)
 TRAINED = ("all", "six", "first")
-"""Rows learned from: all shrunken inputs; of each task and label the six smallest; the first six as they stand in the
-file, which is what Lotaru's own program takes."""
+"""Rows learned from: all shrunken inputs; of each task and label the six smallest; the first six as
+they stand in the file, which is what Lotaru's own program takes."""
 SIZES = ("taskinputsize", "taskinputsizeuncompressed")
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """Of one workflow ("all": together): median absolute relative errors, and shares inside the intervals ``LEVELS``.
+    """Of one workflow ("all": together): median absolute relative errors, and shares inside the
+    intervals ``LEVELS``.
 
-    ``plain`` is a regression per task, scaled by the CPU score; of the others the sizes in ``size`` are used.
+    ``plain`` is a regression per task, scaled by the CPU score; of the others the sizes in ``size``
+    are used.
     """
 
     trained: str
@@ -56,7 +59,8 @@ class Accuracy:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """One family of runs: medians of absolute relative errors over all tasks of all runs, each left out in turn."""
+    """One family of runs: medians of absolute relative errors over all tasks of all runs, each left
+    out in turn."""
 
     family: str
     runs: int
@@ -198,7 +202,8 @@ def covered(deviates: Array) -> tuple[float, ...]:
 
 
 def left_out(folder: Path) -> tuple[LeftOut, ...]:
-    """``folder`` has ``nextflow/`` and ``workflows/wfformat/``: every node as a run, every recorded run of a family."""
+    """``folder`` has ``nextflow/`` and ``workflows/wfformat/``: every node as a run, every recorded
+    run of a family."""
     nextflow = folder / "nextflow"
     told = scores(nextflow)
     found = []

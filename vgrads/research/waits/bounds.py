@@ -1,7 +1,7 @@
 """How good are the bounds? Every method on every log, side by side, the same jobs.
 
-``bmbp`` and ``qbets`` look at past waits, ``state`` at the queue as well. As ``vgrads backtest``, with all
-methods at once and a picture that compares them.
+``bmbp`` and ``qbets`` look at past waits, ``state`` at the queue as well. As ``vgrads backtest``,
+with all methods at once and a picture that compares them.
 """
 
 from __future__ import annotations

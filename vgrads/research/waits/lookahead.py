@@ -1,10 +1,10 @@
 """What will this queue do next? Many futures of it, simulated from the state it is in.
 
-A scenario draws how long running and waiting jobs will really run, from what jobs with like requests
-did before and given how long they have run already, and who else comes, from the arrivals of an
-earlier day at the same hour. Then the scheduler's own rule says when a job of ours would start.
-History alone tells how queues of this kind behave; this tells how this one stands. It believes that
-the site schedules by ``policy``, which backtests must justify.
+A scenario draws how long running and waiting jobs will really run, from what jobs with like
+requests did before and given how long they have run already, and who else comes, from the arrivals
+of an earlier day at the same hour. Then the scheduler's own rule says when a job of ours would
+start. History alone tells how queues of this kind behave; this tells how this one stands. It
+believes that the site schedules by ``policy``, which backtests must justify.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ class LoadMemory:
 def remember(
     ended: tuple[ArrayLike, ArrayLike], arrivals: tuple[ArrayLike, ArrayLike, ArrayLike]
 ) -> LoadMemory:
-    """Columns in any order: ``(request, run)`` of ended jobs; ``(age, processors, request)`` of arrivals."""
+    """Columns in any order: ``(request, run)`` of ended jobs; ``(age, processors, request)`` of
+    arrivals."""
     request, run = (np.asarray(column, dtype=np.float64) for column in ended)
     order = np.argsort(request, kind="stable")
     age, procs, asked = (np.asarray(column) for column in arrivals)
@@ -80,7 +81,8 @@ class Lookahead:
     policy: str = "easy"
 
     def starts(self, procs: int, walltime_s: float, submit_in_s: float, by_s: float) -> Floats:
-        """When a job submitted in ``submit_in_s`` starts, from now, in each scenario; ``inf`` after ``by_s``."""
+        """When a job submitted in ``submit_in_s`` starts, from now, in each scenario; ``inf`` after
+        ``by_s``."""
         job = (min(procs, self.procs), float(walltime_s), float(submit_in_s), float(by_s))
         state, memory = self.state, self.memory
         return np.asarray(
@@ -97,10 +99,10 @@ class Lookahead:
     def chance(self, procs: int, walltime_s: float, submit_in_s: float, by_s: float) -> float:
         """P(it has started by ``by_s``): the share of futures, corrected by the record.
 
-        The record has a row for each of some earlier jobs: its processors, and the share of its futures
-        that started before it really did (:func:`surprise`). Among the n most like this one, k below
-        the share promise k / (n + 1): distributional conformal prediction (Chernozhukov, Wüthrich, Zhu
-        2021, doi:10.1073/pnas.2107794118), localised by width.
+        The record has a row for each of some earlier jobs: its processors, and the share of its
+        futures that started before it really did (:func:`surprise`). Among the n most like this
+        one, k below the share promise k / (n + 1): distributional conformal prediction
+        (Chernozhukov, Wüthrich, Zhu 2021, doi:10.1073/pnas.2107794118), localised by width.
         """
         share = float(
             (self.starts(procs, walltime_s, submit_in_s, by_s) <= by_s).sum() / (self.scenarios + 1)
@@ -114,7 +116,8 @@ class Lookahead:
 
 
 def surprise(starts_s: Floats, started_s: float) -> float:
-    """Share of the futures in which the job started before it really did; both from its submission."""
+    """Share of the futures in which the job started before it really did; both from its
+    submission."""
     return float(np.mean(starts_s < started_s - 1e-6))
 
 

@@ -1,13 +1,14 @@
 """Is a virtual reservation kept as often as promised? And what does its early start cost?
 
-A recorded log is replayed through a simulated EASY cluster. At regular intervals somebody asks for N
-processors for W seconds from T on, with probability P. The predictor knows what the simulated queue
-has shown by then, nothing else; the reservation is submitted among the other jobs and delays them.
-Three ways of choosing the instant of submission are compared:
+A recorded log is replayed through a simulated EASY cluster. At regular intervals somebody asks for
+N processors for W seconds from T on, with probability P. The predictor knows what the simulated
+queue has shown by then, nothing else; the reservation is submitted among the other jobs and delays
+them. Three ways of choosing the instant of submission are compared:
 
-- ``once``: the paper's: the latest instant of the trajectory computed from past waits when the question
-  is asked;
-- ``ahead``: the same, once, from simulated futures of the queue (:mod:`vgrads.research.waits.lookahead`);
+- ``once``: the paper's: the latest instant of the trajectory computed from past waits when the
+  question is asked;
+- ``ahead``: the same, once, from simulated futures of the queue
+  (:mod:`vgrads.research.waits.lookahead`);
 - ``moving``: from futures too, looked at again as time passes, and the submission moves with them.
 
 Kept: the job is running at T and has its whole wall time left. Idle: processor time held before T.
@@ -140,7 +141,8 @@ def replay(log: JobLog, procs: int, policy: str, probability: float, extent: Ext
 def _questions(
     log: JobLog, procs: int, probability: float, count: int, seed: int
 ) -> list[tuple[float, Asked]]:
-    """Evenly over the log after the warm-up: 1 to a quarter of the machine, 10 min to 4 h, 1 to 12 h ahead."""
+    """Evenly over the log after the warm-up: 1 to a quarter of the machine, 10 min to 4 h, 1 to 12
+    h ahead."""
     draws = stream(seed, "varq", log.name)
     times = np.sort(
         draws.uniform(float(np.quantile(log.submit_s, _WARM_UP)), float(log.submit_s[-1]), count)
@@ -194,7 +196,11 @@ def table(outcomes: Sequence[Outcome]) -> str:
     base = {o.history: o.others_wait_s for o in outcomes if o.policy == "none"}
     peers = {(o.history, o.probability, o.policy): o for o in outcomes}
     lines = [
-        "| log | P | policy | refused | running at T (95 % interval) | idle node-hours a reservation | against `once`, same questions | against `ahead` | others' mean wait |",
+        (
+            "| log | P | policy | refused | running at T (95 % interval) | idle node-hours a "
+            "reservation | against `once`, same questions | against `ahead` | others' mean "
+            "wait |"
+        ),
         "| --- | --: | --- | --: | --: | --: | --: | --: | --: |",
     ]
     for o in outcomes:
@@ -203,8 +209,10 @@ def table(outcomes: Sequence[Outcome]) -> str:
         low, high = o.interval
         shares = [against(o, peers[o.history, o.probability, peer]) for peer in POLICIES[1:3]]
         lines.append(
-            f"| {o.history} | {o.probability} | {o.policy} | {o.refused} of {o.asked} | {o.share:.3f} ({low:.3f}–{high:.3f}) | "
-            f"{o.idle:,.1f} | {shares[0]} | {shares[1]} | {o.others_wait_s / base[o.history] - 1:+.1%} |"
+            f"| {o.history} | {o.probability} | {o.policy} | {o.refused} of {o.asked} | "
+            f"{o.share:.3f} ({low:.3f}–{high:.3f}) | "
+            f"{o.idle:,.1f} | {shares[0]} | {shares[1]} | "
+            f"{o.others_wait_s / base[o.history] - 1:+.1%} |"
         )
     return "\n".join(lines)
 

@@ -1,18 +1,25 @@
-"""Are virtual reservations kept where they take the starts of real jobs? (``vgrads study varq --recorded``)
+"""Are virtual reservations kept where they take the starts of real jobs? (``vgrads study varq
+--recorded``)
 
-A reservation of N processors for W seconds from T on is asked for at t: with the processors of a real job that comes somewhere between t
-and T, all instants alike, W and T − t parts of what that one requested. A policy, which knows nothing of it, chooses the instant of submission s; the
-reservation then takes the start of the next real job of like shape: processors of the same power of two, a requested time of at least
-W + T − s, submitted within a quarter of an hour. Where there is none the question is not asked, and their share is said.
+A reservation of N processors for W seconds from T on is asked for at t: with the processors of a
+real job that comes somewhere between t and T, all instants alike, W and T − t parts of what that
+one requested. A policy, which knows nothing of it, chooses the instant of submission s; the
+reservation then takes the start of the next real job of like shape: processors of the same power of
+two, a requested time of at least W + T − s, submitted within a quarter of an hour. Where there is
+none the question is not asked, and their share is said.
 
 - ``now``: at once, whatever the probability;
-- ``once``: the latest instant of the trajectory from past waits, chosen when asked (the paper's way);
-- ``ahead``: the latest instant that is sure enough by the forecast (a stranger asks), by the state of the queue and the more by past
-  waits the later; what is asked for follows the record of promises (:func:`vgrads.vgrid.varq.adapt`);
-- ``moving``: so too, with the margin of :mod:`vgrads.vgrid.varq`, and looked at again as time passes.
+- ``once``: the latest instant of the trajectory from past waits, chosen when asked (the paper's
+  way);
+- ``ahead``: the latest instant that is sure enough by the forecast (a stranger asks), by the state
+  of the queue and the more by past waits the later; what is asked for follows the record of
+  promises (:func:`vgrads.vgrid.varq.adapt`);
+- ``moving``: so too, with the margin of :mod:`vgrads.vgrid.varq`, and looked at again as time
+  passes.
 
-Kept: started by T. *By its wait*: so, had it waited as long as that job from its own submission on; that other one comes up to a quarter of
-an hour later. Idle: processor time held before T, a promise; compared with that of ``now`` over the questions that were not refused.
+Kept: started by T. *By its wait*: so, had it waited as long as that job from its own submission on;
+that other one comes up to a quarter of an hour later. Idle: processor time held before T, a
+promise; compared with that of ``now`` over the questions that were not refused.
 """
 
 from __future__ import annotations
@@ -79,7 +86,8 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What became of a question: refused, or submitted; ``start_s`` None where no like job came at ``came_s``."""
+    """What became of a question: refused, or submitted; ``start_s`` None where no like job came at
+    ``came_s``."""
 
     question: Question
     submit_s: float | None = None
@@ -92,7 +100,8 @@ class Answer:
 
     @property
     def in_time(self) -> bool:
-        """Kept, had it waited as long as that job from its own submission on: without the time until that one came."""
+        """Kept, had it waited as long as that job from its own submission on: without the time
+        until that one came."""
         if self.submit_s is None or self.came_s is None or self.start_s is None:
             return False
         return self.submit_s + self.start_s - self.came_s <= self.question.start_by_s
@@ -116,7 +125,8 @@ class LikeJobs:
         }
 
     def submit(self, question: Question, submit_s: float) -> Answer:
-        """The reservation takes the start of the next like job after an instant, if one comes soon."""
+        """The reservation takes the start of the next like job after an instant, if one comes
+        soon."""
         rows = self._rows.get(int(np.log2(question.wanted.procs)), np.empty(0, dtype=np.int64))
         times = self._log.submit_s[rows]
         first, last = np.searchsorted(times, [submit_s, submit_s + GATHER_S])
@@ -129,7 +139,8 @@ class LikeJobs:
 
 
 def draw_questions(log: JobLog, count: int, seed: int) -> list[Question]:
-    """The same for every level and policy, in time order: real jobs' processors and parts of what they requested."""
+    """The same for every level and policy, in time order: real jobs' processors and parts of what
+    they requested."""
     late = log.submit_s >= float(np.quantile(log.submit_s, WARM))
     rows = np.flatnonzero(log.started & late & (log.request_s >= _LEAST_S))
     if not len(rows):
@@ -154,7 +165,8 @@ def draw_questions(log: JobLog, count: int, seed: int) -> list[Question]:
 
 @dataclass
 class Desk:
-    """Questions of one level as they are answered; what was promised so far makes later answers stricter."""
+    """Questions of one level as they are answered; what was promised so far makes later answers
+    stricter."""
 
     like: LikeJobs
     probability: float
@@ -266,9 +278,11 @@ def _pass(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """One row: how many were asked, refused, had no like job; kept, and idle processor hours a promise.
+    """One row: how many were asked, refused, had no like job; kept, and idle processor hours a
+    promise.
 
-    ``of_now``: idle time as a share of that of submitting at once, over the questions that were not refused.
+    ``of_now``: idle time as a share of that of submitting at once, over the questions that were not
+    refused.
     """
 
     log: str
@@ -360,7 +374,8 @@ def as_text(outcomes: Sequence[Outcome]) -> str:
 
 
 def missed(o: Outcome) -> list[str]:
-    """Aims that ``ahead`` and ``moving`` miss: kept as asked less .02, at most half as idle as submitting now."""
+    """Aims that ``ahead`` and ``moving`` miss: kept as asked less .02, at most half as idle as
+    submitting now."""
     if o.policy not in ("ahead", "moving") or not o.made:
         return []
     found = []

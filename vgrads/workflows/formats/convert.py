@@ -22,7 +22,8 @@ _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 def form_of(out: Path, to: str | None) -> str:
-    """``wfformat`` or ``set``: as asked for, else by the ending of the file that is to be written."""
+    """``wfformat`` or ``set``: as asked for, else by the ending of the file that is to be
+    written."""
     if to is None and out.suffix.lower() not in FORMS:
         raise InputError(
             f"'{out.name}' ends neither in .json nor in .yaml",
@@ -38,7 +39,8 @@ def form_of(out: Path, to: str | None) -> str:
 def converted(path: Path, form: str, beside: Beside) -> tuple[str, tuple[str, ...]]:
     """The text of a workflow's file, or of a set, in another form; and what is to be known of it.
 
-    A set needs a deadline, which a workflow's file has not. WfFormat holds one workflow, and no doubts of run times.
+    A set needs a deadline, which a workflow's file has not. WfFormat holds one workflow, and no
+    doubts of run times.
     """
     if form == "set":
         wanted, _ = load_set(path, beside=beside)
@@ -65,7 +67,8 @@ def _one_of(path: Path, beside: Beside) -> Workflow:
 
 
 def set_text(wanted: WorkflowSet, deadline: str | None = None) -> str:
-    """A set as YAML, without what every set is like when nothing is said; ``deadline``: in whose words."""
+    """A set as YAML, without what every set is like when nothing is said; ``deadline``: in whose
+    words."""
     document = document_of(wanted) | ({} if deadline is None else {"deadline": deadline})
     lean = SetDocument.model_validate(document).model_dump(mode="json", exclude_defaults=True)
     return str(

@@ -1,7 +1,9 @@
-"""A CWL workflow and its input object as tasks: ``cwltool --pack`` reads it, steps and scatters are unfolded here.
+"""A CWL workflow and its input object as tasks: ``cwltool --pack`` reads it, steps and scatters are
+unfolded here.
 
-How wide a scatter is follows from the input object, or from another scatter; where it follows from what a tool
-writes, it is known only as the workflow runs, and it is refused. https://www.commonwl.org/v1.2/Workflow.html
+How wide a scatter is follows from the input object, or from another scatter; where it follows from
+what a tool writes, it is known only as the workflow runs, and it is refused.
+https://www.commonwl.org/v1.2/Workflow.html
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ _PATIENCE_S = 600.0
 
 @dataclass(frozen=True, slots=True)
 class _Value:
-    """What flows along a link: by which tasks it is made; ``items`` where it is a list whose length is known."""
+    """What flows along a link: by which tasks it is made; ``items`` where it is a list whose length
+    is known."""
 
     parents: tuple[str, ...] = ()
     items: tuple[_Value, ...] | None = None
@@ -58,7 +61,8 @@ Values = Mapping[str, _Value]
 def read_cwl(path: Path, runtimes: Runtimes, inputs: Path | None = None) -> Workflow:
     """The tasks of a CWL workflow, or of one tool; ``inputs``: its input object (YAML or JSON).
 
-    Run times are those of ``runtimes`` by step or tool, else what ``ToolTimeLimit`` lets one expect.
+    Run times are those of ``runtimes`` by step or tool, else what ``ToolTimeLimit`` lets one
+    expect.
     """
     packed = _pack(path)
     graph = packed.get("$graph", [packed])
@@ -77,7 +81,8 @@ def read_cwl(path: Path, runtimes: Runtimes, inputs: Path | None = None) -> Work
 
 
 def _pack(path: Path) -> dict[str, Any]:
-    """The workflow with all that it refers to, normalised, as cwltool does it in a process of its own."""
+    """The workflow with all that it refers to, normalised, as cwltool does it in a process of its
+    own."""
     program = shutil.which("cwltool")
     begin = (
         [sys.executable, "-P", "-m", "cwltool"]
@@ -134,7 +139,8 @@ def _last(entry: Json | str) -> str:
 
 
 class _Asked(NamedTuple):
-    """Hints and requirements by class: the nearest to the tool counts, and a requirement more than any hint."""
+    """Hints and requirements by class: the nearest to the tool counts, and a requirement more than
+    any hint."""
 
     hints: Json
     required: Json
@@ -188,7 +194,8 @@ class _Reader:
         }
 
     def process(self, process: Json, values: Values, name: str, asked: _Asked) -> Values:
-        """One process with its inputs: a task of a tool, none of an expression, many of a workflow."""
+        """One process with its inputs: a task of a tool, none of an expression, many of a
+        workflow."""
         if process["class"] == "Workflow":
             return self.workflow(process, values, f"{name}.", asked)
         parents = _all_parents(values.values())
@@ -230,7 +237,10 @@ class _Reader:
         place = f"{self.where}: step '{step}'"
         if value.parents:
             raise InputError(
-                f"scatters over '{name}', whose length is known only when {value.parents[0]} has run",
+                (
+                    f"scatters over '{name}', whose length is known only when "
+                    f"{value.parents[0]} has run"
+                ),
                 where=place,
                 fix="plan the part before it and the part behind it, each with its own inputs",
             )
@@ -308,7 +318,8 @@ def _shaped(values: Sequence[_Value], width: Sequence[int]) -> _Value:
 
 
 def _least(resources: Json, what: str) -> float:
-    """The least that is asked for, of which nothing is said: the most; 0 where neither is a number."""
+    """The least that is asked for, of which nothing is said: the most; 0 where neither is a
+    number."""
     return _number(resources.get(f"{what}Min")) or _number(resources.get(f"{what}Max")) or 0.0
 
 

@@ -22,8 +22,10 @@ from vgrads.workflows.formats.wfformat import parse_json, read_wfformat
 from vgrads.workflows.runtimes import Runtimes
 
 UNDERSTOOD = (
-    "understood: WfFormat, DAX, Pegasus 5, DAGMan, Makeflow, Snakefile, CWL, Nextflow's trace of a finished run; "
-    "what another system has: as WfFormat (wfcommons.org), or its tasks inline in a set (docs/sets.md)"
+    "understood: WfFormat, DAX, Pegasus 5, DAGMan, Makeflow, Snakefile, CWL, Nextflow's "
+    "trace of a finished run; "
+    "what another system has: as WfFormat (wfcommons.org), or its tasks inline in a set "
+    "(docs/sets.md)"
 )
 _SNAKEFILE = re.compile(r"^(rule|checkpoint)([ \t]+\w+[ \t]*:|[ \t]*:[ \t]*(#.*)?$)", re.MULTILINE)
 _CWL = re.compile(r"^cwlVersion[ \t]*:", re.MULTILINE)
@@ -74,7 +76,8 @@ SET = "set"
 
 
 def format_of(path: Path, text: str) -> str:
-    """What a file is, by its name where that says it and else by its text: a key of the readers, ``set``, or empty."""
+    """What a file is, by its name where that says it and else by its text: a key of the readers,
+    ``set``, or empty."""
     name, suffix, start = path.name.lower(), path.suffix.lower(), text.lstrip()[:1]
     if name == "snakefile" or suffix == ".smk":
         return "Snakefile"
@@ -97,8 +100,8 @@ def format_of(path: Path, text: str) -> str:
 
 
 def _of_json(text: str) -> str:
-    """Of a JSON document its keys tell; one that cannot be read may be a set in YAML's braces, else WfFormat's reader
-    says what is wrong."""
+    """Of a JSON document its keys tell; one that cannot be read may be a set in YAML's braces, else
+    WfFormat's reader says what is wrong."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
@@ -118,8 +121,9 @@ def load_workflow(
 ) -> Workflow:
     """The workflow in a file (plain, gzip or xz); InputError names the file and what is wrong.
 
-    ``runtimes`` gives seconds by task or kind of task to formats that carry none. ``inputs`` is what the workflow works
-    on: the input object of CWL, a configuration file of a Snakefile, the work folder of a Nextflow run.
+    ``runtimes`` gives seconds by task or kind of task to formats that carry none. ``inputs`` is
+    what the workflow works on: the input object of CWL, a configuration file of a Snakefile, the
+    work folder of a Nextflow run.
     """
     text = read_text(path)
     if not text.strip():

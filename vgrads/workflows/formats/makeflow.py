@@ -1,7 +1,7 @@
 """Makeflow files: rules ``outputs : inputs`` with a command, variables, categories, ``LOCAL``.
 
-Structure only: run times come from the set's ``runtimes``, by category or by the name of the program.
-A file made by one rule and read by another is an edge.
+Structure only: run times come from the set's ``runtimes``, by category or by the name of the
+program. A file made by one rule and read by another is an edge.
 """
 
 from __future__ import annotations

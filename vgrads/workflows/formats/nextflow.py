@@ -1,9 +1,11 @@
-"""A finished Nextflow run as a workflow: its trace gives tasks and run times, its work folders the graph.
+"""A finished Nextflow run as a workflow: its trace gives tasks and run times, its work folders the
+graph.
 
-Nextflow knows its tasks only as it runs, and its trace says nothing of who needed whom. That stands in the script by
-which a task's inputs were brought into its work folder (``.command.run``, ``.command.stage``): paths below other
-tasks' work folders, each named by a hash of which the trace has the beginning. Without those folders there is no
-graph, and none is guessed: tasks in the order of their processes would promise too much or too little.
+Nextflow knows its tasks only as it runs, and its trace says nothing of who needed whom. That stands
+in the script by which a task's inputs were brought into its work folder (``.command.run``,
+``.command.stage``): paths below other tasks' work folders, each named by a hash of which the trace
+has the beginning. Without those folders there is no graph, and none is guessed: tasks in the order
+of their processes would promise too much or too little.
 """
 
 from __future__ import annotations
@@ -40,18 +42,26 @@ def is_trace(text: str) -> bool:
 
 
 def read_trace(path: Path, runtimes: Runtimes, work: Path | None = None) -> Workflow:
-    """The tasks of a run that ended well, or were taken from an earlier one; of several attempts the one that did.
+    """The tasks of a run that ended well, or were taken from an earlier one; of several attempts
+    the one that did.
 
-    ``work``: Nextflow's work folder; else the trace's own ``workdir`` column, else ``work`` beside the trace.
+    ``work``: Nextflow's work folder; else the trace's own ``workdir`` column, else ``work`` beside
+    the trace.
     """
     kept, left = _rows(path)
     folders = {cell(row, "hash"): _folder(row, work or path.parent / "work") for row in kept}
     missing = [name for name, folder in folders.items() if folder is None]
     if missing:
         raise InputError(
-            f"says nothing of which task needs which, and {len(missing)} of {len(folders)} work folders are not there, as {missing[0]}",
+            (
+                f"says nothing of which task needs which, and {len(missing)} of {len(folders)} "
+                f"work folders are not there, as {missing[0]}"
+            ),
             where=str(path),
-            fix="--inputs WORK, the work folder of that run; for run times alone: vgrads runtimes learn",
+            fix=(
+                "--inputs WORK, the work folder of that run; for run times alone: vgrads "
+                "runtimes learn"
+            ),
         )
     ids = dict(zip(folders, _ids(kept), strict=True))
     tasks = [_task(row, ids, folders, runtimes) for row in kept]

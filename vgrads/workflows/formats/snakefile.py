@@ -1,7 +1,7 @@
 """A Snakefile as a workflow: Snakemake itself says what it would run; nothing of it is run.
 
-Snakemake is asked in a process of its own, with its own interpreter: it changes much of the process that it lives
-in, and often has an environment of its own. A Snakefile is a program: asking
+Snakemake is asked in a process of its own, with its own interpreter: it changes much of the process
+that it lives in, and often has an environment of its own. A Snakefile is a program: asking
 Snakemake executes what stands outside its rules.
 """
 
@@ -25,16 +25,18 @@ INTERPRETER = "VGRADS_SNAKEMAKE"
 _CHILD = Path(__file__).with_name("snakemake_child.py")
 _PATIENCE_S = 1800.0
 _INSTALL = (
-    f"install it in an environment of its own (python -m venv smk; smk/bin/pip install snakemake) and put its "
+    "install it in an environment of its own (python -m venv smk; smk/bin/pip install "
+    "snakemake) and put its "
     f"'snakemake' on the PATH, or name its Python: {INTERPRETER}=smk/bin/python"
 )
 
 
 def read_snakefile(path: Path, runtimes: Runtimes, config: Path | None = None) -> Workflow:
-    """What Snakemake would run now, as it would in the Snakefile's folder, or above it where that is ``workflow``.
+    """What Snakemake would run now, as it would in the Snakefile's folder, or above it where that
+    is ``workflow``.
 
-    Jobs that are done are not among its tasks. ``config``: a configuration file beside those that it names. InputError
-    where there is no Snakemake, or Snakemake's own words where it refuses.
+    Jobs that are done are not among its tasks. ``config``: a configuration file beside those that
+    it names. InputError where there is no Snakemake, or Snakemake's own words where it refuses.
     """
     path = path.absolute()
     if config is not None and not config.is_file():
@@ -54,7 +56,8 @@ def read_snakefile(path: Path, runtimes: Runtimes, config: Path | None = None) -
 
 
 def _interpreter(where: str) -> str:
-    """The Python that has Snakemake: the one that is named, else the one beside the command ``snakemake``."""
+    """The Python that has Snakemake: the one that is named, else the one beside the command
+    ``snakemake``."""
     named = os.environ.get(INTERPRETER)
     if named:
         if shutil.which(named) is None:

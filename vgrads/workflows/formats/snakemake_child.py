@@ -1,10 +1,12 @@
-"""Ask Snakemake what a Snakefile would run, and print it as JSON. Runs in Snakemake's own interpreter, as a file.
+"""Ask Snakemake what a Snakefile would run, and print it as JSON. Runs in Snakemake's own
+interpreter, as a file.
 
-``python -P snakemake_child.py SNAKEFILE [CONFIGFILE]`` goes Snakemake's way up to where jobs are handed to an
-executor, with an executor that writes them down and runs nothing; so threads, resources, groups and local rules are
-what ``snakemake --executor vgrads`` would get. Works in the folder where it is started, in which Snakemake keeps its
-``.snakemake``. One line of JSON goes to the standard output, ``{"tasks": …}`` or ``{"error": …}``; whatever the
-Snakefile itself prints goes to the standard error.
+``python -P snakemake_child.py SNAKEFILE [CONFIGFILE]`` goes Snakemake's way up to where jobs are
+handed to an executor, with an executor that writes them down and runs nothing; so threads,
+resources, groups and local rules are what ``snakemake --executor vgrads`` would get. Works in the
+folder where it is started, in which Snakemake keeps its ``.snakemake``. One line of JSON goes to
+the standard output, ``{"tasks": …}`` or ``{"error": …}``; whatever the Snakefile itself prints goes
+to the standard error.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ _NAME = "vgrads-ask"
 
 
 class _Seen(BaseException):
-    """All that was asked is known; no Exception, so that nobody on the way takes it for an error."""
+    """All that was asked is known; no Exception, so that nobody on the way takes it for an
+    error."""
 
 
 def ask(snakefile: str, config: str | None) -> dict[str, Any]:
@@ -58,7 +61,8 @@ def ask(snakefile: str, config: str | None) -> dict[str, Any]:
 
 
 def _register(tasks: list[dict[str, Any]]) -> None:
-    """Make an executor known that puts its jobs into ``tasks`` as soon as the DAG is there, and ends."""
+    """Make an executor known that puts its jobs into ``tasks`` as soon as the DAG is there, and
+    ends."""
     from snakemake_interface_executor_plugins.executors.base import AbstractExecutor  # noqa: PLC0415
     from snakemake_interface_executor_plugins.registry import ExecutorPluginRegistry  # noqa: PLC0415
     from snakemake_interface_executor_plugins.settings import CommonSettings  # noqa: PLC0415

@@ -1,7 +1,9 @@
-"""A Snakemake DAG as plain dictionaries in the shape of :class:`vgrads.workflows.sets.TaskDocument`.
+"""A Snakemake DAG as plain dictionaries in the shape of
+:class:`vgrads.workflows.sets.TaskDocument`.
 
-Runs inside Snakemake's own interpreter, where the rest of vgrads need not be, so this file imports the standard library alone and is shipped as it
-is. Nothing of Snakemake is imported either: jobs are taken as its executor interface describes them
+Runs inside Snakemake's own interpreter, where the rest of vgrads need not be, so this file imports
+the standard library alone and is shipped as it is. Nothing of Snakemake is imported either: jobs
+are taken as its executor interface describes them
 (https://snakemake.github.io/snakemake-plugin-catalog), what ``dag`` has beyond that is said below.
 """
 
@@ -15,7 +17,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 ABOUT = "snakemake"
-"""The key of what a :class:`vgrads.workflows.sets.TaskDocument` has no field for; drop it to get one."""
+"""The key of what a :class:`vgrads.workflows.sets.TaskDocument` has no field for; drop it to get
+one."""
 
 _MIB_OF_MB = 1e6 / 2**20
 _ODD = re.compile(r"[^A-Za-z0-9_+=.-]+")
@@ -26,14 +29,17 @@ _MOST_PROCS = 100_000_000  # sys.maxsize stands for "all" with Snakemake
 
 
 def tasks_of(dag: Any) -> list[dict[str, Any]]:
-    """All jobs that are still to be run, as tasks; what they need of finished and of local jobs is gone.
+    """All jobs that are still to be run, as tasks; what they need of finished and of local jobs is
+    gone.
 
-    Jobs that never reach an executor (``all``, ``localrules``) are left out, their edges are passed through. A group is
-    one task. Every dictionary has id, kind, procs, memory_mib and parents; runtime_s only where the user states it
-    (``resources: vgrads_s``). Under :data:`ABOUT` stand ``limit_s`` (``runtime``, which is when a job is stopped
-    and no estimate; None: no limit), ``gpus`` and ``checkpoint`` (more tasks become known when it has ended).
+    Jobs that never reach an executor (``all``, ``localrules``) are left out, their edges are passed
+    through. A group is one task. Every dictionary has id, kind, procs, memory_mib and parents;
+    runtime_s only where the user states it (``resources: vgrads_s``). Under :data:`ABOUT` stand
+    ``limit_s`` (``runtime``, which is when a job is stopped and no estimate; None: no limit),
+    ``gpus`` and ``checkpoint`` (more tasks become known when it has ended).
 
-    Of ``dag``: ``needrun_jobs()``, ``dependencies`` and, where there are groups, ``get_job_group(job)``.
+    Of ``dag``: ``needrun_jobs()``, ``dependencies`` and, where there are groups,
+    ``get_job_group(job)``.
     """
     waiting = list(dag.needrun_jobs())
     group_of = getattr(dag, "get_job_group", lambda _: None)
@@ -54,10 +60,12 @@ def tasks_of(dag: Any) -> list[dict[str, Any]]:
 
 
 def task_id(job: Any) -> str:
-    """The name of a job's task: its rule and wildcards; the same at every start, which ``job.jobid`` is not.
+    """The name of a job's task: its rule and wildcards; the same at every start, which
+    ``job.jobid`` is not.
 
-    Where wildcards have characters that are safe in no file name, or are long, a digest of them tells jobs apart. A
-    group is called after the last of its jobs: others of it may be done, or join it, before a next start.
+    Where wildcards have characters that are safe in no file name, or are long, a digest of them
+    tells jobs apart. A group is called after the last of its jobs: others of it may be done, or
+    join it, before a next start.
     """
     if job.is_group():
         return f"group.{min(map(task_id, list(job.toposorted)[-1]))}"
@@ -76,7 +84,10 @@ def notes_of(tasks: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
         return ()
     named = f"checkpoint {open_[0]}" + (f" and {len(open_) - 1} more" if len(open_) > 1 else "")
     return (
-        f"covers only what is known before {named} has ended: which jobs follow, nobody knows until then",
+        (
+            f"covers only what is known before {named} has ended: which jobs follow, nobody "
+            "knows until then"
+        ),
     )
 
 
@@ -92,7 +103,8 @@ def _parents(
     ids: Mapping[Any, str],
     through: dict[Any, tuple[str, ...]],
 ) -> Iterable[str]:
-    """Tasks that a job needs, in place of local ones what those need; ``through`` remembers that of local ones."""
+    """Tasks that a job needs, in place of local ones what those need; ``through`` remembers that of
+    local ones."""
     needed = [one for one in dag.dependencies[job] if one in units]
     open_ = [one for one in needed if units[one] not in ids and one not in through]
     while open_:  # no recursion: a chain of local rules may be long
@@ -149,7 +161,8 @@ def _kind(unit: Any) -> str:
 
 
 def _stated_s(unit: Any) -> float | None:
-    """Seconds that the user states; of a group layer after layer, as Snakemake folds ``runtime``."""
+    """Seconds that the user states; of a group layer after layer, as Snakemake folds
+    ``runtime``."""
     if not unit.is_group():
         return _number(unit.resources.get("vgrads_s"))
     total = 0.0
@@ -163,7 +176,8 @@ def _stated_s(unit: Any) -> float | None:
 
 
 def _number(value: Any) -> float | None:
-    """A resource as a number; None for none, for ``<TBD>`` (known only when inputs are there) and for words."""
+    """A resource as a number; None for none, for ``<TBD>`` (known only when inputs are there) and
+    for words."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if math.isfinite(value) and value >= 0 else None

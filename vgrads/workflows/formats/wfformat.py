@@ -81,7 +81,8 @@ def _file_name(file: Json) -> str:
 
 
 def _as_name(recorded: Any) -> str:
-    """A file as recorded; where that is a place on the machine of then, the same below a task's folder."""
+    """A file as recorded; where that is a place on the machine of then, the same below a task's
+    folder."""
     return str(recorded).lstrip("/")
 
 
@@ -118,7 +119,8 @@ def _command(command: Any) -> str:
 
 
 def _command_json(command: str) -> dict[str, Any]:
-    """Program and arguments; of what only a shell understands the shell, as which it would run anyway."""
+    """Program and arguments; of what only a shell understands the shell, as which it would run
+    anyway."""
     try:
         words = shlex.split(command)
     except ValueError:
@@ -136,7 +138,8 @@ def _mib(size_bytes: Any, what: str, where: str) -> float:
 
 
 def write_wfformat(workflow: Workflow) -> dict[str, Any]:
-    """The workflow as a WfFormat 1.5 document; :func:`read_wfformat` reads the same back, but for doubts of run times."""
+    """The workflow as a WfFormat 1.5 document; :func:`read_wfformat` reads the same back, but for
+    doubts of run times."""
     stated = all(task.stated for task in workflow.tasks.values())
     return {
         "name": workflow.name,

@@ -1,6 +1,7 @@
 """All-Pairs: M[i,j] = F(A[i], B[j]), in blocks of cells; where F is symmetric, one half of them.
 
-L. Yu, PhD thesis, University of Notre Dame 2013, section 3.1 (:mod:`vgrads.workflows.generated.wavefront`).
+L. Yu, PhD thesis, University of Notre Dame 2013, section 3.1
+(:mod:`vgrads.workflows.generated.wavefront`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from typing import Any
 class AllPairs:
     """A grid of ``rows`` × ``cols`` blocks, all ready at once, numbered row by row.
 
-    ``half``: of a square grid only blocks on and right of the diagonal are there, numbered without gaps.
+    ``half``: of a square grid only blocks on and right of the diagonal are there, numbered without
+    gaps.
     """
 
     rows: int

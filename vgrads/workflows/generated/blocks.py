@@ -1,4 +1,5 @@
-"""Cells in blocks: which cells a task of All-Pairs or Wavefront is, and how large a block should be."""
+"""Cells in blocks: which cells a task of All-Pairs or Wavefront is, and how large a block should
+be."""
 
 from __future__ import annotations
 
@@ -16,11 +17,13 @@ MOST_CELLS = 250_000
 MOST_SIDE = 1000
 """Items of a side of a block: each is an input file."""
 DISPATCH_S = 0.1
-"""What a block costs beside its cells: an exchange, a Python that begins, its result on the disk."""
+"""What a block costs beside its cells: an exchange, a Python that begins, its result on the
+disk."""
 
 
 class Area(NamedTuple):
-    """Cells from row ``top`` up to ``bottom`` and from column ``left`` up to ``right``, the last ones left out."""
+    """Cells from row ``top`` up to ``bottom`` and from column ``left`` up to ``right``, the last
+    ones left out."""
 
     top: int
     bottom: int
@@ -85,12 +88,14 @@ class Grid:
 
 
 def block_of(cells: Grid, cell_s: float, places: int, most_side: int = MOST_SIDE) -> int:
-    """The side of a square block, in cells: the one that is expected to end first on ``places`` processors where a cell
-    takes ``cell_s``; of those within a hundredth of it the largest, for the fewer blocks the better.
+    """The side of a square block, in cells: the one that is expected to end first on ``places``
+    processors where a cell takes ``cell_s``; of those within a hundredth of it the largest, for the
+    fewer blocks the better.
 
-    ``cells``: what there is to do, its blocks are not looked at; ``most_side``: where items are large, so many of them
-    fit into memory. Blocks of All-Pairs run in waves; a Wavefront goes by anti-diagonals of 1, 2, 3, … blocks, each in
-    whole rounds (Yu 2013, section 3.4, with the rest of a grid that a block does not divide).
+    ``cells``: what there is to do, its blocks are not looked at; ``most_side``: where items are
+    large, so many of them fit into memory. Blocks of All-Pairs run in waves; a Wavefront goes by
+    anti-diagonals of 1, 2, 3, … blocks, each in whole rounds (Yu 2013, section 3.4, with the rest
+    of a grid that a block does not divide).
     """
     by_time = int((MOST_S / max(cell_s, 1e-9)) ** 0.5)
     most = max(1, min(most_side, max(cells.rows, cells.cols), int(MOST_CELLS**0.5), by_time))

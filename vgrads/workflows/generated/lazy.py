@@ -1,6 +1,7 @@
 """Workflows whose tasks are not written down: a rule says which become ready when one has ended.
 
-A million cells of a Wavefront are a rule and three bytes each (:mod:`vgrads.dispatch.core.tasks`), no dictionary of tasks.
+A million cells of a Wavefront are a rule and three bytes each (:mod:`vgrads.dispatch.core.tasks`),
+no dictionary of tasks.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from vgrads.workflows.generated.wavefront import Wavefront
 
 
 class Lazy(Protocol):
-    """Tasks from 0 to ``size - 1`` and the rule between them: frozen, and the same answer to the same question."""
+    """Tasks from 0 to ``size - 1`` and the rule between them: frozen, and the same answer to the
+    same question."""
 
     @property
     def size(self) -> int:
@@ -24,13 +26,16 @@ class Lazy(Protocol):
         """What is ready at the beginning."""
 
     def after(self, task: int, done: Callable[[int], bool], /) -> Iterable[int]:
-        """What became ready because ``task`` succeeded; ``done``: whether a task has, this one included.
+        """What became ready because ``task`` succeeded; ``done``: whether a task has, this one
+        included.
 
-        A task is told of when the last one that it needs ends; where several end together, perhaps more than once.
+        A task is told of when the last one that it needs ends; where several end together, perhaps
+        more than once.
         """
 
     def needs(self, task: int, /) -> Iterable[int]:
-        """What must have succeeded before a task is ready, as far as it follows from nothing else."""
+        """What must have succeeded before a task is ready, as far as it follows from nothing
+        else."""
 
     def as_json(self) -> Mapping[str, Any]:
         """Itself as plain values, for :func:`lazy_of`."""

@@ -1,7 +1,7 @@
 """Wavefront: R[i,j] = F(R[i−1,j], R[i,j−1], R[i−1,j−1]), in blocks of cells.
 
-L. Yu, Right-sizing resource allocations for scientific applications in clusters, grids, and clouds, PhD thesis,
-University of Notre Dame 2013, section 3.1.
+L. Yu, Right-sizing resource allocations for scientific applications in clusters, grids, and clouds,
+PhD thesis, University of Notre Dame 2013, section 3.1.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Wavefront:
-    """A grid of ``rows`` × ``cols`` blocks; block (i, j) is task i·cols + j. It is ready when the one above and the one
-    to the left are done; then the one between these is."""
+    """A grid of ``rows`` × ``cols`` blocks; block (i, j) is task i·cols + j. It is ready when the
+    one above and the one to the left are done; then the one between these is."""
 
     rows: int
     cols: int

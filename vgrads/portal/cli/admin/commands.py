@@ -114,7 +114,8 @@ def upgrade(
         typer.Option("--lose-data", help="Go down also where that loses data; after a copy of it."),
     ] = False,
 ) -> None:
-    """Bring the database to a version (default: this one's). Every command does so by itself when it must."""
+    """Bring the database to a version (default: this one's). Every command does so by itself when
+    it must."""
     from vgrads.portal.records.migrate import HEAD, current, losses, move
     from vgrads.portal.records.store import open_engine
     from vgrads.portal.records.upkeep import back_up_beside

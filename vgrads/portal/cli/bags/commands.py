@@ -1,4 +1,5 @@
-"""Commands that carry bags out: ``vgrads bags run``, ``status``, ``resume``, ``cancel``, ``logs``, ``explain``."""
+"""Commands that carry bags out: ``vgrads bags run``, ``status``, ``resume``, ``cancel``, ``logs``,
+``explain``."""
 
 from __future__ import annotations
 
@@ -24,14 +25,20 @@ Contact = Annotated[
     str,
     typer.Option(
         "--contact",
-        help="Under which names hosts of pools find this machine, for bags with `hosts: {guests: true}`.",
+        help=(
+            "Under which names hosts of pools find this machine, for bags with `hosts: "
+            "{guests: true}`."
+        ),
     ),
 ]
 
 
 @bags_app.command(
     "run",
-    epilog="Examples: `vgrads bags run data/bag.yaml` · `vgrads bags run A.yaml B.yaml --sites sites.toml`",
+    epilog=(
+        "Examples: `vgrads bags run data/bag.yaml` · `vgrads bags run A.yaml B.yaml --sites "
+        "sites.toml`"
+    ),
 )
 def run(
     files: Annotated[
@@ -46,7 +53,8 @@ def run(
     contact: Contact = "",
     as_json: AsJson = False,
 ) -> None:
-    """Run bags of independent tasks: hosts come, tasks stream out, results come in, hosts go. Default: on this machine."""
+    """Run bags of independent tasks: hosts come, tasks stream out, results come in, hosts go.
+    Default: on this machine."""
     from vgrads.portal.cli.bags.run import HowToWork, run_bags
 
     how = HowToWork(
@@ -64,7 +72,8 @@ def resume(
     contact: Contact = "",
     as_json: AsJson = False,
 ) -> None:
-    """Go on with a bag whose dispatcher was interrupted or killed; hosts that worked on meanwhile are believed."""
+    """Go on with a bag whose dispatcher was interrupted or killed; hosts that worked on meanwhile
+    are believed."""
     from vgrads.portal.cli.bags.run import HowToWork, resume_bags
 
     how = HowToWork(
@@ -121,7 +130,10 @@ def logs(
 
 @bags_app.command(
     "invite",
-    epilog="Example: `vgrads bags invite BAG --contact 192.0.2.7 > join.sh`, then `sh join.sh` elsewhere",
+    epilog=(
+        "Example: `vgrads bags invite BAG --contact 192.0.2.7 > join.sh`, then `sh join.sh` "
+        "elsewhere"
+    ),
 )
 def invite(
     bag: BagId,
@@ -132,7 +144,8 @@ def invite(
         str, typer.Option("--contact", help="Under which they find this machine.")
     ] = "",
 ) -> None:
-    """Print a script that brings a machine to the bag's dispatcher, for bags with `hosts: {guests: true}`. It holds a key."""
+    """Print a script that brings a machine to the bag's dispatcher, for bags with `hosts: {guests:
+    true}`. It holds a key."""
     from vgrads.api.bags.guests import invitation
     from vgrads.portal.jobs.bags import dispatcher_folder
     from vgrads.portal.records.bags import Bags
@@ -155,7 +168,8 @@ def explain(
     host: Annotated[str, typer.Option("--host", help="Only why this host does not have it.")] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Why a task of a bag stands where it stands, and why hosts do not have it: slot, expression, values."""
+    """Why a task of a bag stands where it stands, and why hosts do not have it: slot, expression,
+    values."""
     from rich.text import Text
 
     from vgrads.portal.cli.bags.run import explain_task

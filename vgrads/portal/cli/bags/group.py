@@ -16,7 +16,8 @@ from vgrads.portal.cli.terminal import console, print_warnings
 
 
 class Registered(TyperGroup):
-    """Commands of ours, then those of others; the entry points are read only where ours are not enough.
+    """Commands of ours, then those of others; the entry points are read only where ours are not
+    enough.
 
     Contexts and commands are Click's, which newer versions of Typer bring under another name.
     """

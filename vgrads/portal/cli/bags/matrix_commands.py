@@ -1,4 +1,5 @@
-"""Commands for work that is generated as it goes: ``vgrads allpairs``, ``vgrads wavefront``, ``vgrads matrix``."""
+"""Commands for work that is generated as it goes: ``vgrads allpairs``, ``vgrads wavefront``,
+``vgrads matrix``."""
 
 from __future__ import annotations
 
@@ -18,7 +19,10 @@ Words = Annotated[
     typer.Argument(
         metavar="FUNCTION…",
         show_default=False,
-        help="An executable and its own arguments: called with the files of a cell behind them, it prints the value. Put -- before it where its arguments begin with -.",
+        help=(
+            "An executable and its own arguments: called with the files of a cell behind them, "
+            "it prints the value. Put -- before it where its arguments begin with -."
+        ),
     ),
 ]
 Library = Annotated[
@@ -43,7 +47,10 @@ Matrix = Annotated[
     typer.Option(
         "--matrix",
         metavar="FILE",
-        help="Where results are kept, and found again by the same command. Default: allpairs.matrix or wavefront.matrix.",
+        help=(
+            "Where results are kept, and found again by the same command. Default: "
+            "allpairs.matrix or wavefront.matrix."
+        ),
         show_default=False,
     ),
 ]
@@ -79,7 +86,10 @@ Retries = Annotated[
 
 @app.command(
     "allpairs",
-    epilog="Examples: `vgrads allpairs images/ images/ ./compare --symmetric -o results.txt` · `vgrads allpairs a.list b.list --python compare.py:distance`",
+    epilog=(
+        "Examples: `vgrads allpairs images/ images/ ./compare --symmetric -o results.txt` · "
+        "`vgrads allpairs a.list b.list --python compare.py:distance`"
+    ),
 )
 def allpairs(
     a: Annotated[
@@ -107,7 +117,8 @@ def allpairs(
     sites: Sites = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compute F(A[i], B[j]) for all pairs of items, in blocks, on this machine or on the sites of --sites. The same command again goes on where it was interrupted."""
+    """Compute F(A[i], B[j]) for all pairs of items, in blocks, on this machine or on the sites of
+    --sites. The same command again goes on where it was interrupted."""
     from vgrads.api.bags.matrices import Problem, items_of
     from vgrads.portal.cli.bags.matrix_run import HowToCompute, compute
     from vgrads.portal.cli.bags.run import HowToWork
@@ -138,14 +149,20 @@ def allpairs(
 
 @app.command(
     "wavefront",
-    epilog="Examples: `vgrads wavefront edges/ ./cell -o results.txt` · `vgrads wavefront edges.txt -X 15 -Y 20 -W 5 -H 5 ./cell`",
+    epilog=(
+        "Examples: `vgrads wavefront edges/ ./cell -o results.txt` · `vgrads wavefront "
+        "edges.txt -X 15 -Y 20 -W 5 -H 5 ./cell`"
+    ),
 )
 def wavefront(
     edges: Annotated[
         Path,
         typer.Argument(
             metavar="EDGES",
-            help="A folder of files R.x.y, x or y before the first cell (R.-1.0), or a file of lines 'x y value'.",
+            help=(
+                "A folder of files R.x.y, x or y before the first cell (R.-1.0), or a file of "
+                "lines 'x y value'."
+            ),
             show_default=False,
         ),
     ],
@@ -176,7 +193,8 @@ def wavefront(
     sites: Sites = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compute R[x,y] = F(R[x−1,y], R[x,y−1], R[x−1,y−1]) from its edges, in blocks, on this machine or on the sites of --sites. The same command again goes on where it was interrupted."""
+    """Compute R[x,y] = F(R[x−1,y], R[x,y−1], R[x−1,y−1]) from its edges, in blocks, on this machine
+    or on the sites of --sites. The same command again goes on where it was interrupted."""
     from vgrads.api.bags.matrices import Problem, border_of
     from vgrads.portal.cli.bags.matrix_run import HowToCompute, compute
     from vgrads.portal.cli.bags.run import HowToWork
@@ -210,7 +228,8 @@ def matrix_(
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Print what a matrix file holds: a line for each cell that is done; with --json how it stands."""
+    """Print what a matrix file holds: a line for each cell that is done; with --json how it
+    stands."""
     from vgrads.portal.cli.bags.matrix_run import show
 
     show(file, as_json)

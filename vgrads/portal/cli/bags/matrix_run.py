@@ -53,7 +53,10 @@ def compute(problem: Problem, how: HowToCompute) -> int:
     if simulated:
         _say(
             how,
-            "All sites are simulated: time passes, nothing is computed, and no matrix file is written.",
+            (
+                "All sites are simulated: time passes, nothing is computed, and no matrix file "
+                "is written."
+            ),
         )
         return _carry_out(problem, digests, grid, cell_s, how, catalog)
     began = about(problem, digests, grid, cell_s)
@@ -86,7 +89,10 @@ def _chosen(
     )
     _say(
         how,
-        f"F takes {takes} a cell here ({measured.cells} measured): {grid.cells:,} cells in {grid.order.size:,} blocks of {grid.high} × {grid.wide}",
+        (
+            f"F takes {takes} a cell here ({measured.cells} measured): {grid.cells:,} cells in "
+            f"{grid.order.size:,} blocks of {grid.high} × {grid.wide}"
+        ),
     )
     return grid, measured.cell_s
 
@@ -98,7 +104,10 @@ def _known(problem: Problem, digests: Digests, how: HowToCompute) -> tuple[Grid,
         grid = store.grid
         _say(
             how,
-            f"{how.matrix} has {store.done:,} of {grid.cells:,} cells, in {grid.order.size:,} blocks of {grid.high} × {grid.wide}",
+            (
+                f"{how.matrix} has {store.done:,} of {grid.cells:,} cells, in "
+                f"{grid.order.size:,} blocks of {grid.high} × {grid.wide}"
+            ),
         )
         if how.block not in (None, grid.high):
             _say(how, f"--block {how.block} is not looked at: a matrix keeps its blocks")
@@ -106,7 +115,8 @@ def _known(problem: Problem, digests: Digests, how: HowToCompute) -> tuple[Grid,
 
 
 def _unfinished(bag_id: str, matrix: Path) -> list[BagRow]:
-    """The bag that worked on a matrix file last, where it can go on; InputError where it is at work."""
+    """The bag that worked on a matrix file last, where it can go on; InputError where it is at
+    work."""
     if not bag_id:
         return []
     with Store() as records:
@@ -128,7 +138,8 @@ def _unfinished(bag_id: str, matrix: Path) -> list[BagRow]:
 
 
 def _has_all(folder: Path, row: BagRow, matrix: Path) -> bool:
-    """Is everything in the matrix that the bag's journal says is done? An older copy of the file lacks some."""
+    """Is everything in the matrix that the bag's journal says is done? An older copy of the file
+    lacks some."""
     bag = look(folder / "journal").bags.get(row.number)
     with closing(MatrixStore(matrix)) as store:
         status = bag.tasks.status if bag is not None else ()

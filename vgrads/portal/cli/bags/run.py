@@ -35,7 +35,8 @@ from vgrads.vgrid.catalog import Catalog
 
 @dataclass(frozen=True, kw_only=True)
 class HowToWork:
-    """Options of ``vgrads bags run``. ``service``: where pools find it; ``contact``: under which names."""
+    """Options of ``vgrads bags run``. ``service``: where pools find it; ``contact``: under which
+    names."""
 
     sites: Path | None
     policy: str = "fair-share"
@@ -119,7 +120,10 @@ def work_on(
         _conclude(out, row)
     if stopped:
         out.print(
-            f"{stopped}: 'vgrads bags resume {rows[0].id}' goes on, 'vgrads bags cancel {rows[0].id}' drops the rest",
+            (
+                f"{stopped}: 'vgrads bags resume {rows[0].id}' goes on, 'vgrads bags cancel "
+                f"{rows[0].id}' drops the rest"
+            ),
             style="bold yellow",
             highlight=False,
             markup=False,
@@ -138,7 +142,10 @@ def _conclude(out: Console, row: BagRow) -> None:
     took_s = (standing["ended_s"] or 0.0) - standing["came_s"]
     rate = f", {standing['done'] / took_s:,.0f} a second" if took_s > 0 else ""
     if row.state in ENDED:
-        line = f"{row.id} ({row.name}): {standing['done']:,} of {standing['tasks']:,} tasks done in {format_duration(max(0.0, took_s))}{rate}"
+        line = (
+            f"{row.id} ({row.name}): {standing['done']:,} of {standing['tasks']:,} tasks done "
+            f"in {format_duration(max(0.0, took_s))}{rate}"
+        )
         if standing["failed"]:
             line += (
                 f"; {standing['failed']:,} failed: 'vgrads bags logs {row.id} --failed' shows why"
@@ -281,7 +288,10 @@ def show_logs(bag_id: str, tasks: Sequence[int], failed: bool, as_json: bool) ->
             sys.stdout.write(json.dumps(result) + "\n")
             continue
         out.print(
-            f"task {result['task']}, attempt {result['attempt']}, {result['how']} after {result['ran_s']:.2f} s on {result['host']}",
+            (
+                f"task {result['task']}, attempt {result['attempt']}, {result['how']} after "
+                f"{result['ran_s']:.2f} s on {result['host']}"
+            ),
             style="bold",
             highlight=False,
             markup=False,

@@ -35,7 +35,10 @@ from vgrads.portal.cli.options import (
 
 
 @app.command(
-    epilog="Examples: `vgrads plan lead.yaml --sites sites.toml --gantt plan.html` · `vgrads plan Snakefile --deadline 4h`"
+    epilog=(
+        "Examples: `vgrads plan lead.yaml --sites sites.toml --gantt plan.html` · `vgrads plan "
+        "Snakefile --deadline 4h`"
+    )
 )
 def plan(
     set_file: SetFile,
@@ -62,7 +65,10 @@ def plan(
         bool,
         typer.Option(
             "--calibrate",
-            help="Also say which tasks to try out first, on small inputs, so that the promise gets tighter.",
+            help=(
+                "Also say which tasks to try out first, on small inputs, so that the promise "
+                "gets tighter."
+            ),
         ),
     ] = False,
     as_json: AsJson = False,
@@ -253,7 +259,8 @@ def resume(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Go on with a run that was interrupted or whose process was killed: what runs is found again."""
+    """Go on with a run that was interrupted or whose process was killed: what runs is found
+    again."""
     from vgrads.portal.cli.plans import running
 
     how = running.HowToRun(speed=None, seed=0, gantt=gantt, folder=None, as_json=as_json)
@@ -319,7 +326,8 @@ def logs(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Every attempt at the tasks of a run: state, exit code, seconds, slot; of a task also what it printed."""
+    """Every attempt at the tasks of a run: state, exit code, seconds, slot; of a task also what it
+    printed."""
     from vgrads.portal.cli.plans import log_follow
     from vgrads.portal.cli.plans.run_text import logs_of, logs_text
 

@@ -11,14 +11,20 @@ from vgrads.portal.cli.options import Deadline, Inputs, app
 
 
 @app.command(
-    epilog="Examples: `vgrads convert data/lead.json lead-set.yaml --deadline 4h` · `vgrads convert Snakefile flow.json`"
+    epilog=(
+        "Examples: `vgrads convert data/lead.json lead-set.yaml --deadline 4h` · `vgrads "
+        "convert Snakefile flow.json`"
+    )
 )
 def convert(
     source: Annotated[
         Path,
         typer.Argument(
             metavar="IN",
-            help="WfFormat, DAX, Pegasus 5, DAGMan, Makeflow, Snakefile, CWL, a Nextflow trace, or a set.",
+            help=(
+                "WfFormat, DAX, Pegasus 5, DAGMan, Makeflow, Snakefile, CWL, a Nextflow trace, "
+                "or a set."
+            ),
             show_default=False,
         ),
     ],
@@ -40,7 +46,8 @@ def convert(
     deadline: Deadline = None,
     inputs: Inputs = None,
 ) -> None:
-    """Write a workflow of any known format as WfFormat 1.5, or as a set of one with its tasks inline."""
+    """Write a workflow of any known format as WfFormat 1.5, or as a set of one with its tasks
+    inline."""
     from vgrads.kernel.errors import InputError
     from vgrads.kernel.files import write_text
     from vgrads.portal.cli.terminal import console, print_warnings

@@ -1,4 +1,5 @@
-"""A run as a person follows it: a line for what happened, and where somebody looks, one that always says how it stands."""
+"""A run as a person follows it: a line for what happened, and where somebody looks, one that always
+says how it stands."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ _PENDING = (SlotState.REQUESTED, SlotState.QUEUED, SlotState.GRANTED)
 
 
 class RunReporter:
-    """Turns the steps of a run into lines: slots that come and go, workflows done, what went wrong."""
+    """Turns the steps of a run into lines: slots that come and go, workflows done, what went
+    wrong."""
 
     def __init__(self, out: Console, book: Book) -> None:
         self._console = out
@@ -78,7 +80,8 @@ class RunReporter:
                 site = book.uses[news.slot].slot.site
                 self._line(
                     news.at_s,
-                    f"that is no bad luck: its queue is asked no more in this run, and nothing is learned from it; "
+                    "that is no bad luck: its queue is asked no more in this run, and "
+                    "nothing is learned from it; "
                     f"mend the entry of '{site}' and try 'vgrads sites check'",
                     "yellow",
                 )
@@ -124,7 +127,8 @@ def later(book: Book, passed_s: float) -> list[str]:
 
 
 def expected_s(book: Book, slot: str, asked_s: float, now_s: float) -> float | None:
-    """Seconds until a slot that is asked for is as likely there as not; None where that is not to be expected."""
+    """Seconds until a slot that is asked for is as likely there as not; None where that is not to
+    be expected."""
     curve = given_not_yet(book.uses[slot].slot.curve, now_s - asked_s)
     found = float(curve.ready_at(0.5 * curve.best)) if curve.best > 0 else float("inf")
     return max(0.0, found) if found < float("inf") else None
@@ -141,7 +145,8 @@ class _Standing:
 
 
 class LiveLine:
-    """One line that always says how the run stands; looks ahead in a thread of its own, and not too often.
+    """One line that always says how the run stands; looks ahead in a thread of its own, and not too
+    often.
 
     ``speed``: seconds of the run in one of ours, for its time goes on between two events.
     """

@@ -19,7 +19,8 @@ _LOOK_S = 0.3
 def follow(
     run_id: str, task: str | None, pause: Callable[[float], None] = time.sleep
 ) -> Iterator[str]:
-    """Lines about a run, or about one task of it, until the run is over; what was printed before comes first."""
+    """Lines about a run, or about one task of it, until the run is over; what was printed before
+    comes first."""
     with Store() as store:
         store.get_run(run_id)
         seen = _Seen(RunRecord(store.engine, run_id), task)
@@ -33,7 +34,8 @@ def follow(
 
 
 class _Seen:
-    """What has been told of a run's attempts: their states, and how far what they print was read."""
+    """What has been told of a run's attempts: their states, and how far what they print was
+    read."""
 
     def __init__(self, record: RunRecord, task: str | None) -> None:
         self._record, self._task = record, task

@@ -48,7 +48,8 @@ def print_plan(out: Console, plan: Plan) -> None:
     for phase in plan.phases:
         out.print(
             f"  phase {phase.name:<11} {phase.placed:>4} placed, promise "
-            f"{phase.probability_before:.3f} → {phase.probability_after:.3f}  ({phase.seconds * 1000:.0f} ms)"
+            f"{phase.probability_before:.3f} → {phase.probability_after:.3f}  "
+            f"({phase.seconds * 1000:.0f} ms)"
         )
     out.print(promise_sentence(plan), style="bold" if plan.feasible else "bold red")
 
@@ -106,7 +107,10 @@ def relaxation_text(found: Relaxation) -> str:
     amount = (
         format_duration(found.amount) if found.unit == "s" else f"{found.amount:g} {found.unit}"
     )
-    return f"{found.change} (by {amount}; promise {found.probability:.3f}, {format_usd(found.cost_usd)})"
+    return (
+        f"{found.change} (by {amount}; promise {found.probability:.3f}, "
+        f"{format_usd(found.cost_usd)})"
+    )
 
 
 def promise_sentence(plan: Plan) -> str:
@@ -121,7 +125,8 @@ def promise_sentence(plan: Plan) -> str:
     weak = sorted({f"{u.slot.shared}: {u.slot.basis}" for u in plan.uses if u.slot.basis})
     rests = f" It rests on no history of waits ({'; '.join(weak)})." if weak else ""
     return (
-        f"Promise: {goal} with probability {promise.probability:.3f} ± {promise.standard_error:.3f}{short}, "
+        f"Promise: {goal} with probability {promise.probability:.3f} ± "
+        f"{promise.standard_error:.3f}{short}, "
         f"for {format_usd(plan.cost_usd)}{_expected(plan)}.{rests}"
     )
 
@@ -153,7 +158,8 @@ def outcome_sentence(outcome: Outcome) -> str:
     whole = len({one.workflow for one in plan.done} - {w.name for w in wanted.workflows})
     before = f" ({whole} more were done before)" if whole else ""
     return (
-        f"Promised {plan.needed} of {total} workflows{before} within {format_duration(plan.deadline_s)} with probability "
+        f"Promised {plan.needed} of {total} workflows{before} within "
+        f"{format_duration(plan.deadline_s)} with probability "
         f"{plan.promise.probability:.3f}; {outcome.in_time} were done in time{when}: "
         f"{held}."
     )

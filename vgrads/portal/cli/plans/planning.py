@@ -35,8 +35,9 @@ from vgrads.workflows.sets import NOTHING_BESIDE, Beside, load_set
 
 @dataclass(frozen=True, kw_only=True)
 class HowToPlan:
-    """Options of a plan. ``learned``: let what earlier runs saw of the sites correct what their file states;
-    ``asked``: how sure the promise must be, instead of what the set says; ``rerun``: plan also what is done already."""
+    """Options of a plan. ``learned``: let what earlier runs saw of the sites correct what their
+    file states; ``asked``: how sure the promise must be, instead of what the set says; ``rerun``:
+    plan also what is done already."""
 
     seed: int = 0
     learned: bool = True
@@ -59,7 +60,8 @@ def level_of(text: str | None) -> float | None:
 def plan_file(
     set_file: Path, sites: Path | None, at: Instant, how: HowToPlan, beside: Beside = NOTHING_BESIDE
 ) -> Planned:
-    """Plan the set in a file against the sites given, named by the set, of the database, or embedded.
+    """Plan the set in a file against the sites given, named by the set, of the database, or
+    embedded.
 
     ``beside``: what is said beside the file; with a deadline it may be a workflow's.
 
@@ -98,7 +100,10 @@ def refuse(planned: Planned, set_file: Path) -> NoReturn:
     ways = (
         f"any of these would do: {would}"
         if would
-        else f"no fewer workflows and no later deadline that was tried reaches {plan.asked_probability} by itself"
+        else (
+            "no fewer workflows and no later deadline that was tried reaches "
+            f"{plan.asked_probability} by itself"
+        )
     )
     raise InfeasibleError(
         f"no plan finishes {plan.needed} workflows within {plan.deadline_s:.0f} s",
@@ -125,7 +130,8 @@ def explain_task(plan: str, task: str) -> dict[str, Any]:
 
 
 def run_study(name: str, arguments: Sequence[str]) -> None:
-    """Hand over to a study that is installed under a name; without one, or with a wrong one, list them."""
+    """Hand over to a study that is installed under a name; without one, or with a wrong one, list
+    them."""
     known = {point.name: point for point in entry_points(group="vgrads.studies")}
     if name in ("--help", "-h"):
         console().print(
@@ -171,5 +177,6 @@ def draw_run(run_id: str, path: Path) -> None:
 def draw_gantt(
     path: Path, gantt: Mapping[str, Any], sentence: str, reasons: Mapping[str, str] | None = None
 ) -> None:
-    """A page; with the ending ``.svg``, ``.png`` or ``.pdf`` the chart alone, with ``.json`` a trace."""
+    """A page; with the ending ``.svg``, ``.png`` or ``.pdf`` the chart alone, with ``.json`` a
+    trace."""
     write_bytes(path, export(gantt, format_of(path.name), sentence, reasons))

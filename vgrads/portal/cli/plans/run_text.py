@@ -1,4 +1,5 @@
-"""What can be said of a run from its record: what it holds, what went wrong, every attempt and what it printed."""
+"""What can be said of a run from its record: what it holds, what went wrong, every attempt and what
+it printed."""
 
 from __future__ import annotations
 
@@ -28,14 +29,18 @@ _MOST_NAMED, _SAID = 3, 2000  # tasks that failed, and bytes of what each said l
 
 
 def held_slots(record: RunRecord) -> list[str]:
-    """What a run holds at real sites, a line each; nothing of simulated ones, which end with their manager."""
+    """What a run holds at real sites, a line each; nothing of simulated ones, which end with their
+    manager."""
     books = record.books()
     if not books or not any_real(record.setup().catalog, books[0].plan):
         return []
     state = fold(books, record.events())
     book = books[state.version]
     return [
-        f"{slot}: {book.uses[slot].slot.procs} processors at {book.uses[slot].slot.site}, {one.state.name.lower()}"
+        (
+            f"{slot}: {book.uses[slot].slot.procs} processors at {book.uses[slot].slot.site}, "
+            f"{one.state.name.lower()}"
+        )
         + (f" ({one.reason})" if one.reason else "")
         for slot, one in state.slots.items()
         if one.state is not None and not one.state.ended and book.uses[slot].slot.kind != "local"
@@ -61,7 +66,8 @@ def name_troubles(outcome: Outcome, record: RunRecord, folder: Path, out: Consol
 
 
 def logs_of(run_id: str, task: str | None) -> Json:
-    """``vgrads logs --json``: every attempt of a run, or at a task; InputError where there is none such."""
+    """``vgrads logs --json``: every attempt of a run, or at a task; InputError where there is none
+    such."""
     with Store() as store:
         store.get_run(run_id)
         return {"run": run_id, "attempts": attempts_at(store, run_id, task)}
@@ -74,7 +80,10 @@ def logs_text(answer: Json, whole: bool) -> Any:
     text = Text()
     for row in answer["attempts"]:
         text.append(
-            f"{row['workflow']}/{row['task']} copy {row['copy']}, attempt {row['attempt'] + 1}: {_fate(row)}\n",
+            (
+                f"{row['workflow']}/{row['task']} copy {row['copy']}, attempt "
+                f"{row['attempt'] + 1}: {_fate(row)}\n"
+            ),
             style="bold",
         )
         for name in ("stdout", "stderr"):
@@ -114,7 +123,8 @@ def _fate(row: Json) -> str:
 
 
 def details_of(store: Store, row: Json) -> Json:
-    """What the journal of one run adds to its row: progress, the present promise, what went wrong."""
+    """What the journal of one run adds to its row: progress, the present promise, what went
+    wrong."""
     record = RunRecord(store.engine, row["run"])
     books = record.books()
     if not books:

@@ -1,4 +1,5 @@
-"""Runs from the command line: carried out here, resumed, cancelled, told to a person and to a webhook."""
+"""Runs from the command line: carried out here, resumed, cancelled, told to a person and to a
+webhook."""
 
 from __future__ import annotations
 
@@ -190,7 +191,10 @@ def _interruptible(store: Store, run_id: str, how: HowToRun, out: Console) -> It
         for line in held:
             out.print(f"  still held: {line}", style="yellow", highlight=False, markup=False)
         out.print(
-            f"interrupted: 'vgrads resume {run_id}' goes on, 'vgrads cancel {run_id}' gives everything back"
+            (
+                f"interrupted: 'vgrads resume {run_id}' goes on, 'vgrads cancel {run_id}' "
+                "gives everything back"
+            )
             + (f"; Ctrl-C once more within {_SECOND_S:.0f} s does so now" if held else ""),
             style="bold yellow",
             highlight=False,
@@ -265,7 +269,10 @@ def _conclude(
         sys.stdout.write(json.dumps(document, allow_nan=False) + "\n")
     if not real and _has_commands(outcome.book.snapshot.wanted):
         out.print(
-            "All sites are simulated: no command was run. '--sites here' runs them on this machine.",
+            (
+                "All sites are simulated: no command was run. '--sites here' runs them on this "
+                "machine."
+            ),
             style="yellow",
             highlight=False,
         )

@@ -27,14 +27,21 @@ _Map = Annotated[
 
 @runtimes_app.command(
     "learn",
-    epilog="Examples: `vgrads runtimes learn trace.txt --workflow rnaseq` · `vgrads runtimes learn benchmarks/ --machine cluster` · `sacct -P > jobs.txt; vgrads runtimes learn jobs.txt`",
+    epilog=(
+        "Examples: `vgrads runtimes learn trace.txt --workflow rnaseq` · `vgrads runtimes "
+        "learn benchmarks/ --machine cluster` · `sacct -P > jobs.txt; vgrads runtimes learn "
+        "jobs.txt`"
+    ),
 )
 def learn(
     files: Annotated[
         list[Path],
         typer.Argument(
             metavar="FILE…",
-            help="Nextflow traces, Snakemake benchmarks and metadata (folders too), WfFormat, Pegasus, HTCondor, sacct -P.",
+            help=(
+                "Nextflow traces, Snakemake benchmarks and metadata (folders too), WfFormat, "
+                "Pegasus, HTCondor, sacct -P."
+            ),
             exists=True,
         ),
     ],
@@ -51,7 +58,8 @@ def learn(
     mapping: _Map = None,
     as_json: AsJson = False,
 ) -> None:
-    """Learn run times from files that workflow systems and schedulers left behind. Learning one twice adds nothing."""
+    """Learn run times from files that workflow systems and schedulers left behind. Learning one
+    twice adds nothing."""
     from vgrads.kernel.errors import InputError
     from vgrads.portal.records.runtimes import RunTimeRecords
     from vgrads.portal.records.store import Store
@@ -107,7 +115,8 @@ def _learned(told: Mapping[str, Any]) -> None:
 
 @runtimes_app.command("list", epilog="Example: `vgrads runtimes list --json`")
 def list_kinds(as_json: AsJson = False) -> None:
-    """Kinds of tasks that something is known of: how long one takes, how surely, from how many runs."""
+    """Kinds of tasks that something is known of: how long one takes, how surely, from how many
+    runs."""
     from vgrads.api.plans.run_time_answers import kinds_json
     from vgrads.portal.records.sites import past_run_times
 
@@ -130,7 +139,8 @@ def show(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """What is known of one kind of task: its records, machines, and what is predicted by input size."""
+    """What is known of one kind of task: its records, machines, and what is predicted by input
+    size."""
     from vgrads.api.plans.run_time_answers import kind_json
     from vgrads.portal.charts.run_time_chart import write_run_time_chart
     from vgrads.portal.cli.terminal import console

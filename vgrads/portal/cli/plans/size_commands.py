@@ -30,7 +30,10 @@ _Picture = Annotated[
 
 @app.command(
     "size",
-    epilog="Examples: `vgrads size data/lead-set.yaml --price 0.1 --billing 1h` · `vgrads size --wavefront 1000 --cell 1s --dispatch 5s`",
+    epilog=(
+        "Examples: `vgrads size data/lead-set.yaml --price 0.1 --billing 1h` · `vgrads size "
+        "--wavefront 1000 --cell 1s --dispatch 5s`"
+    ),
 )
 def size(
     work: _Set = None,
@@ -158,6 +161,9 @@ def _table(told: Mapping[str, Any]) -> Any:
         )
     if told["how"]:
         how = told["how"]
-        words = f"{how['how']}, blocks of {how['block']}, {how['hosts']} hosts: {format_duration(how['seconds'])}"
+        words = (
+            f"{how['how']}, blocks of {how['block']}, {how['hosts']} hosts: "
+            f"{format_duration(how['seconds'])}"
+        )
         return Group(table, Text(f"The models would do it {words}."))
     return table

@@ -1,4 +1,5 @@
-"""Runs as a list, and one of them whole, for a person. Few imports: asking how things stand must be quick."""
+"""Runs as a list, and one of them whole, for a person. Few imports: asking how things stand must be
+quick."""
 
 from __future__ import annotations
 

@@ -29,12 +29,16 @@ PoolName = Annotated[
 
 @pool_app.command(
     "run",
-    epilog="Examples: `vgrads pool run data/pool.yaml` · `vgrads pool run POOL.yaml --sites sites.toml --service https://vgrads.example`",
+    epilog=(
+        "Examples: `vgrads pool run data/pool.yaml` · `vgrads pool run POOL.yaml --sites "
+        "sites.toml --service https://vgrads.example`"
+    ),
 )
 def run(
     file: PoolFile, sites: Sites = None, service: Service = None, as_json: AsJson = False
 ) -> None:
-    """Lend hosts to whoever needs them until Ctrl-C: look at the managers, decide, ask sites for what is missing."""
+    """Lend hosts to whoever needs them until Ctrl-C: look at the managers, decide, ask sites for
+    what is missing."""
     from vgrads.portal.cli.pools.run import run_pool
 
     raise typer.Exit(run_pool(file, sites, service, as_json))
@@ -60,7 +64,8 @@ def status(service: Service = None, as_json: AsJson = False) -> None:
     "decide", epilog="Example: `vgrads pool decide data/pool.yaml`, before it is run, or beside it"
 )
 def decide(file: PoolFile, service: Service = None, as_json: AsJson = False) -> None:
-    """What a pool would decide now for the managers that there are, and why; nothing is asked for."""
+    """What a pool would decide now for the managers that there are, and why; nothing is asked
+    for."""
     from vgrads.portal.cli.pools.run import would_decide
     from vgrads.portal.cli.pools.text import decision_text
 

@@ -92,7 +92,10 @@ def can_use(capacity: Mapping[str, Any] | None) -> tuple[str, str]:
 def decision_text(told: Mapping[str, Any]) -> Text:
     """A decision and its reasons."""
     lines = [
-        f"{told['name']} ({told['policy']}): {told['decided']} workers decided, at most {told['max_workers']}"
+        (
+            f"{told['name']} ({told['policy']}): {told['decided']} workers decided, at most "
+            f"{told['max_workers']}"
+        )
     ]
     lines += [f"  {name}: {count}" for name, count in sorted(told["decisions"].items())]
     lines += (

@@ -43,7 +43,8 @@ def _settings(
 
 
 def _resolve(given: Path) -> tuple[Path, LogQueue]:
-    """The file behind HISTORY, and which queue of it is meant; the database is asked where there is no such file."""
+    """The file behind HISTORY, and which queue of it is meant; the database is asked where there is
+    no such file."""
     if given.is_file():
         return given, None
     from vgrads.portal.records.sites import resolve_history
@@ -57,7 +58,8 @@ def _ask(
     settings: Any,
     procs: int,
 ) -> Any:
-    """What a history (path or SITE/QUEUE, queue, format, who asks) says at an instant, for jobs of this width."""
+    """What a history (path or SITE/QUEUE, queue, format, who asks) says at an instant, for jobs of
+    this width."""
     from vgrads.api.queues import queries
     from vgrads.portal.cli.terminal import busy, console
 
@@ -173,7 +175,10 @@ def probability(
 
 
 @app.command(
-    epilog="Example: `vgrads trajectory KTH-SP2.swf.gz --procs 16 --walltime 2h --start-by 6h --probability .9`"
+    epilog=(
+        "Example: `vgrads trajectory KTH-SP2.swf.gz --procs 16 --walltime 2h --start-by 6h "
+        "--probability .9`"
+    )
 )
 def trajectory(
     history: History,
@@ -247,7 +252,10 @@ def backtest(
         str,
         typer.Option(
             "--as",
-            help="asked: as a question knows the job, without its user. known: with the user and what that one has in the queue.",
+            help=(
+                "asked: as a question knows the job, without its user. known: with the user "
+                "and what that one has in the queue."
+            ),
         ),
     ] = "asked",
     format_name: Format = None,

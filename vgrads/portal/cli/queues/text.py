@@ -21,16 +21,18 @@ def bound_text(answer: Bound, asked: AskedQueue) -> str:
         return f"No bound can be given: {answer.reason}.{_merged_text(asked)}"
     if answer.method == "state":
         return (
-            f"A job like this, submitted now, waits at most {format_duration(answer.bound_s)} ({answer.bound_s:.0f} s) with "
-            f"probability {answer.probability}, by the state of the queue and how {answer.jobs} such statements came true."
+            "A job like this, submitted now, waits at most "
+            f"{format_duration(answer.bound_s)} ({answer.bound_s:.0f} s) with "
+            f"probability {answer.probability}, by the state of the queue and how "
+            f"{answer.jobs} such statements came true."
             + _merged_text(asked)
             + _downtime_text(asked)
         )
     return (
-        f"A job like this waits at most {format_duration(answer.bound_s)} ({answer.bound_s:.0f} s) with probability "
-        f"{answer.probability}, stated with confidence {answer.confidence} from {answer.jobs} waits since {asked.since}."
-        + _merged_text(asked)
-        + _downtime_text(asked)
+        f"A job like this waits at most {format_duration(answer.bound_s)} "
+        f"({answer.bound_s:.0f} s) with probability "
+        f"{answer.probability}, stated with confidence {answer.confidence} from "
+        f"{answer.jobs} waits since {asked.since}." + _merged_text(asked) + _downtime_text(asked)
     )
 
 
@@ -51,7 +53,8 @@ def _merged_text(asked: AskedQueue) -> str:
     if asked.jobs is None or asked.distinct is None or asked.distinct > asked.jobs / 2:
         return ""
     return (
-        f"\nOf the history's {asked.jobs} jobs {asked.distinct} are distinct: equal ones of one user that come and start within "
+        f"\nOf the history's {asked.jobs} jobs {asked.distinct} are distinct: equal ones "
+        "of one user that come and start within "
         "a minute are one observation (--no-arrays takes each)."
     )
 
@@ -60,19 +63,24 @@ def _downtime_text(asked: AskedQueue) -> str:
     stall = asked.forecast.downtime
     if stall is None:
         return ""
-    return f"\nThe queue may be down: nothing has started since {asked.instant(stall.since_s)}, {stall.submissions} jobs came."
+    return (
+        f"\nThe queue may be down: nothing has started since {asked.instant(stall.since_s)}, "
+        f"{stall.submissions} jobs came."
+    )
 
 
 def probability_text(answer: dict[str, Any], asked: AskedQueue) -> str:
     """GETPROB in a sentence."""
     if answer["method"] == "state":
         return (
-            f"A job like this, submitted now, starts within {format_duration(answer['within_s'])} with probability "
-            f"{answer['probability']:.3f}, by the state of the queue and how {answer['jobs']} such statements came true."
-            + _downtime_text(asked)
+            "A job like this, submitted now, starts within "
+            f"{format_duration(answer['within_s'])} with probability "
+            f"{answer['probability']:.3f}, by the state of the queue and how "
+            f"{answer['jobs']} such statements came true." + _downtime_text(asked)
         )
     return (
-        f"A job like this starts within {format_duration(answer['within_s'])} with probability {answer['probability']:.3f} "
+        f"A job like this starts within {format_duration(answer['within_s'])} with "
+        f"probability {answer['probability']:.3f} "
         f"or more, stated with confidence {answer['confidence']} from {answer['jobs']} waits."
         + _downtime_text(asked)
     )
@@ -83,18 +91,21 @@ def trajectory_text(path: Trajectory, wanted: Reservation) -> str:
     start = format_duration(wanted.start_by_s)
     if path.chosen is None:
         return (
-            f"No instant of submission makes it run in {start} with probability {wanted.probability}; the best is in "
+            f"No instant of submission makes it run in {start} with probability "
+            f"{wanted.probability}; the best is in "
             f"{format_duration(path.submit_s[path.best])} with {path.probabilities[path.best]:.3f}."
         )
     return (
         f"Submit in {format_duration(path.submit_s[path.chosen])} asking for "
-        f"{format_duration(path.walltimes_s[path.chosen])}: it then runs in {start} with probability "
+        f"{format_duration(path.walltimes_s[path.chosen])}: it then runs in {start} with "
+        "probability "
         f"{path.probabilities[path.chosen]:.3f} or more."
     )
 
 
 def backtest_table(rows: Sequence[BacktestRow]) -> Table:
-    """The rows for a terminal: coverage, worst 500 jobs, pinball loss, median bound, quick jobs bounded."""
+    """The rows for a terminal: coverage, worst 500 jobs, pinball loss, median bound, quick jobs
+    bounded."""
     table = Table(box=SIMPLE_HEAD)
     for name in (
         "history",

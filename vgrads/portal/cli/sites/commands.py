@@ -92,7 +92,10 @@ def check_sites(
         bool,
         typer.Option(
             "--benchmark",
-            help="Also run a benchmark of about half a minute at each real site: run times learned elsewhere are then told for it.",
+            help=(
+                "Also run a benchmark of about half a minute at each real site: run times "
+                "learned elsewhere are then told for it."
+            ),
         ),
     ] = False,
     as_json: AsJson = False,
@@ -158,7 +161,8 @@ def sweep(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Find jobs and instances of vgrads at real sites that no running run knows, and give them back."""
+    """Find jobs and instances of vgrads at real sites that no running run knows, and give them
+    back."""
     from vgrads.portal.cli.sites.tables import leftovers_table
     from vgrads.portal.jobs import site_care
     from vgrads.portal.records.sites import choose_catalog
@@ -233,7 +237,8 @@ def offers(
     gantt: Gantt = None,
     as_json: AsJson = False,
 ) -> None:
-    """Which nodes can be had, when, how surely, at what cost? Exit 3 where not as surely as asked."""
+    """Which nodes can be had, when, how surely, at what cost? Exit 3 where not as surely as
+    asked."""
     from vgrads.api.queues.offers import offer_json, refuse
     from vgrads.portal.cli.sites import offer_text
 

@@ -65,7 +65,8 @@ def _slot_text(node: GridNode) -> str:
     facts = node.facts
     cost = f", {format_usd(facts['cost_usd'])}" if facts["cost_usd"] else ""
     return (
-        f"{node.name}: {_count(facts['nodes'], 'node')} for {facts['group']}, ask in {format_duration(facts['submit_s'])}, "
+        f"{node.name}: {_count(facts['nodes'], 'node')} for {facts['group']}, ask in "
+        f"{format_duration(facts['submit_s'])}, "
         f"there in time with {facts['probability']:.3f}{cost}"
     )
 

@@ -30,7 +30,10 @@ def sites_table(rows: Sequence[Json]) -> Table:
     table = rows_under(*heads)
     for row in rows:
         binding = row["binding"]
-        span = f"{format_duration(binding['p50_s'])} ({format_duration(binding['p5_s'])}–{format_duration(binding['p95_s'])})"
+        span = (
+            f"{format_duration(binding['p50_s'])} "
+            f"({format_duration(binding['p5_s'])}–{format_duration(binding['p95_s'])})"
+        )
         table.add_row(
             row["name"],
             row["kind"],
@@ -92,7 +95,10 @@ def _queue_text(queue: Json) -> str:
     if history is None:
         stated = queue["stated_probability"]
         if stated:
-            return f"{queue['name']}: no history; stated: starts within {format_duration(queue['stated_wait_s'])} with {stated}"
+            return (
+                f"{queue['name']}: no history; stated: starts within "
+                f"{format_duration(queue['stated_wait_s'])} with {stated}"
+            )
         return f"{queue['name']}: no history, treated as unknown (probability 0)"
     return (
         f"{queue['name']}: ≤ {queue['max_procs']} processors, {history_text(history)} until "

@@ -1,1 +1,2 @@
-"""The steps by which an older database becomes one of this version; run by :mod:`portal.migrate`."""
+"""The steps by which an older database becomes one of this version; run by
+:mod:`portal.migrate`."""

@@ -1,4 +1,5 @@
-"""How Alembic runs the steps: over the connection that it is given, in that connection's transaction."""
+"""How Alembic runs the steps: over the connection that it is given, in that connection's
+transaction."""
 
 from alembic import context
 from sqlmodel import SQLModel

@@ -1,8 +1,9 @@
-"""What vgrads 0.1 kept of plans and books: pickles, read into plain parts and written anew as documents.
+"""What vgrads 0.1 kept of plans and books: pickles, read into plain parts and written anew as
+documents.
 
-Nothing of this follows the code: the names of classes and fields are those of 0.1, whatever has become of
-them since. The reader knows plain data and these names, so a database that was tampered with can name nothing
-else.
+Nothing of this follows the code: the names of classes and fields are those of 0.1, whatever has
+become of them since. The reader knows plain data and these names, so a database that was tampered
+with can name nothing else.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ _CLASSES: dict[tuple[str, str], tuple[str, str]] = {
     ("execmgr.book", "Book"): ("book", "plan snapshot uses order placements copies"),
     ("planner.plan", "Plan"): (
         "plan",
-        "set_name deadline_s needed asked_probability feasible lacking promise placements uses phases reasons relaxations policy seconds",
+        (
+            "set_name deadline_s needed asked_probability feasible lacking promise placements "
+            "uses phases reasons relaxations policy seconds"
+        ),
     ),
     ("planner.plan", "Promise"): ("promise", "probability standard_error by_workflow cautious"),
     ("planner.plan", "Placement"): (
@@ -46,13 +50,19 @@ _CLASSES: dict[tuple[str, str], tuple[str, str]] = {
     ),
     ("vgrid.slot", "Slot"): (
         "slot",
-        "id site queue kind procs curve end_s shared submit_s up speed price_usd_per_hour billing_s nodes node_type memory_mib task_failure",
+        (
+            "id site queue kind procs curve end_s shared submit_s up speed price_usd_per_hour "
+            "billing_s nodes node_type memory_mib task_failure"
+        ),
     ),
     ("vgrid.slot", "StartCurve"): ("start-curve", "times_s probabilities"),
     ("vgrid.catalog", "Catalog"): ("catalog", "sites links"),
     ("vgrid.catalog", "Site"): (
         "site",
-        "name kind procs nodes slot_up slot_acquire task_failure node_mtbf_s node_repair_s node_hours driver queues billing_s boot_s boot_spread access",
+        (
+            "name kind procs nodes slot_up slot_acquire task_failure node_mtbf_s node_repair_s "
+            "node_hours driver queues billing_s boot_s boot_spread access"
+        ),
     ),
     ("vgrid.catalog", "Queue"): (
         "queue",
@@ -60,12 +70,19 @@ _CLASSES: dict[tuple[str, str], tuple[str, str]] = {
     ),
     ("vgrid.catalog", "NodeType"): (
         "node-type",
-        "name cores memory_mib speed price_usd_per_hour spot_price_usd_per_hour spot_interruptions_per_hour",
+        (
+            "name cores memory_mib speed price_usd_per_hour spot_price_usd_per_hour "
+            "spot_interruptions_per_hour"
+        ),
     ),
     ("vgrid.catalog", "Link"): ("link", "bandwidth_mib_s latency_s"),
     ("drivers.api", "Access"): (
         "access",
-        "host ssh_options account reservation folder shared_home shared_files timeout_s poll_s options parallel_environment python contact endpoint region image key_name security_groups profile spend_limit_usd price_date",
+        (
+            "host ssh_options account reservation folder shared_home shared_files timeout_s "
+            "poll_s options parallel_environment python contact endpoint region image key_name "
+            "security_groups profile spend_limit_usd price_date"
+        ),
     ),
 }
 _PLAIN = {
@@ -94,7 +111,8 @@ class _Part:
     names: ClassVar[tuple[str, ...]]
 
     def __setstate__(self, state: Any) -> None:
-        """Values with slots were pickled as a list, others as their namespace with what they remembered."""
+        """Values with slots were pickled as a list, others as their namespace with what they
+        remembered."""
         values = dict(zip(self.names, state, strict=True)) if isinstance(state, list) else state
         self.fields = {name: values[name] for name in self.names if name in values}
 
@@ -118,7 +136,8 @@ class _Unpickler(pickle.Unpickler):
 
 
 def as_document(body: bytes) -> bytes | None:
-    """A pickle of 0.1 as a document; None for what is none, or cannot be read: that stays as it is."""
+    """A pickle of 0.1 as a document; None for what is none, or cannot be read: that stays as it
+    is."""
     if body[:2] != _PICKLED:
         return None
     try:

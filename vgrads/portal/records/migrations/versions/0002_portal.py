@@ -1,4 +1,5 @@
-"""What the service needs: owners, states and revisions of sets, background work, tokens, grants, audit."""
+"""What the service needs: owners, states and revisions of sets, background work, tokens, grants,
+audit."""
 
 from typing import Any
 

@@ -1,6 +1,8 @@
-"""Plans, books and set-ups of runs become documents: pickles name the places of classes, which move.
+"""Plans, books and set-ups of runs become documents: pickles name the places of classes, which
+move.
 
-Down again there is nothing to do: vgrads 0.1 says of a document that a newer version wrote it, and plans anew.
+Down again there is nothing to do: vgrads 0.1 says of a document that a newer version wrote it, and
+plans anew.
 """
 
 import sqlalchemy as sa

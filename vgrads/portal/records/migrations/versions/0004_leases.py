@@ -1,4 +1,5 @@
-"""Leases by signs of life and fencing numbers, no wall clocks. A run that is looked after right now is not to be moved."""
+"""Leases by signs of life and fencing numbers, no wall clocks. A run that is looked after right now
+is not to be moved."""
 
 import sqlalchemy as sa
 from alembic import op
