@@ -69,7 +69,10 @@ def task(_):
     return subprocess.run(["/bin/sh", "-c", "true"]).returncode
 if __name__ == "__main__":
     count, workers = map(int, sys.argv[1:])
-    executor = HighThroughputExecutor(max_workers_per_node=workers, address="127.0.0.1", provider=LocalProvider(max_blocks=1, init_blocks=1))
+    executor = HighThroughputExecutor(
+        max_workers_per_node=workers, address="127.0.0.1",
+        provider=LocalProvider(max_blocks=1, init_blocks=1),
+    )
     with parsl.load(Config(executors=[executor], run_dir="/tmp/parsl-bench")):
         [f.result() for f in [task(n) for n in range(20)]]
         begin = time.perf_counter()

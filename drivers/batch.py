@@ -37,7 +37,8 @@ from vgrads.kernel.clock import Clock
 from vgrads.kernel.errors import SiteError
 
 _PASSING = re.compile(
-    r"submit\w*[ _]?limit|QOSMax|policy|only \d+ jobs|per.user|would exceed|quota|temporar|try again|not available now",
+    r"submit\w*[ _]?limit|QOSMax|policy|only \d+ jobs|per.user|would exceed|quota"
+    r"|temporar|try again|not available now",
     re.IGNORECASE,
 )
 """What refusals say that time mends: too many jobs at once, a service that is busy."""

@@ -18,7 +18,8 @@ from vgrads.drivers.shell import quote
 from vgrads.kernel.errors import SiteError
 
 _NO_ANSWER = re.compile(
-    r"unable to contact|can't connect|commlib error|connection refused|got (send|select|read) error|timeout|qmaster.*not.*(running|respond)",
+    r"unable to contact|can't connect|commlib error|connection refused|got (send"
+    r"|select|read) error|timeout|qmaster.*not.*(running|respond)",
     re.IGNORECASE,
 )
 _GONE = '*"does not exist"*'

@@ -38,7 +38,8 @@ _TIME_OVER = (
     -11,
 )  # killed at the limit: OpenPBS JOB_EXEC_KILL_WALLTIME, Torque JOB_EXEC_OVERLIMIT
 _NO_ANSWER = re.compile(
-    r"connection refused|cannot connect|could not connect|no route to host|timed? ?out|server.*(down|not running|unavailable)|end of file",
+    r"connection refused|cannot connect|could not connect|no route to host"
+    r"|timed? ?out|server.*(down|not running|unavailable)|end of file",
     re.IGNORECASE,
 )
 _GONE = '*"Unknown Job"* | *"has finished"* | *"invalid state"*'

@@ -33,12 +33,14 @@ _TEMPLATE = """\
 D={folder}
 mkdir -p "$D" || exit 1
 cd "$D" || exit 1
-( set -C; : >{name}.state ) 2>/dev/null || exit 0  # this slot has run: a repeated job has nothing to do
+# A slot that has run: a repeated job has nothing to do.
+( set -C; : >{name}.state ) 2>/dev/null || exit 0
 find . -name 'vg-*' -mtime +{kept_days} -exec rm -f {{}} + 2>/dev/null
 echo ready >>{name}.state
 {prepare}( cd "$HOME" && exec timeout -k 10 {seconds} {words} ) >{name}.out 2>&1 </dev/null
 code=$?
-{tidy}said=$(tail -n 40 {name}.out | tr -d '\\000' | LC_ALL=C grep -Ev {no_words} | tail -n 1 | cut -c 1-300)
+{tidy}said=$(tail -n 40 {name}.out | tr -d '\\000' | LC_ALL=C grep -Ev {no_words} |
+  tail -n 1 | cut -c 1-300)
 printf 'end %s %s\\n' "$code" "$said" >>{name}.state
 exit $code
 """

@@ -53,8 +53,10 @@ _WORDS = {
     "OUT_OF_MEMORY": "out of memory",
 }
 _NO_ANSWER = re.compile(
-    r"unable to contact|connection (refused|timed out|reset)|socket timed out|zero bytes were transmitted"
-    r"|temporarily (unable|unavailable)|protocol authentication error|communication connection failure|slurmctld.*not respond",
+    r"unable to contact|connection (refused|timed out|reset)|socket timed out"
+    r"|zero bytes were transmitted"
+    r"|temporarily (unable|unavailable)|protocol authentication error"
+    r"|communication connection failure|slurmctld.*not respond",
     re.IGNORECASE,
 )
 _FORECAST = re.compile(r"to start at (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)")

@@ -22,10 +22,11 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 _HEAD = """# Performance
 
-Measured by `make bench` on {when} with Python {python} on {cores} processors: each section is what its command printed.
-Ratios are against the named alternative in the same run.
+Measured by `make bench` on {when} with Python {python} on {cores} processors: each section is
+what its command printed. Ratios are against the named alternative in the same run.
 
-The dispatcher of bags, with what it must do, what it aims at and its peers: [Bags without a plan, How fast](dispatch.md#how-fast).
+The dispatcher of bags, with what it must do, what it aims at and its peers:
+[Bags without a plan, How fast](dispatch.md#how-fast).
 """
 
 
@@ -37,12 +38,13 @@ def section(script: Path) -> str:
     )
     if done.returncode:
         sys.exit(f"{script.name} failed:\n{done.stderr[-2000:]}")
-    about = (ast.get_docstring(ast.parse(script.read_text())) or "").splitlines()[0].rstrip(".")
+    summary, _, _ = (ast.get_docstring(ast.parse(script.read_text())) or "").partition("\n\n")
+    about = " ".join(summary.split()).rstrip(".")
     seconds = time.perf_counter() - began
     output = done.stdout.strip()
     if "|---" not in output:
         output = f"```\n{output}\n```"
-    return f"\n## {about}\n\n`python benchmarks/{script.name}`, {seconds:.0f} s\n\n{output}\n"
+    return f"\n## {about}\n\n`python {script.relative_to(ROOT)}`, {seconds:.0f} s\n\n{output}\n"
 
 
 def main() -> None:
@@ -53,7 +55,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*")
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "performance.md")
     chosen = parser.parse_args()
-    scripts = sorted((ROOT / "benchmarks").glob("bench_*.py"))
+    scripts = sorted((ROOT / "benchmarks").rglob("bench_*.py"))
     known = {script.stem.removeprefix("bench_"): script for script in scripts}
     wrong = [name for name in chosen.names if name not in known]
     if wrong:

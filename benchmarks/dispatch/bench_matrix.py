@@ -40,7 +40,8 @@ long compare(const char *a, size_t na, const char *b, size_t nb, char *out, size
     for (size_t i = 0; i < na && i < nb; i++) s += (unsigned char)(a[i] ^ b[i]);
     return snprintf(out, room, "%lu", s);
 }
-long cell(const char *x, size_t nx, const char *y, size_t ny, const char *d, size_t nd, char *out, size_t room) {
+long cell(const char *x, size_t nx, const char *y, size_t ny, const char *d, size_t nd,
+          char *out, size_t room) {
     out[0] = '1';
     return 1;
 }
@@ -50,7 +51,8 @@ _MAIN = """
 #include <stdlib.h>
 long compare(const char *, size_t, const char *, size_t, char *, size_t);
 static char *all(const char *name, size_t *n) {
-    FILE *f = fopen(name, "rb"); char *p = malloc(1 << 20); *n = fread(p, 1, 1 << 20, f); fclose(f); return p;
+    FILE *f = fopen(name, "rb"); char *p = malloc(1 << 20); 
+    *n = fread(p, 1, 1 << 20, f); fclose(f); return p;
 }
 int main(int c, char **v) {
     char out[99]; size_t n, m; char *a = all(v[1], &n), *b = all(v[2], &m);

@@ -56,9 +56,11 @@ _SIDE, _BLOCK, _SPIN = 60, 10, 4_000_000
 _SPIN_C = """
 #include <stdio.h>
 #include <stdlib.h>
-long spin(long n) { volatile unsigned long s = 1; for (long i = 0; i < n; i++) s = s * 3 + 1; return (long)s; }
+long spin(long n) { 
+    volatile unsigned long s = 1; for (long i = 0; i < n; i++) s = s * 3 + 1; return (long)s; }
 long rounds(void);
-long cell(const char *x, size_t nx, const char *y, size_t ny, const char *d, size_t nd, char *out, size_t room) {
+long cell(const char *x, size_t nx, const char *y, size_t ny, const char *d, size_t nd,
+          char *out, size_t room) {
     spin(rounds()); out[0] = '1'; return 1;
 }
 long compare(const char *a, size_t na, const char *b, size_t nb, char *out, size_t room) {

@@ -52,7 +52,8 @@ def policy(i: int, concurrency: str) -> dict[str, str]:
         {"Rank": "Host.JobsToday / 100.0", "JobRequirements": f'Host.Grid != "g{i % 4}"'},
         {"JobRequirements": f'Host.Grid == "g{i % 4}"', "Rank": "Host.NumCpus"},
         {
-            "JobRequirements": f'member(Host.Grid, {{"g{i % 4}", "g{(i + 1) % 4}"}}) && Host.ErrorRate < 0.2'
+            "JobRequirements": f'member(Host.Grid, {{"g{i % 4}", "g{(i + 1) % 4}"}})'
+            " && Host.ErrorRate < 0.2"
         },
         {
             "JobRequirements": '!Tail ? true : regexp("^n1", Host.Name) && Host.ErrorRate < 0.1',

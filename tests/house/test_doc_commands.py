@@ -16,7 +16,7 @@ ELSEWHERE = {
     "vgrads sites sweep": "tests/drivers/test_services.py, on a real batch system",
     "vgrads sites queue cluster": "tests/drivers/test_services.py",
     "vgrads sites collect": "tests/drivers/test_services.py",
-    "vgrads sites check SITES.toml": "tests/drivers/test_services.py, where there is a site to check",
+    "vgrads sites check SITES.toml": "tests/drivers/test_services.py, at a real site",
     "vgrads bound cluster/batch": "tests/drivers/test_services.py, after collecting",
     "vgrads bound SITE/QUEUE": "tests/drivers/test_services.py, on a queue with jobs in it",
     "vgrads sites open": "tests/portal/test_access.py: only real sites can be opened",

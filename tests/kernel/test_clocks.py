@@ -68,8 +68,12 @@ from vgrads.kernel.clock import WallClock
 
 if __name__ == "__main__":
     engine = DaskEngine(WallClock(), TaskFolder(Path(sys.argv[1]), Path(sys.argv[1])))
-    with LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster, Client(cluster) as client:
-        print(sum(client.submit(int, n, pure=False).result(timeout=30) for n in range(30)), flush=True)
+    with (
+        LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+        sums = [client.submit(int, n, pure=False) for n in range(30)]
+        print(sum(one.result(timeout=30) for one in sums), flush=True)
     engine.abandon()
 """
 

@@ -15,9 +15,12 @@ from vgrads.traces.history import read_history
 from vgrads.traces.records import JobLog
 
 Rows = Sequence[Sequence[str]]
-_STYLE = """body{font:15px/1.5 system-ui,sans-serif;color:#1c2430;background:#fff;max-width:70rem;margin:2rem auto;padding:0 1rem}
-table{border-collapse:collapse;margin:1rem 0}th,td{padding:.25rem .7rem;border-bottom:1px solid #d8dee6;text-align:right}
-th:first-child,td:first-child{text-align:left}svg{max-width:100%;height:auto}code{background:#f1f4f8;padding:0 .3rem}"""
+_STYLE = """body{font:15px/1.5 system-ui,sans-serif;color:#1c2430;background:#fff;
+max-width:70rem;margin:2rem auto;padding:0 1rem}
+table{border-collapse:collapse;margin:1rem 0}
+th,td{padding:.25rem .7rem;border-bottom:1px solid #d8dee6;text-align:right}
+th:first-child,td:first-child{text-align:left}svg{max-width:100%;height:auto}
+code{background:#f1f4f8;padding:0 .3rem}"""
 
 
 def study_parser(name: str, doc: str | None) -> ArgumentParser:

@@ -212,14 +212,18 @@ def _svg(figure: Any) -> str:
 
 
 _PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Backtest · vgrads</title><style>
-body {{ font: 15px/1.5 system-ui, sans-serif; color: #1c2430; background: #fff; max-width: 1200px; margin: 2rem auto; padding: 0 1rem; }}
-table {{ border-collapse: collapse; font-size: .88rem; }} th, td {{ text-align: right; padding: .25rem .6rem; border-bottom: 1px solid #ddd; }}
+body {{ font: 15px/1.5 system-ui, sans-serif; color: #1c2430; background: #fff;
+  max-width: 1200px; margin: 2rem auto; padding: 0 1rem; }}
+table {{ border-collapse: collapse; font-size: .88rem; }}
+th, td {{ text-align: right; padding: .25rem .6rem; border-bottom: 1px solid #ddd; }}
 th:nth-child(-n+3), td:nth-child(-n+3) {{ text-align: left; }}
 figure {{ margin: 1rem 0; }} figure svg {{ max-width: 100%; height: auto; }}
 </style></head><body><h1>Would the bounds have held?</h1>
-<p>Every history was replayed with nothing known before its time. A job counts as kept when it waited no longer than the
-bound that it was given at its submission; every started job from the first that was given a bound is counted.</p>
+<p>Every history was replayed with nothing known before its time. A job counts as kept when it
+waited no longer than the bound that it was given at its submission; every started job from the first that
+was given a bound is counted.</p>
 {body}</body></html>
 """

@@ -31,8 +31,9 @@ from vgrads.vgrid.catalog import Catalog
 
 _ABOUT = """Promise a deadline on machines you do not own.
 
-Errors are problem documents (RFC 9457) that name the field. A `POST` with an `Idempotency-Key` is done
-once, however often it is sent. Where tokens are asked for: `Authorization: Bearer …`."""
+Errors are problem documents (RFC 9457) that name the field. A `POST` with an
+`Idempotency-Key` is done once, however often it is sent.
+Where tokens are asked for: `Authorization: Bearer …`."""
 
 
 def make_app(

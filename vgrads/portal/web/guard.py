@@ -41,7 +41,8 @@ _LOGINS = "10/minute"  # wrong secrets: one of them, and all from one address
 _UNWRITTEN = ("/turns/", "/ends")  # too many, and no decision of a person
 _LEDGER = ("/v1/managers/", "/v1/pools/")  # the same
 _HEADERS = {
-    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self' data: blob:; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "x-content-type-options": "nosniff",
     "referrer-policy": "same-origin",

@@ -59,9 +59,15 @@ def write_report(path: Path, found: FittedHistory) -> None:
 
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Bags of {name} · vgrads</title><style>
-body {{ font: 15px/1.5 system-ui, sans-serif; color: #1c2430; background: #fff; max-width: 1200px; margin: 2rem auto; padding: 0 1rem; }}
-table {{ border-collapse: collapse; }} th, td {{ text-align: left; padding: .25rem .8rem; border-bottom: 1px solid #ddd; }} svg {{ max-width: 100%; height: auto; }}
-</style></head><body><h1>Bags of {name}</h1><p>{bags} bags. Times and sizes are logarithms to base 2, the daily cycle counts half hours.
+body {{ font: 15px/1.5 system-ui, sans-serif; color: #1c2430; background: #fff;
+  max-width: 1200px; margin: 2rem auto; padding: 0 1rem; }}
+table {{ border-collapse: collapse; }}
+th, td {{ text-align: left; padding: .25rem .8rem; border-bottom: 1px solid #ddd; }}
+svg {{ max-width: 100%; height: auto; }}
+</style></head><body>
+<h1>Bags of {name}</h1><p>{bags} bags. Times and sizes are logarithms
+to base 2, the daily cycle counts half hours.
 D is the largest distance between the two distribution functions (Kolmogorov–Smirnov).</p>
-<table><tr><th>characteristic</th><th>values</th><th>best fit</th><th>D</th></tr>{rows}</table>{svg}</body></html>
+<table><tr><th>characteristic</th><th>values</th><th>best fit</th><th>D</th></tr>
+{rows}</table>{svg}</body></html>
 """

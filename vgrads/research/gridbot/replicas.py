@@ -19,7 +19,8 @@ _BAD = "(Job.{0}.Host.ErrorRate > 0.01 || !Job.{0}.Host.RecentSuccess || Job.{0}
 COMMON = {"Concurrency": "1", "Deadline": "3600"}
 PERMISSIVE = {"ReplicationRequirements": "Job.NumberOfReplicas < 5"}
 RESTRICTIVE = {
-    "ReplicationRequirements": f"Job.NumberOfReplicas < 3 && ({_BAD.format('Replica1')} || {_BAD.format('Replica2')})"
+    "ReplicationRequirements": "Job.NumberOfReplicas < 3"
+    f" && ({_BAD.format('Replica1')} || {_BAD.format('Replica2')})"
 }
 RELIABLE = {"JobRequirements": "Tail ? Host.ErrorRate <= 0.01 && Host.RecentSuccess : true"}
 """Unreliable: an error rate above one in a hundred, or no recent success. Ours begins at one in
