@@ -223,7 +223,7 @@ th:nth-child(-n+3), td:nth-child(-n+3) {{ text-align: left; }}
 figure {{ margin: 1rem 0; }} figure svg {{ max-width: 100%; height: auto; }}
 </style></head><body><h1>Would the bounds have held?</h1>
 <p>Every history was replayed with nothing known before its time. A job counts as kept when it
-waited no longer than the bound that it was given at its submission; every started job from the first
-that was given a bound is counted.</p>
+waited no longer than the bound that it was given at its submission. Every started job from the
+first that was given a bound is counted.</p>
 {body}</body></html>
 """
