@@ -39,9 +39,10 @@ from vgrads.planner.plan import Plan
 from vgrads.planner.snapshot import Snapshot
 from vgrads.vgrid.catalog import Catalog, NodeType, Site
 from vgrads.vgrid.offers import Knowledge, OfferRequest, offer_slots
-from vgrads.workflows.dag import Task, Workflow, make_workflow
+from vgrads.workflows.dag import Workflow, make_workflow
 from vgrads.workflows.formats.load import load_workflow
 from vgrads.workflows.sets import WorkflowSet
+from vgrads.workflows.task import Task
 
 WORKFLOWS = Path(__file__).resolve().parents[2] / "shared" / "traces" / "workflows"
 COUNT, BOOT_S = 20, 120.0

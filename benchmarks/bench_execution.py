@@ -41,8 +41,9 @@ from vgrads.portal.records.store import Store
 from vgrads.simulator.cloud import CloudRegion
 from vgrads.vgrid.catalog import Catalog, NodeType, Site
 from vgrads.vgrid.slot import Slot, certain_from
-from vgrads.workflows.dag import Task, make_workflow
+from vgrads.workflows.dag import make_workflow
 from vgrads.workflows.sets import WorkflowSet
+from vgrads.workflows.task import Task
 
 WORKERS = 8
 PEERS = {

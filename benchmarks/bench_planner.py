@@ -28,8 +28,9 @@ from vgrads.planner.promise.probability import Scenarios, WorkflowOutcome
 from vgrads.planner.snapshot import Snapshot
 from vgrads.vgrid.catalog import Link, load_catalog
 from vgrads.vgrid.slot import Slot, StartCurve, certain_from
-from vgrads.workflows.dag import Task, Workflow, make_workflow
+from vgrads.workflows.dag import Workflow, make_workflow
 from vgrads.workflows.sets import WorkflowSet, load_set
+from vgrads.workflows.task import Task
 
 PEER = Path(__file__).with_name("saga_peer.py")
 

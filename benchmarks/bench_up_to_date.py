@@ -21,8 +21,9 @@ from vgrads.execmgr.tasks import witness
 from vgrads.portal.records.run_record import RunRecord
 from vgrads.portal.records.store import Store
 from vgrads.vgrid.catalog import Catalog, NodeType, Site
-from vgrads.workflows.dag import Task, make_workflow
+from vgrads.workflows.dag import make_workflow
 from vgrads.workflows.sets import WorkflowSet
+from vgrads.workflows.task import Task
 
 _SNAKEMAKE = Path(".venv/snakemake/bin/snakemake")
 _PAIRS = 3

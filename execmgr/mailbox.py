@@ -15,7 +15,7 @@ from typing import Protocol
 from vgrads.execmgr.core.book import Book
 from vgrads.execmgr.core.states import CopyState, Release, RunState
 from vgrads.planner.snapshot import TaskKey
-from vgrads.workflows.dag import Task
+from vgrads.workflows.task import Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

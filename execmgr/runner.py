@@ -37,8 +37,8 @@ from vgrads.execmgr.sites import Sites
 from vgrads.kernel.clock import Clock
 from vgrads.kernel.errors import InputError
 from vgrads.planner.snapshot import CopyKey, TaskKey
-from vgrads.workflows.dag import Task
 from vgrads.workflows.manner import Manner, with_env
+from vgrads.workflows.task import Task
 
 Watcher = Callable[[Book, RunState, list[Event]], None]
 """Is told the book that rules, what the run has come to, and what has just happened."""

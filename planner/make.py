@@ -18,8 +18,9 @@ from vgrads.planner.promise.probability import standard_error
 from vgrads.planner.promise.rollout import Played, rollout
 from vgrads.planner.snapshot import PLACES, Snapshot
 from vgrads.vgrid.slot import Slot
-from vgrads.workflows.dag import Task, Workflow
+from vgrads.workflows.dag import Workflow
 from vgrads.workflows.sets import WorkflowSet
+from vgrads.workflows.task import Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

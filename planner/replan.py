@@ -22,8 +22,9 @@ from vgrads.planner.promise.rollout import rollout
 from vgrads.planner.promise.sharpen import Seen, Sharpened, left_of, sharpen
 from vgrads.planner.snapshot import CopyKey, Snapshot, TaskKey
 from vgrads.vgrid.slot import Slot, StartCurve, certain_from
-from vgrads.workflows.dag import Task, Workflow, make_workflow
+from vgrads.workflows.dag import Workflow, make_workflow
 from vgrads.workflows.sets import WorkflowSet
+from vgrads.workflows.task import Task
 
 _SCENARIOS = 1024
 _AT_ONCE = Options(effort_s=0.0)  # a run waits for the answer

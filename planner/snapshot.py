@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from vgrads.vgrid.catalog import Link
 from vgrads.vgrid.slot import Slot
-from vgrads.workflows.dag import Task, Workflow
+from vgrads.workflows.dag import Workflow
 from vgrads.workflows.sets import WorkflowSet
+from vgrads.workflows.task import Task
 
 PLACES = (0.99, 0.9, 0.75, 0.5, 0.25, 0.1)
 """Quantiles of a run time that a task's place in a plan may be made for, the safest first. Below

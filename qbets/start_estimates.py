@@ -7,11 +7,11 @@ it.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from vgrads.kernel.arrays import Floats, Ints
 from vgrads.kernel.compiled import compiled
+from vgrads.kernel.profile import Steps, fit, use, use_from_start
 from vgrads.simulator.replay import replay_compiled
 
 _CONSERVATIVE = 500  # waiting jobs up to which every one of them is given a reservation
@@ -19,7 +19,9 @@ _NEVER_S = 30 * 86_400.0  # what is later than this, or never, is as late as thi
 
 
 @compiled
-def start_estimates(waiting: Any, running: Any, procs: int, job: Any) -> Any:
+def start_estimates(
+    waiting: Floats, running: Floats, procs: int, job: tuple[int, float, float]
+) -> Floats:
     """Seconds until a job of ``(processors, request, expected run)`` starts, by four rules.
 
     ``waiting``: ``(processors, request, expected run)`` in order; ``running``: ``(processors,
@@ -53,7 +55,7 @@ def start_estimates(waiting: Any, running: Any, procs: int, job: Any) -> Any:
 
 
 @compiled
-def _fitting(taken: Any, procs: int) -> int:
+def _fitting(taken: Ints, procs: int) -> int:
     """How many of the running jobs fit on the machine: all, unless its size is not known yet."""
     busy = 0
     for n in range(len(taken)):
@@ -64,43 +66,22 @@ def _fitting(taken: Any, procs: int) -> int:
 
 
 @compiled
-def _conservative(told: Any, taken: Any, jobs: Any, procs: int) -> float:
-    """Start of the last job when each in turn takes the earliest place left (a step profile)."""
+def _conservative(told: Floats, taken: Ints, jobs: tuple[Ints, Floats], procs: int) -> float:
+    """Start of the last job when each in turn takes the earliest place left."""
     width, asked = jobs
-    steps = 1
     most = len(told) + 2 * len(width) + 2
-    times, free = np.empty(most), np.empty(most, dtype=np.int64)
-    times[0], free[0] = 0.0, procs - taken.sum()
-    for n in range(len(told)):
-        if told[n] > times[steps - 1]:
-            times[steps], free[steps] = told[n], free[steps - 1]
-            steps += 1
-        free[steps - 1] += taken[n]
+    steps = Steps(np.zeros(most), np.zeros(most, dtype=np.int64), np.zeros(2, dtype=np.int64))
+    use_from_start(steps, told, taken)
     start_s = 0.0
     for job in range(len(width)):
         length_s = max(1.0, asked[job])
-        first, at = 0, 0
-        while at < steps and times[at] < times[first] + length_s:
-            if free[at] < width[job]:
-                first = at + 1
-            at += 1
-        start_s = times[first]
-        if job == len(width) - 1:
-            break
-        end_s = start_s + length_s
-        last = first + np.searchsorted(times[first:steps], end_s)
-        if last == steps or times[last] != end_s:
-            for n in range(steps, last, -1):
-                times[n], free[n] = times[n - 1], free[n - 1]
-            times[last], free[last] = end_s, free[last - 1]
-            steps += 1
-        for n in range(first, last):
-            free[n] -= width[job]
+        start_s = fit(steps, procs, 0.0, length_s, width[job], np.inf)
+        use(steps, start_s, start_s + length_s, width[job])
     return start_s
 
 
 @compiled
-def room_at(running: Any, procs: int, wanted: int, column: int) -> float:
+def room_at(running: Floats, procs: int, wanted: int, column: int) -> float:
     """Seconds until ``wanted`` processors are free with nobody ahead, by this column of
     ``running``."""
     free = procs - running[:, 0].sum()

@@ -18,8 +18,9 @@ from vgrads.simulator.backfill import Job
 from vgrads.simulator.cluster import BatchCluster
 from vgrads.traces.records import JobLog
 from vgrads.traces.swf import write_swf
-from vgrads.workflows.dag import Task, make_workflow
+from vgrads.workflows.dag import make_workflow
 from vgrads.workflows.formats.wfformat import write_wfformat
+from vgrads.workflows.task import Task
 
 SEED = 2009
 DAYS = 60

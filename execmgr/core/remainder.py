@@ -11,7 +11,7 @@ from vgrads.execmgr.core.growth import grown_tasks
 from vgrads.execmgr.core.states import CopyState, RunState
 from vgrads.planner.plan import SlotUse
 from vgrads.planner.replan import Amended, Offers, OpenSlot, Progress, grow, replan
-from vgrads.workflows.dag import Task
+from vgrads.workflows.task import Task
 
 
 def progress_of(book: Book, state: RunState) -> Progress:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vgrads.planner.placement.calendar import Calendar
+from vgrads.kernel.profile import Profile
 from vgrads.planner.plan import Placement
 from vgrads.planner.promise.probability import (
     Bits,
@@ -37,7 +37,7 @@ class Draft:
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
         self.scenarios = Scenarios(snapshot)
-        self.calendars = {slot.id: Calendar(slot.procs, slot.end_s) for slot in snapshot.slots}
+        self.calendars = {slot.id: Profile(slot.procs, slot.end_s) for slot in snapshot.slots}
         self.copies: dict[str, dict[str, list[Placement]]] = {}
         self.outcomes: dict[str, WorkflowOutcome] = {}
         # workflows of which every copy lies whole in one slot: copy → when it is done

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from vgrads.kernel.compiled import compiled
-from vgrads.planner.placement.calendar import fit, use
+from vgrads.kernel.profile import fit, use
 from vgrads.planner.placement.deadlines import latest_finishes
 from vgrads.planner.placement.draft import Draft
 from vgrads.planner.plan import Placement

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vgrads.kernel.compiled import compiled
-from vgrads.planner.placement.calendar import Steps, fit, use
+from vgrads.kernel.profile import Steps, fit, use
 from vgrads.planner.placement.draft import Draft
 from vgrads.planner.plan import Placement
 from vgrads.planner.snapshot import Snapshot

@@ -189,6 +189,7 @@ class Packer:
             found.view(np.recarray),
             np.full((len(windows), steps), -1.0),
             np.zeros((len(windows), steps), np.int64),
+            np.tile(np.array([1, 0]), (len(windows), 1)),
         )
         for n, window in enumerate(windows):
             slot = window.slot
@@ -199,7 +200,6 @@ class Packer:
                 slot.procs,
                 slot.speed,
                 self._sites[slot.site],
-                1,
                 whole_s,
             )
             self._fill_in(room, n, placed[n])
@@ -223,7 +223,7 @@ class Packer:
         room.times_s[n, :size], room.used[n, :size] = edges[kept], used[kept]
         inside = np.clip(np.append(edges, window.end_s), window.begin_s, window.end_s)
         window.room_s -= float((np.maximum(np.diff(inside), 0.0) * used).sum())
-        window.steps = size
+        room.heads[n, 0] = size
 
     def rows_of(self, workflow: Workflow) -> Rows:
         """Tasks by their latest start, parents first: equal workflows share it."""

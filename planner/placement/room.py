@@ -7,11 +7,13 @@ Hariri, Wu, IEEE TPDS 13(3) 2002, doi:10.1109/71.993206) into windows that are g
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from vgrads.kernel.arrays import Bools, Floats, Ints, Records
 from vgrads.kernel.compiled import compiled
+from vgrads.kernel.profile import Steps, fit, use
 
 WINDOW = np.dtype(
     [
@@ -20,7 +22,6 @@ WINDOW = np.dtype(
         ("procs", "i8"),
         ("speed", "f8"),
         ("site", "i8"),
-        ("steps", "i8"),
         ("room_s", "f8"),
     ]
 )
@@ -30,15 +31,15 @@ TASK = np.dtype(
 
 
 class Room(NamedTuple):
-    """Windows, and in each how many processors are used from which instant on: ``steps`` of them,
-    no two equal neighbours.
+    """Windows (:data:`WINDOW`), and a profile of each, a row each: see :class:`Steps`.
 
     ``room_s``: processor-seconds that are left in a window.
     """
 
-    windows: Any
-    times_s: Any
-    used: Any
+    windows: Records
+    times_s: Floats
+    used: Ints
+    heads: Ints
 
 
 class Shape(NamedTuple):
@@ -49,74 +50,31 @@ class Shape(NamedTuple):
     and seconds a MiB, sites × sites.
     """
 
-    tasks: Any
-    parents: Any
-    mib: Any
-    holds: Any
-    links: Any
+    tasks: Records
+    parents: Ints
+    mib: Floats
+    holds: Bools
+    links: Floats
 
 
 @compiled
-def earliest(room: Any, w: Any, ready_s: Any, length_s: Any, procs: Any) -> Any:
+def earliest(room: Room, w: int, ready_s: float, length_s: float, procs: int) -> float:
     """First start at or after ``ready_s`` with room in a window; ``inf`` where there is none."""
-    window, times_s, used = room.windows[w], room.times_s[w], room.used[w]
-    start_s, last_s = max(ready_s, window.begin_s), window.end_s - length_s + 1e-9
-    if start_s > last_s:
-        return np.inf
-    low, high = 0, window.steps - 1
-    while low < high:
-        middle = (low + high + 1) // 2
-        if times_s[middle] <= start_s:
-            low = middle
-        else:
-            high = middle - 1
-    while start_s <= last_s:
-        if used[low] + procs > window.procs:
-            start_s = times_s[low + 1]  # behind the last step nothing is used
-        elif low + 1 == window.steps or times_s[low + 1] >= start_s + length_s:
-            return start_s
-        low += 1
-    return np.inf
+    window = room.windows[w]
+    steps = Steps(room.times_s[w], room.used[w], room.heads[w])
+    return fit(steps, window.procs, max(ready_s, window.begin_s), length_s, procs, window.end_s)
 
 
 @compiled
-def split(room: Any, w: Any, at_s: Any) -> Any:
-    """The step that begins at an instant, made where there is none."""
-    times_s, used, n = room.times_s[w], room.used[w], room.windows[w].steps
-    low = np.searchsorted(times_s[:n], at_s)
-    if low == n or times_s[low] != at_s:
-        for m in range(n, low, -1):
-            times_s[m], used[m] = times_s[m - 1], used[m - 1]
-        times_s[low], used[low] = at_s, used[low - 1]
-        room.windows[w].steps = n + 1
-    return low
-
-
-@compiled
-def join(room: Any, w: Any, step: Any) -> None:
-    """Take a step out where nothing changes."""
-    times_s, used, n = room.times_s[w], room.used[w], room.windows[w].steps
-    if used[step] == used[step - 1]:
-        for m in range(step, n - 1):
-            times_s[m], used[m] = times_s[m + 1], used[m + 1]
-        room.windows[w].steps = n - 1
-
-
-@compiled
-def use(room: Any, w: Any, start_s: Any, end_s: Any, procs: Any) -> None:
-    """Processors of a window from start to end; a negative number gives them back."""
+def occupy(room: Room, w: int, start_s: float, end_s: float, procs: int) -> None:
+    """Processors of a window from start to end; a negative number releases them."""
     if end_s > start_s:
-        first = split(room, w, start_s)
-        last = split(room, w, end_s)
-        for m in range(first, last):
-            room.used[w, m] += procs
-        join(room, w, last)
-        join(room, w, first)
+        use(Steps(room.times_s[w], room.used[w], room.heads[w]), start_s, end_s, procs)
         room.windows[w].room_s -= (end_s - start_s) * procs
 
 
 @compiled
-def place(room: Any, shape: Any, t: Any, limit_s: Any, starts_s: Any, where: Any) -> Any:
+def place(room: Room, shape: Shape, t: int, limit_s: float, starts_s: Floats, where: Ints) -> bool:
     """Put a task into the first window in which it ends so early that what follows can end by the
     limit; where there is none, where it ends first. False where none has room."""
     task, sites = shape.tasks[t], shape.links.shape[1]
@@ -141,7 +99,7 @@ def place(room: Any, shape: Any, t: Any, limit_s: Any, starts_s: Any, where: Any
                     break
     where[t] = best
     if best >= 0:
-        use(
+        occupy(
             room,
             best,
             starts_s[t],
@@ -152,19 +110,19 @@ def place(room: Any, shape: Any, t: Any, limit_s: Any, starts_s: Any, where: Any
 
 
 @compiled
-def fill(room: Any, shape: Any, limit_s: Any, starts_s: Any, where: Any) -> Any:
+def fill(room: Room, shape: Shape, limit_s: float, starts_s: Floats, where: Ints) -> int:
     """Place equal workflows, a row each, until one has no room; how many were placed. −1: more
     steps are needed."""
     count = len(shape.tasks) - 1
     for row in range(len(starts_s)):
         for t in range(count):
             placed = place(room, shape, t, limit_s, starts_s[row], where[row])
-            if placed and room.windows[where[row, t]].steps + 2 >= room.times_s.shape[1]:
+            if placed and room.heads[where[row, t], 0] + 2 >= room.times_s.shape[1]:
                 return -1
             if not placed:
                 for m in range(t):
                     w = where[row, m]
                     end_s = starts_s[row, m] + shape.tasks[m].length_s / room.windows[w].speed
-                    use(room, w, starts_s[row, m], end_s, -shape.tasks[m].procs)
+                    occupy(room, w, starts_s[row, m], end_s, -shape.tasks[m].procs)
                 return row
     return len(starts_s)

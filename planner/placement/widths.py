@@ -12,8 +12,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from vgrads.vgrid.catalog import Catalog, NodeType, Site
-from vgrads.workflows.dag import Task, Workflow
+from vgrads.workflows.dag import Workflow
 from vgrads.workflows.sets import WorkflowSet
+from vgrads.workflows.task import Task
 
 _Kind = tuple[Site, NodeType]
 

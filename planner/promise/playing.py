@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from vgrads.kernel.compiled import compiled
+from vgrads.kernel.heap import pop, push
 from vgrads.planner.rules import ATTEMPTS, LOOK_AHEAD, SLACK_S, may_pass, needless
 
 _WAITS, _RUNS, _ENDED = 0, 1, 2  # copies
@@ -34,43 +35,6 @@ class Run(NamedTuple):
     heap: Any
     tasks_left: Any
     counts: Any
-
-
-@compiled
-def push(r: Any, at_s: Any, c: Any) -> None:
-    """A copy runs until then."""
-    n = r.counts[0]
-    r.counts[0] = n + 1
-    while n > 0:
-        m = (n - 1) // 2
-        if r.heap_s[m] < at_s or (r.heap_s[m] == at_s and r.heap[m] < c):
-            break
-        r.heap_s[n], r.heap[n] = r.heap_s[m], r.heap[m]
-        n = m
-    r.heap_s[n], r.heap[n] = at_s, c
-
-
-@compiled
-def pop(r: Any) -> Any:
-    """The copy that ends first."""
-    found = r.heap[0]
-    size = r.counts[0] - 1
-    r.counts[0] = size
-    at_s, c = r.heap_s[size], r.heap[size]
-    n = 0
-    while 2 * n + 1 < size:
-        m = 2 * n + 1
-        if m + 1 < size and (
-            r.heap_s[m + 1] < r.heap_s[m]
-            or (r.heap_s[m + 1] == r.heap_s[m] and r.heap[m + 1] < r.heap[m])
-        ):
-            m += 1
-        if at_s < r.heap_s[m] or (at_s == r.heap_s[m] and c <= r.heap[m]):
-            break
-        r.heap_s[n], r.heap[n] = r.heap_s[m], r.heap[m]
-        n = m
-    r.heap_s[n], r.heap[n] = at_s, c
-    return found
 
 
 @compiled
@@ -172,7 +136,7 @@ def walk(s: Any, r: Any, n: Any, now_s: Any) -> Any:
                 slot.room -= k.procs
                 share = r.fails[c, k.tries] if len(r.fails) else np.inf
                 k.end_s = now_s + r.lengths_s[c] * min(share, 1.0)
-                push(r, k.end_s, c)
+                r.counts[0] = push(r.heap_s, r.heap, r.counts[0], k.end_s, c)
             else:
                 looked, in_front, passed = looked + 1, False, passed + k.procs
                 wake_s = min(
@@ -321,7 +285,8 @@ def play(s: Any, r: Any) -> None:
             if k.state == _RUNS and k.end_s == r.heap_s[0]:
                 ends_s = r.heap_s[0]
                 break
-            pop(r)  # of a copy that was stopped
+            # of a copy that was stopped
+            r.counts[0] = pop(r.heap_s, r.heap, r.counts[0])
         for n in range(len(s.slots) - 1):
             slot, at_s = s.slots[n], np.inf
             wakes_s = min(wakes_s, slot.wake_s)
@@ -339,7 +304,9 @@ def play(s: Any, r: Any) -> None:
         if now_s == np.inf:
             break
         if ends_s <= now_s:
-            copy_ends(s, r, pop(r), now_s)
+            ended = r.heap[0]
+            r.counts[0] = pop(r.heap_s, r.heap, r.counts[0])
+            copy_ends(s, r, ended, now_s)
         elif moves_s <= now_s:
             slot_moves(s, r, moving, now_s)
         settle(s, r, now_s)

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vgrads.vgrid.slot import Slot
-from vgrads.workflows.dag import Task
 from vgrads.workflows.spread import RuntimeSpread
+from vgrads.workflows.task import Task
 
 Floats = NDArray[np.float64]
 _STANDARD = NormalDist()

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from tests.planner.test_planner import slot, slots_strategy, wanted
 from tests.workflows.test_workflows import dags
-from vgrads.planner.placement import calendar, heft
-from vgrads.planner.placement.calendar import Calendar, fit, use, use_all
+from vgrads.kernel.profile import Profile, fit, use, use_all
+from vgrads.planner.placement import heft
 from vgrads.planner.placement.draft import Draft
 from vgrads.planner.placement.heft import place_heft, upward_ranks
 from vgrads.planner.plan import Placement
@@ -19,7 +19,8 @@ from vgrads.planner.promise.probability import Scenarios, WorkflowOutcome
 from vgrads.planner.snapshot import Snapshot
 from vgrads.vgrid.catalog import Link
 from vgrads.vgrid.slot import certain_from
-from vgrads.workflows.dag import Task, make_workflow
+from vgrads.workflows.dag import make_workflow
+from vgrads.workflows.task import Task
 
 FORMS = pytest.mark.parametrize("form", ["plain", "fast"])
 rows = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 10), st.integers(1, 4)), max_size=15)
@@ -27,7 +28,7 @@ rows = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 10), st.integers(1,
 
 def in_form(monkeypatch, form):
     """Whatever is asked for many steps is called in this form."""
-    for room in (calendar.use_all, heft.upward_ranks, heft.place_all, success.succeed):
+    for room in (use_all, heft.upward_ranks, heft.place_all, success.succeed):
         monkeypatch.setattr(room, "after", lambda steps, room=room: getattr(room, form))
 
 
@@ -35,12 +36,12 @@ def in_form(monkeypatch, form):
 @settings(max_examples=60)
 @given(rows, rows)
 def test_a_calendar_and_its_steps_give_the_same(form, first, second):
-    plain = Calendar(4, 60.0)
+    plain = Profile(4, 60.0)
     for start_s, length_s, procs in first:
         found = plain.earliest_fit(start_s, length_s, procs, 50.0)
         if found is not None:
             plain.add(found, found + length_s, procs)
-    many = Calendar(4, 60.0)
+    many = Profile(4, 60.0)
     many.keep(plain.steps(0))
     steps = many.steps(len(second))
     taken = []

@@ -8,8 +8,9 @@ from vgrads.planner.make import make_plan
 from vgrads.planner.plan import in_order
 from vgrads.planner.snapshot import Snapshot
 from vgrads.vgrid.slot import Slot, certain_from
-from vgrads.workflows.dag import Task, make_workflow
+from vgrads.workflows.dag import make_workflow
 from vgrads.workflows.sets import WorkflowSet
+from vgrads.workflows.task import Task
 
 LINKS = {}
 NAMES = st.permutations(["a", "b", "c", "d", "e", "f"])

@@ -11,8 +11,9 @@ from vgrads.execmgr.core.book import make_book
 from vgrads.planner.plan import Placement, Plan, Promise, SlotUse
 from vgrads.planner.snapshot import Snapshot
 from vgrads.vgrid.slot import StartCurve, certain_from
-from vgrads.workflows.dag import Task, make_workflow
+from vgrads.workflows.dag import make_workflow
 from vgrads.workflows.spread import RuntimeSpread
+from vgrads.workflows.task import Task
 
 PLAYS = 1500
 

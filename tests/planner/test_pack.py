@@ -8,15 +8,16 @@ from hypothesis import strategies as st
 
 from tests.planner.test_planner import chain, wanted
 from tests.workflows.test_workflows import dags
+from vgrads.kernel.profile import Profile
 from vgrads.planner.make import make_plan
-from vgrads.planner.placement.calendar import Calendar
 from vgrads.planner.placement.draft import Draft
 from vgrads.planner.placement.pack import cheapest, pack_batch, pack_minimum
-from vgrads.planner.placement.room import WINDOW, Room, earliest, use
+from vgrads.planner.placement.room import WINDOW, Room, earliest, occupy
 from vgrads.planner.placement.rows import make_rows, merged
 from vgrads.planner.snapshot import Snapshot
 from vgrads.vgrid.slot import Slot, certain_from
-from vgrads.workflows.dag import Task, make_workflow
+from vgrads.workflows.dag import make_workflow
+from vgrads.workflows.task import Task
 
 HOUR_S = 3600.0
 
@@ -224,10 +225,10 @@ uses = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 10), st.integers(1,
 @given(rows=uses, ready=st.integers(0, 40), length=st.integers(1, 10), procs=st.integers(1, 4))
 def test_a_window_has_room_where_a_calendar_has(form, rows, ready, length, procs):
     windows = np.zeros(1, WINDOW).view(np.recarray)
-    windows[0] = 0.0, 40.0, 4, 1.0, 0, 1, 160.0
-    room = Room(windows, np.full((1, 64), -1.0), np.zeros((1, 64), np.int64))
-    calendar, kept = Calendar(4, 40.0), []
-    fit, book = getattr(earliest, form), getattr(use, form)
+    windows[0] = 0.0, 40.0, 4, 1.0, 0, 160.0
+    room = Room(windows, np.full((1, 64), -1.0), np.zeros((1, 64), np.int64), np.array([[1, 0]]))
+    calendar, kept = Profile(4, 40.0), []
+    fit, book = getattr(earliest, form), getattr(occupy, form)
     for start, duration, width in rows:
         at_s = calendar.earliest_fit(float(start), float(duration), width, 40.0)
         assert fit(room, 0, float(start), float(duration), width) == (
@@ -241,5 +242,5 @@ def test_a_window_has_room_where_a_calendar_has(form, rows, ready, length, procs
     assert fit(room, 0, float(ready), float(length), procs) == (np.inf if found is None else found)
     for start_s, end_s, width in reversed(kept):
         book(room, 0, start_s, end_s, -width)
-    assert windows[0].steps == 1
+    assert room.heads[0, 0] == 1
     assert windows[0].room_s == pytest.approx(160.0)

@@ -32,8 +32,9 @@ from vgrads.research.promises.quality import instance, judge
 from vgrads.simulator.cloud import CloudRegion
 from vgrads.vgrid.fate import slot_fate
 from vgrads.vgrid.slot import StartCurve, certain_from
-from vgrads.workflows.dag import Task, make_workflow
+from vgrads.workflows.dag import make_workflow
 from vgrads.workflows.formats.load import load_workflow
+from vgrads.workflows.task import Task
 
 
 @pytest.mark.parametrize("policy", [name for name in POLICIES if name != "optimal"])

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from tests.planner.plan_judge import judge
 from tests.workflows.test_workflows import dags
+from vgrads.kernel.profile import Profile
 from vgrads.planner.coarse import coarse_pipeline
 from vgrads.planner.make import Options, make_plan
 from vgrads.planner.phases import run_phases
-from vgrads.planner.placement.calendar import Calendar
 from vgrads.planner.placement.draft import Draft
 from vgrads.planner.placement.mapping import place_workflow
 from vgrads.planner.placement.replicate import add_copy
@@ -21,8 +21,9 @@ from vgrads.planner.promise.probability import Scenarios, WorkflowOutcome, paper
 from vgrads.planner.snapshot import Snapshot
 from vgrads.portal.cli.plans.plan_text import promise_sentence
 from vgrads.vgrid.slot import Slot, StartCurve, certain_from
-from vgrads.workflows.dag import Task, make_workflow
+from vgrads.workflows.dag import make_workflow
 from vgrads.workflows.sets import WorkflowSet
+from vgrads.workflows.task import Task
 
 
 def slot(name, procs=4, curve=None, **more):
@@ -50,7 +51,7 @@ placements = st.lists(
 
 @given(placements, st.integers(0, 30), st.integers(1, 10), st.integers(1, 4))
 def test_earliest_fit_is_the_first_instant_with_room(rows, ready, length, procs):
-    calendar = Calendar(4, 100.0)
+    calendar = Profile(4, 100.0)
     used = np.zeros(200, dtype=int)
     for start, duration, width in rows:
         found = calendar.earliest_fit(start, duration, width, 100.0)

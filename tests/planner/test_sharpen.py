@@ -14,8 +14,8 @@ from vgrads.planner.make import make_plan
 from vgrads.planner.promise.sharpen import Seen, left_of, sharpen
 from vgrads.planner.replan import OpenSlot, Progress, promise_now
 from vgrads.planner.snapshot import Snapshot
-from vgrads.workflows.dag import Task
 from vgrads.workflows.spread import EXACT, RuntimeSpread
+from vgrads.workflows.task import Task
 
 deviations = st.sampled_from([0.0, 0.1, 0.5, 1.0])
 spreads = st.builds(

@@ -33,9 +33,10 @@ from vgrads.qbets.predictor import Settings
 from vgrads.research.promises.quality import random_dag, random_slots
 from vgrads.vgrid.catalog import load_catalog
 from vgrads.vgrid.slot import Slot, StartCurve, certain_from
-from vgrads.workflows.dag import Task, Workflow, make_workflow
+from vgrads.workflows.dag import Workflow, make_workflow
 from vgrads.workflows.formats.load import load_workflow
 from vgrads.workflows.sets import WorkflowSet
+from vgrads.workflows.task import Task
 
 INSTANT_S = 20.3 * 86_400.0  # of the shipped histories: a busy one
 MARGIN = 0.01

@@ -1,5 +1,6 @@
 """Streams, clusters, arrays, downtimes, predictors, forecasts."""
 
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +17,6 @@ from vgrads.qbets.forecast import forecast
 from vgrads.qbets.predictor import METHODS, Arrival, QueuePredictor, Settings
 from vgrads.qbets.referee import Referee
 from vgrads.qbets.replay import learn, replay
-from vgrads.qbets.store import restore, save
 from vgrads.qbets.stream import Known, WaitStream
 
 BMBP = Settings(method="bmbp", quantile=0.5)
@@ -178,6 +178,18 @@ def play(predictor, log, after=-np.inf):
             predictor.start(row, at_s)
 
 
+def contents(value):
+    """All that a predictor holds, as text: two that hold the same are equal."""
+    if isinstance(value, np.ndarray):
+        return repr(value.tolist())
+    if isinstance(value, list | tuple):
+        return repr([contents(part) for part in value])
+    if isinstance(value, dict):
+        return repr([(contents(key), contents(part)) for key, part in value.items()])
+    names = getattr(value, "__slots__", ()) or getattr(value, "__dict__", ())
+    return repr([(n, contents(getattr(value, n))) for n in names]) if names else repr(value)
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_a_saved_predictor_goes_on_exactly_where_it_stopped(method):
     settings = Settings(method=method, quantile=0.9)
@@ -187,20 +199,12 @@ def test_a_saved_predictor_goes_on_exactly_where_it_stopped(method):
     first = QueuePredictor(settings)
     cut = float(log.submit_s[2500])
     replay(log, first, cut)
-    second = restore(save(first))
+    second = pickle.loads(pickle.dumps(first))
     second.check()
-    assert save(second) == save(first)
+    assert contents(second) == contents(first)
     issued = list(play(second, log, cut))
     np.testing.assert_array_equal(issued, expected[log.submit_s > cut])
-    assert save(second) == save(whole)
-
-
-def test_a_state_of_another_version_is_refused():
-    text = save(QueuePredictor(Settings()))
-    with pytest.raises(InputError, match="version 99"):
-        restore(text.replace('"version": 1', '"version": 99'))
-    with pytest.raises(InputError, match="no saved predictor"):
-        restore(text[:20])
+    assert contents(second) == contents(whole)
 
 
 def test_invariants_hold_all_the_way():
@@ -216,7 +220,7 @@ def test_what_is_learned_up_to_an_instant_is_what_a_shorter_log_teaches():
     log = make_log(1500, seed=5)
     cut = float(log.submit_s[1000])
     short = log.select(log.submit_s <= cut)
-    assert save(learn(log, Settings(), cut)) == save(learn(short, Settings(), cut))
+    assert contents(learn(log, Settings(), cut)) == contents(learn(short, Settings(), cut))
 
 
 def test_a_forecast_answers_many_questions_at_once_and_consistently():

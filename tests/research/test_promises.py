@@ -22,7 +22,8 @@ from vgrads.research.promises.reliability import Row, reliability
 from vgrads.research.promises.replication import lead
 from vgrads.research.promises.rivals import RIVALS, Result, as_piece
 from vgrads.traces.swf import write_swf
-from vgrads.workflows.dag import Task, make_workflow
+from vgrads.workflows.dag import make_workflow
+from vgrads.workflows.task import Task
 
 DAY_S = 86_400.0
 

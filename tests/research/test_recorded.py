@@ -26,8 +26,9 @@ from vgrads.research.promises.recorded_site import carry_out, played
 from vgrads.research.promises.replication import lead
 from vgrads.traces.swf import write_swf
 from vgrads.vgrid.slot import Slot, StartCurve
-from vgrads.workflows.dag import Task, make_workflow
+from vgrads.workflows.dag import make_workflow
 from vgrads.workflows.sets import WorkflowSet
+from vgrads.workflows.task import Task
 
 
 @cache

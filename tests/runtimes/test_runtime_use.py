@@ -16,8 +16,9 @@ from vgrads.portal.records.store import Store
 from vgrads.runtimes.known import Known, learn
 from vgrads.traces.task_record import TaskRecord
 from vgrads.vgrid.catalog import load_catalog
-from vgrads.workflows.dag import UNSTATED, Task, make_workflow
+from vgrads.workflows.dag import make_workflow
 from vgrads.workflows.spread import EXACT, RuntimeSpread
+from vgrads.workflows.task import UNSTATED, Task
 
 TRACE = """task_id\tprocess\tname\tstatus\texit\trealtime\tpeak_rss
 1\tALIGN\tALIGN (s1)\tCOMPLETED\t0\t2m 10s\t1.5 GB

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from tests.logs import make_log
 from vgrads.kernel.errors import InputError
+from vgrads.kernel.profile import running_profile
 from vgrads.simulator.backfill import Conservative, Job, easy, fcfs, reservation
 from vgrads.simulator.cloud import CloudRegion
 from vgrads.simulator.cluster import BatchCluster, Happening, Outage
 from vgrads.simulator.load import load_background
-from vgrads.simulator.profile import AvailabilityProfile
 
 jobs = st.lists(
     st.tuples(st.integers(0, 50), st.integers(1, 10), st.integers(1, 30), st.integers(0, 30)),
@@ -132,18 +132,20 @@ takes = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 20), st.integers(0,
 @given(takes, runnings, st.integers(1, 10), st.integers(1, 20))
 def test_room_in_a_profile_is_found_first_and_is_room(wanted, running, procs, length):
     ends = sorted((float(end), width) for end, width in running)
-    profile = AvailabilityProfile(0.0, 20 - sum(width for _, width in ends), ends)
+    profile = running_profile(0.0, 20 - sum(width for _, width in ends), ends)
     for width, time_s, after_s in wanted:
-        profile.take(profile.earliest(width, time_s, after_s), time_s, width)
+        found = profile.earliest_fit(after_s, time_s, width)
+        profile.add(found, found + time_s, width)
         profile.check()
-    start = profile.earliest(procs, length)
+    start = profile.earliest_fit(0.0, length, procs)
+    instants, free = zip(*profile.free, strict=True)
 
     def room(at):
-        steps = zip(profile.times, [*profile.times[1:], math.inf], profile.free, strict=True)
+        steps = zip(instants, [*instants[1:], math.inf], free, strict=True)
         return all(free >= procs for a, b, free in steps if a < at + length and b > at)
 
     assert room(start)
-    assert not any(room(at) for at in profile.times if at < start)
+    assert not any(room(at) for at in instants if at < start)
 
 
 def test_an_outage_kills_what_runs_there_and_holds_the_processors_until_repaired():

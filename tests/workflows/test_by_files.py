@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from vgrads.kernel.errors import InputError
 from vgrads.workflows.by_files import after_makers
-from vgrads.workflows.dag import Task, make_workflow
+from vgrads.workflows.dag import make_workflow
 from vgrads.workflows.sets import SetDocument, build_set
+from vgrads.workflows.task import Task
 
 SITES = '[[site]]\nname = "here"\nkind = "local"\nprocs = 2\ndriver = "local"\n'
 

@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 
 from tests.conftest import DATA
 from vgrads.kernel.errors import InputError
-from vgrads.workflows.dag import UNSTATED, Task, make_workflow
+from vgrads.workflows.dag import make_workflow
 from vgrads.workflows.formats.convert import converted, form_of, set_text
 from vgrads.workflows.formats.load import format_of, load_workflow
 from vgrads.workflows.formats.wfformat import write_wfformat
 from vgrads.workflows.sets import Beside, WorkflowSet, load_set
 from vgrads.workflows.spread import RuntimeSpread
+from vgrads.workflows.task import UNSTATED, Task
 
 Words = st.text(
     st.characters(codec="utf-8", exclude_categories=["C"], exclude_characters="/"),

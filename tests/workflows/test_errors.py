@@ -12,8 +12,9 @@ from vgrads.execmgr.core.growth import grown
 from vgrads.execmgr.core.journal import event_from_json, event_to_json
 from vgrads.execmgr.core.remainder import plan_remainder, progress_of
 from vgrads.execmgr.core.states import CopyEnded, CopyState, Replan, SlotNews, StartCopy, Tick
-from vgrads.workflows.dag import Task, make_workflow
+from vgrads.workflows.dag import make_workflow
 from vgrads.workflows.manner import ErrorRule, Manner
+from vgrads.workflows.task import Task
 
 KEY = ("w", "t", 0)
 GROWS = ErrorRule(exits=(137,), retries=3, memory=2.0, time=1.5)

@@ -15,7 +15,8 @@ from vgrads.planner.placement.widths import widened
 from vgrads.vgrid.catalog import build_catalog
 from vgrads.vgrid.documents import SitesDocument
 from vgrads.vgrid.slot import Slot, certain_from
-from vgrads.workflows.dag import Task, make_workflow
+from vgrads.workflows.dag import make_workflow
+from vgrads.workflows.task import Task
 
 
 def catalog(*sites):

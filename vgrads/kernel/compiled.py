@@ -12,40 +12,45 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cached_property
 from types import FunctionType
-from typing import Any
+from typing import Generic, ParamSpec, TypeVar, cast
+
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
 
 _WORTH = 50_000  # steps of plain loops, about a microsecond each: a tenth of a second
 
 
-class Compiled:
+class Compiled(Generic[Given, Result]):
     """A function of numbers and arrays. Called, it is the compiled one."""
 
-    def __init__(self, body: FunctionType) -> None:
+    def __init__(self, body: Callable[Given, Result]) -> None:
+        assert isinstance(body, FunctionType)
         self.__doc__, self._body, self._done = body.__doc__, body, 0
 
-    def __call__(self, *arguments: Any) -> Any:
-        return self.fast(*arguments)
+    def __call__(self, *arguments: Given.args, **named: Given.kwargs) -> Result:
+        return self.fast(*arguments, **named)
 
-    def after(self, steps: int) -> Callable[..., Any]:
+    def after(self, steps: int) -> Callable[Given, Result]:
         """The form to call for so many steps: the plain one until all that it was called for would
         have paid for loading the compiled one."""
         self._done += steps
         return self.plain if self._done <= _WORTH else self.fast
 
     @cached_property
-    def plain(self) -> Callable[..., Any]:
+    def plain(self) -> Callable[Given, Result]:
         """As Python runs it."""
         return self._linked("plain")
 
     @cached_property
-    def fast(self) -> Callable[..., Any]:
+    def fast(self) -> Callable[Given, Result]:
         """As numba compiles it; kept on disk for the next process. Threads may run it side by
         side."""
         from numba import njit  # noqa: PLC0415 late: what all of this is for
 
-        return njit(cache=True, nogil=True)(self._linked("fast"))
+        compile_ = njit(cache=True, nogil=True)
+        return cast(Callable[Given, Result], compile_(self._linked("fast")))
 
-    def _linked(self, form: str) -> FunctionType:
+    def _linked(self, form: str) -> Callable[Given, Result]:
         """The function with every part that it calls in this form."""
         body, known = self._body, self._body.__globals__
         parts = {
@@ -55,9 +60,9 @@ class Compiled:
         }
         same = FunctionType(body.__code__, known | parts, body.__name__, body.__defaults__)
         same.__qualname__ = body.__qualname__
-        return same
+        return cast(Callable[Given, Result], same)
 
 
-def compiled(body: Any) -> Compiled:
+def compiled(body: Callable[Given, Result]) -> Compiled[Given, Result]:
     """To be written above a function."""
     return Compiled(body)

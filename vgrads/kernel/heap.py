@@ -3,20 +3,19 @@ number."""
 
 from __future__ import annotations
 
-from typing import Any
+from vgrads.kernel.arrays import Floats, Ints
+from vgrads.kernel.compiled import compiled
 
-from numba import njit
 
-
-@njit(cache=True)
-def push(keys: Any, numbers: Any, size: int, key: float, number: int) -> int:
+@compiled
+def push(keys: Floats, numbers: Ints, size: int, key: float, number: int) -> int:
     """Add; returns the new size. The arrays must have room."""
     _lift(keys, numbers, size, key, number)
     return size + 1
 
 
-@njit(cache=True)
-def pop(keys: Any, numbers: Any, size: int) -> int:
+@compiled
+def pop(keys: Floats, numbers: Ints, size: int) -> int:
     """Take the first away; returns the new size. What was first must be read before.
 
     The hole goes down to a leaf first, and what was last then up from there: it belongs near the
@@ -38,8 +37,8 @@ def pop(keys: Any, numbers: Any, size: int) -> int:
     return size
 
 
-@njit(cache=True)
-def _lift(keys: Any, numbers: Any, at: int, key: float, number: int) -> None:
+@compiled
+def _lift(keys: Floats, numbers: Ints, at: int, key: float, number: int) -> None:
     """Put an entry at a place, or as far above it as it belongs."""
     while at > 0:
         up = (at - 1) >> 1

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from vgrads.kernel.errors import InputError
-from vgrads.simulator.profile import AvailabilityProfile
+from vgrads.kernel.profile import Profile, running_profile
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +103,10 @@ class Conservative:
         unchanged = self._running == list(running)
         kept = {job.id: self._starts[job.id] for job in queue if job.id in self._starts}
         self._starts = kept
-        profile = AvailabilityProfile(now_s, free, running)
+        profile = running_profile(now_s, free, running)
         for job in queue:
             if job.id in kept:
-                profile.take(max(now_s, kept[job.id]), _asked_s(job), job.procs)
+                _take(profile, max(now_s, kept[job.id]), job, job.procs)
         for job in queue:
             if job.id not in kept or not unchanged or kept[job.id] <= now_s:
                 self._place(job, profile, now_s)
@@ -115,17 +115,25 @@ class Conservative:
         self._running = sorted([*running, *ends])
         return chosen
 
-    def _place(self, job: Job, profile: AvailabilityProfile, now_s: float) -> None:
+    def _place(self, job: Job, profile: Profile, now_s: float) -> None:
         """The earliest place for a job, its own reservation given up for it."""
         if job.id in self._starts:
-            profile.take(max(now_s, self._starts[job.id]), _asked_s(job), -job.procs)
-        start_s = profile.earliest(job.procs, _asked_s(job), now_s)
+            _take(profile, max(now_s, self._starts[job.id]), job, -job.procs)
+        found = profile.earliest_fit(now_s, _asked_s(job), job.procs)
+        start_s = float("inf") if found is None else found
         self._starts[job.id] = start_s
-        profile.take(start_s, _asked_s(job), job.procs)
+        _take(profile, start_s, job, job.procs)
 
     def reserved_s(self, job_id: str) -> float:
         """When a waiting job will start at the latest; ``inf`` for one not seen yet."""
         return self._starts.get(job_id, float("inf"))
+
+
+def _take(profile: Profile, start_s: float, job: Job, procs: int) -> None:
+    """Processors for a job's time; a negative number releases them. One that never starts takes
+    none."""
+    if start_s < float("inf"):
+        profile.add(start_s, start_s + _asked_s(job), procs)
 
 
 def _asked_s(job: Job) -> float:

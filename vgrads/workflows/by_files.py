@@ -8,7 +8,8 @@ from dataclasses import replace
 from itertools import pairwise
 
 from vgrads.kernel.errors import InputError
-from vgrads.workflows.dag import Task, Workflow
+from vgrads.workflows.dag import Workflow
+from vgrads.workflows.task import Task
 
 
 def after_makers(tasks: Iterable[Task]) -> list[Task]:

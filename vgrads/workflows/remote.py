@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 from urllib.parse import quote, unquote, urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
 from vgrads.kernel.documents import Document
-from vgrads.kernel.errors import InputError
-
-if TYPE_CHECKING:
-    from vgrads.workflows.dag import Task, Workflow
 
 SCHEMES = ("http", "https", "s3", "file")
 _HELD = re.compile(r"\{(\w*)\}")
@@ -113,36 +108,3 @@ class SendDocument(Document):
     def file(self) -> RemoteFile:
         """The value behind it."""
         return RemoteFile(name=self.name, url=self.url)
-
-
-def linked(tasks: Iterable[Task]) -> list[Task]:
-    """Tasks whose inputs of names that others send elsewhere are fetched from there."""
-    tasks = list(tasks)
-    sent = {file.name: (file, task.id) for task in tasks for file in task.sends}
-    if not sent:
-        return tasks
-    found = []
-    for task in tasks:
-        mine = [sent[name] for name in task.inputs if name in sent]
-        fetched = tuple(file.named(task=maker) for file, maker in mine)
-        inputs = tuple(name for name in task.inputs if name not in sent)
-        found.append(
-            replace(task, inputs=inputs, fetches=(*task.fetches, *fetched)) if mine else task
-        )
-    return found
-
-
-def refuse_shared_targets(workflows: Iterable[Workflow], where: str) -> None:
-    """InputError where two tasks would send to one URL."""
-    seen: dict[str, str] = {}
-    for workflow in workflows:
-        for task in workflow.tasks.values():
-            for file in task.sends:
-                url, whose = file.of(workflow.name, task.id).url, f"{workflow.name}/{task.id}"
-                if url in seen:
-                    raise InputError(
-                        f"{seen[url]} and {whose} both send to {url}",
-                        where=f"{where}: workflows",
-                        fix="{workflow} and {task} in a URL stand for their names",
-                    )
-                seen[url] = whose

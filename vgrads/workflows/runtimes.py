@@ -7,8 +7,8 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from vgrads.workflows.dag import UNSTATED
 from vgrads.workflows.spread import RuntimeSpread
+from vgrads.workflows.task import UNSTATED
 
 Runtimes = Mapping[str, float]
 EVERY = "*"

@@ -27,13 +27,15 @@ from vgrads.kernel.errors import InputError
 from vgrads.kernel.files import read_text
 from vgrads.kernel.units import LONGEST_S, parse_duration, parse_fraction
 from vgrads.workflows.by_files import after_makers, refuse_two_makers
-from vgrads.workflows.dag import UNSTATED, Task, Workflow, make_workflow
+from vgrads.workflows.dag import Workflow, make_workflow
 from vgrads.workflows.formats.load import UNDERSTOOD, format_of, is_workflow, load_workflow
+from vgrads.workflows.links import linked, refuse_shared_targets
 from vgrads.workflows.manner import PLAIN, Manner
 from vgrads.workflows.manner_document import FIELDS, MannerDocument
-from vgrads.workflows.remote import FetchDocument, SendDocument, linked, refuse_shared_targets
+from vgrads.workflows.remote import FetchDocument, SendDocument
 from vgrads.workflows.runtimes import Runtimes
 from vgrads.workflows.spread import RuntimeSpread
+from vgrads.workflows.task import UNSTATED, Task
 
 MAX_WORKFLOWS = 100_000
 _SETS = (".yaml", ".yml", ".json", ".toml", ".gz", ".xz")

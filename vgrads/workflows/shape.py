@@ -6,18 +6,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from vgrads.kernel.arrays import Floats, Ints
 from vgrads.workflows.needs import Needs
-
-if TYPE_CHECKING:
-    from vgrads.workflows.dag import Task
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from vgrads.workflows.task import Task
 
 
 class Arrays(NamedTuple):

@@ -6,10 +6,11 @@ from __future__ import annotations
 from dataclasses import asdict, fields
 from typing import Any
 
-from vgrads.workflows.dag import Task, Workflow
+from vgrads.workflows.dag import Workflow
 from vgrads.workflows.manner import Manner
 from vgrads.workflows.remote import RemoteFile
 from vgrads.workflows.sets import WorkflowSet
+from vgrads.workflows.task import Task
 
 
 def document_of(wanted: WorkflowSet) -> dict[str, Any]:

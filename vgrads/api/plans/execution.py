@@ -49,7 +49,7 @@ from vgrads.kernel.errors import InputError
 from vgrads.planner.replan import Offers
 from vgrads.vgrid.acquisition import Acquisition
 from vgrads.vgrid.catalog import Catalog
-from vgrads.workflows.dag import Task
+from vgrads.workflows.task import Task
 
 _QUICK_S = 0.1  # between looks into the mailbox of a run whose tasks are released
 

@@ -25,8 +25,9 @@ from vgrads.vgrid.acquisition import Acquisition
 from vgrads.vgrid.catalog import Catalog
 from vgrads.vgrid.offers import Knowledge, OfferRequest, offer_slots
 from vgrads.vgrid.slot import Slot
-from vgrads.workflows.dag import Task, Workflow
+from vgrads.workflows.dag import Workflow
 from vgrads.workflows.sets import WorkflowSet
+from vgrads.workflows.task import Task
 
 QueueKey = tuple[str, str]
 Notify = Callable[[str], None]

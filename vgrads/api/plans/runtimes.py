@@ -22,9 +22,10 @@ from vgrads.runtimes.prediction import Prediction
 from vgrads.traces.task_record import TaskRecord
 from vgrads.vgrid.catalog import Catalog
 from vgrads.vgrid.slot import Slot
-from vgrads.workflows.dag import Task, Workflow
+from vgrads.workflows.dag import Workflow
 from vgrads.workflows.sets import WorkflowSet
 from vgrads.workflows.spread import RuntimeSpread
+from vgrads.workflows.task import Task
 
 Json = dict[str, Any]
 MIB = 1024 * 1024

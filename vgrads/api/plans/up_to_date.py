@@ -31,9 +31,10 @@ from vgrads.kernel.errors import InputError
 from vgrads.planner.plan import Done
 from vgrads.planner.snapshot import TaskKey
 from vgrads.vgrid.catalog import Catalog
-from vgrads.workflows.dag import Task, Workflow
+from vgrads.workflows.dag import Workflow
 from vgrads.workflows.manner import Manner, with_env
 from vgrads.workflows.sets import WorkflowSet
+from vgrads.workflows.task import Task
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,9 @@ from vgrads.portal.records.runtimes import RunTimeRecords
 from vgrads.portal.records.store import Store, new_id
 from vgrads.runtimes.machines import Scores
 from vgrads.vgrid.catalog import Catalog, Site
-from vgrads.workflows.dag import Task, make_workflow
+from vgrads.workflows.dag import make_workflow
 from vgrads.workflows.sets import WorkflowSet
+from vgrads.workflows.task import Task
 
 Json = dict[str, Any]
 _TAKES_S, _WITHIN_S = 60.0, 3600.0

@@ -30,11 +30,12 @@ from vgrads.planner.plan import Done, PhaseReport, Placement, Plan, Promise, Rel
 from vgrads.planner.snapshot import Snapshot
 from vgrads.vgrid.catalog import Catalog, Link, NodeType, Queue, Site
 from vgrads.vgrid.slot import Slot, StartCurve
-from vgrads.workflows.dag import Task, Workflow
+from vgrads.workflows.dag import Workflow
 from vgrads.workflows.manner import Container, ErrorRule, Manner
 from vgrads.workflows.remote import RemoteFile
 from vgrads.workflows.sets import WorkflowSet
 from vgrads.workflows.spread import RuntimeSpread
+from vgrads.workflows.task import Task
 
 FORMAT = 2
 """1: pickles, which the step 0003 of the migrations turns into documents."""

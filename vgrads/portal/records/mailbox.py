@@ -20,8 +20,8 @@ from vgrads.execmgr.core.states import Release
 from vgrads.execmgr.mailbox import Answer, Mail
 from vgrads.planner.snapshot import TaskKey
 from vgrads.portal.records.tables import MessageRow
-from vgrads.workflows.dag import Task
 from vgrads.workflows.sets import TaskDocument, task_of
+from vgrads.workflows.task import Task
 
 Json = dict[str, Any]
 _T = TypeVar("_T")

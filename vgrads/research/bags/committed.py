@@ -12,8 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from vgrads.kernel.heap import pop, push
+from vgrads.kernel import heap
 from vgrads.research.bags.scheduling import earliest_end
+
+push, pop = heap.push.fast, heap.pop.fast
 
 PERIOD_S = 60.0
 """How long a chart may be out of date; the paper's managers look "periodically" and it does not say

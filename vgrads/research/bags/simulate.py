@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from vgrads.kernel.heap import pop, push
+from vgrads.kernel import heap
 from vgrads.research.bags.scheduling import (
     FASTEST,
     MEASURED,
@@ -37,6 +37,8 @@ from vgrads.research.bags.selection import (
     in_turn,
     least_used,
 )
+
+push, pop = heap.push.fast, heap.pop.fast
 
 ELIGIBLE, ARRIVED, OLDEST_BAG, TURN, LAST, COPIES = range(6)  # counters
 CHOOSE, PORTION, PLACE = range(3)  # of the policy

@@ -32,9 +32,10 @@ from vgrads.planner.snapshot import Snapshot
 from vgrads.research.picture import diagrams
 from vgrads.research.promises.replication import lead
 from vgrads.vgrid.slot import Slot, StartCurve, certain_from
-from vgrads.workflows.dag import Task, Workflow, make_workflow
+from vgrads.workflows.dag import Workflow, make_workflow
 from vgrads.workflows.formats.load import load_workflow
 from vgrads.workflows.sets import WorkflowSet
+from vgrads.workflows.task import Task
 
 POLICIES = {
     "paper": Options(probability="paper"),

@@ -33,8 +33,9 @@ from vgrads.planner.placement.replicate import Measure, alone, by_paper, raise_t
 from vgrads.planner.snapshot import Snapshot
 from vgrads.research.picture import diagrams
 from vgrads.vgrid.slot import Slot, certain_from
-from vgrads.workflows.dag import Workflow
+from vgrads.workflows.dag import Workflow, make_workflow
 from vgrads.workflows.sets import WorkflowSet
+from vgrads.workflows.task import Task
 
 LEVELS = (0.4, 0.6, 0.7, 0.8)
 INCREMENTS = (0.1, 0.2, 0.3, 0.4, 0.5)
@@ -156,7 +157,6 @@ def draw(cells: Sequence[Cell], path: Path) -> None:
 
 def lead() -> Workflow:
     """A workflow with the shape and times of LEAD (SC'09 Figure 1): without its data."""
-    from vgrads.workflows.dag import Task, make_workflow  # noqa: PLC0415
 
     tasks = [
         Task(id="terrain_preprocessor", runtime_s=4),

@@ -17,7 +17,8 @@ from vgrads.kernel.streams import stream
 from vgrads.research.promises.arena import BOOT_S, CORES, GRANTED, LIVES, USD_PER_HOUR, Arena, Case
 from vgrads.simulator.backfill import Job
 from vgrads.simulator.cluster import BatchCluster
-from vgrads.workflows.dag import Task, Workflow
+from vgrads.workflows.dag import Workflow
+from vgrads.workflows.task import Task
 
 _PAD = 1.1  # requested over expected time
 _AFTER_S = 86_400.0  # how long after the deadline jobs are still followed

@@ -36,9 +36,10 @@ from vgrads.runtimes.known import Known, learn
 from vgrads.traces.task_record import TaskRecord
 from vgrads.vgrid.catalog import Catalog, build_catalog
 from vgrads.vgrid.documents import SitesDocument
-from vgrads.workflows.dag import UNSTATED, Task, Workflow, make_workflow
+from vgrads.workflows.dag import Workflow, make_workflow
 from vgrads.workflows.sets import WorkflowSet
 from vgrads.workflows.spread import EXACT, RuntimeSpread
+from vgrads.workflows.task import UNSTATED, Task
 
 LEARNED = ("scores", "others")
 SPREADS = ("joint", "alone", "point", "control")

@@ -23,8 +23,9 @@ from typing import Any, NamedTuple
 
 from vgrads.kernel.documents import load_mapping
 from vgrads.kernel.errors import InputError
-from vgrads.workflows.dag import Task, Workflow, make_workflow
+from vgrads.workflows.dag import Workflow, make_workflow
 from vgrads.workflows.runtimes import Runtimes, timed
+from vgrads.workflows.task import Task
 
 Json = Mapping[str, Any]
 _NUMBERS = re.compile(r"(\.\d+)+_*$")  # of parts of a scatter

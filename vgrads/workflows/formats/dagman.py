@@ -11,8 +11,9 @@ from collections import defaultdict
 from pathlib import PurePath
 
 from vgrads.kernel.errors import InputError
-from vgrads.workflows.dag import Task, Workflow, make_workflow
+from vgrads.workflows.dag import Workflow, make_workflow
 from vgrads.workflows.runtimes import Runtimes, runtime_of
+from vgrads.workflows.task import Task
 
 _REFUSED = ("SUBDAG", "SPLICE", "INCLUDE", "PROVISIONER")
 

@@ -11,7 +11,8 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 from vgrads.kernel.errors import InputError
-from vgrads.workflows.dag import UNSTATED, Task, Workflow, make_workflow
+from vgrads.workflows.dag import Workflow, make_workflow
+from vgrads.workflows.task import UNSTATED, Task
 
 _MIB = 1024 * 1024
 

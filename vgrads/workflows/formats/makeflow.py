@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from vgrads.kernel.errors import InputError
-from vgrads.workflows.dag import Task, Workflow, make_workflow
+from vgrads.workflows.dag import Workflow, make_workflow
 from vgrads.workflows.runtimes import Runtimes, runtime_of
+from vgrads.workflows.task import Task
 
 _ASSIGNMENT = re.compile(r"\s*(?:export\s+)?([A-Za-z_]\w*)\s*(\+?=)\s*(.*)$")
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|\((\w+)\)|([A-Za-z_]\w*))")

@@ -18,8 +18,9 @@ from pathlib import Path
 from vgrads.kernel.errors import InputError
 from vgrads.traces.task_lines import Broken, Row, bytes_of, cell, procs_of, rows
 from vgrads.traces.task_nextflow import named, realtime
-from vgrads.workflows.dag import Task, Workflow, make_workflow
+from vgrads.workflows.dag import Workflow, make_workflow
 from vgrads.workflows.runtimes import Runtimes, timed
+from vgrads.workflows.task import Task
 
 _MIB = 1024 * 1024
 _SCRIPTS = (".command.run", ".command.stage")

@@ -13,8 +13,9 @@ from typing import Any
 import yaml
 
 from vgrads.kernel.errors import InputError
-from vgrads.workflows.dag import Task, Workflow, make_workflow
+from vgrads.workflows.dag import Workflow, make_workflow
 from vgrads.workflows.runtimes import Runtimes, runtime_of
+from vgrads.workflows.task import Task
 
 _MIB = 1024 * 1024
 

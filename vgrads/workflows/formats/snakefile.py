@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from vgrads.kernel.errors import InputError
-from vgrads.workflows.dag import Task, Workflow, make_workflow
+from vgrads.workflows.dag import Workflow, make_workflow
 from vgrads.workflows.formats.snakemake_jobs import ABOUT, notes_of
 from vgrads.workflows.runtimes import Runtimes, timed
+from vgrads.workflows.task import Task
 
 INTERPRETER = "VGRADS_SNAKEMAKE"
 _CHILD = Path(__file__).with_name("snakemake_child.py")

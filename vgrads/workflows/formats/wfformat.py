@@ -13,7 +13,8 @@ from typing import Any
 
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.kinds import recorded_kind
-from vgrads.workflows.dag import UNSTATED, Task, Workflow, make_workflow
+from vgrads.workflows.dag import Workflow, make_workflow
+from vgrads.workflows.task import UNSTATED, Task
 
 MIB = 1024 * 1024
 Json = Mapping[str, Any]

@@ -1,33 +1,41 @@
-"""Processors in use over time in one slot: where does a task still fit?
+"""Processors in use over time: a step function, and where in it a task still fits.
 
-What is asked task by task is asked of a :class:`Calendar`; loops that place whole workflows work on
-its :class:`Steps`, compiled. The search for room stands once, for both.
+The functions are compiled where that pays (:mod:`vgrads.kernel.compiled`) and work on
+:class:`Steps`; :class:`Profile` is the same for callers that ask task by task. Neighbouring steps
+always differ.
 """
 
 from __future__ import annotations
 
+import math
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
+from vgrads.kernel.arrays import Floats, Ints
 from vgrads.kernel.compiled import compiled
 
 
 class Steps(NamedTuple):
-    """A step function of used processors, with room for more steps: when each begins and how many
-    are in use; ``head``: how many steps there are, and before which of them no processor is
-    left."""
+    """When each step begins and how many processors are in use from then on; arrays with room
+    for more steps.
 
-    times_s: Any
-    used: Any
-    head: Any
+    ``head``: the number of steps, and before which of them no processor is left.
+    """
+
+    times_s: Floats
+    used: Ints
+    head: Ints
 
 
 @compiled
-def room(s: Any, n: Any, most: Any, start_s: Any, length_s: Any, latest_end_s: Any) -> Any:
+def room(
+    s: Steps, n: int, most: int, start_s: float, length_s: float, latest_end_s: float
+) -> float:
     """First start from ``start_s`` on, which lies in step ``n``, at which no more than ``most``
     processors are in use all along; ``inf`` where it would end too late."""
     while start_s + length_s <= latest_end_s + 1e-9:
@@ -46,7 +54,7 @@ def room(s: Any, n: Any, most: Any, start_s: Any, length_s: Any, latest_end_s: A
 
 
 @compiled
-def position(times_s: Any, steps: Any, instant_s: Any) -> Any:
+def position(times_s: Floats, steps: int, instant_s: float) -> int:
     """The first step that does not begin before an instant."""
     low, high = 0, steps
     while low < high:
@@ -59,7 +67,7 @@ def position(times_s: Any, steps: Any, instant_s: Any) -> Any:
 
 
 @compiled
-def split(s: Any, instant_s: Any) -> Any:
+def split(s: Steps, instant_s: float) -> int:
     """The step that begins at an instant, made where there was none."""
     steps = s.head[0]
     n = position(s.times_s, steps, instant_s)
@@ -74,8 +82,19 @@ def split(s: Any, instant_s: Any) -> Any:
 
 
 @compiled
-def use(s: Any, start_s: Any, end_s: Any, procs: Any) -> None:
-    """Use processors in [start, end); a negative number gives them back."""
+def join(s: Steps, n: int) -> None:
+    """Remove a step that does not differ from the one before it."""
+    if n > 0 and s.used[n] == s.used[n - 1]:
+        for m in range(n, s.head[0] - 1):
+            s.times_s[m], s.used[m] = s.times_s[m + 1], s.used[m + 1]
+        s.head[0] -= 1
+        if n < s.head[1]:
+            s.head[1] -= 1
+
+
+@compiled
+def use(s: Steps, start_s: float, end_s: float, procs: int) -> None:
+    """Use processors in [start, end); a negative number releases them."""
     if end_s <= start_s:
         return
     first, last = split(s, start_s), split(s, end_s)
@@ -83,11 +102,15 @@ def use(s: Any, start_s: Any, end_s: Any, procs: Any) -> None:
         s.used[n] += procs
     if procs < 0 and first < s.head[1]:
         s.head[1] = first
+    join(s, last)
+    join(s, first)
 
 
 @compiled
-def fit(s: Any, size: Any, ready_s: Any, length_s: Any, procs: Any, latest_end_s: Any) -> Any:
-    """First start at or after ``ready_s`` in a slot of that size; ``inf`` where there is none."""
+def fit(
+    s: Steps, size: int, ready_s: float, length_s: float, procs: int, latest_end_s: float
+) -> float:
+    """First start at or after ``ready_s`` on ``size`` processors; ``inf`` where there is none."""
     if procs > size:
         return np.inf
     while s.head[1] + 1 < s.head[0] and s.used[s.head[1]] >= size:
@@ -100,29 +123,35 @@ def fit(s: Any, size: Any, ready_s: Any, length_s: Any, procs: Any, latest_end_s
 
 
 @compiled
-def use_all(s: Any, starts_s: Any, ends_s: Any, procs: Any) -> None:
-    """Use processors for many; where they are given back, steps that no longer differ become
-    one."""
+def use_all(s: Steps, starts_s: Floats, ends_s: Floats, procs: Ints) -> None:
+    """Use processors for many tasks."""
     for n in range(len(starts_s)):
         use(s, starts_s[n], ends_s[n], procs[n])
-    if len(procs) > 0 and procs[0] < 0:
-        kept = 1
-        for n in range(1, s.head[0]):
-            if s.used[n] != s.used[kept - 1]:
-                s.times_s[kept], s.used[kept] = s.times_s[n], s.used[n]
-                kept += 1
-        s.head[0], s.head[1] = kept, 0
+
+
+@compiled
+def use_from_start(s: Steps, ends_s: Floats, procs: Ints) -> None:
+    """Fill an empty profile with what runs from its first instant, by ascending ends. O(ends)."""
+    count = 1
+    s.used[0] = procs.sum()
+    for n in range(len(ends_s)):
+        if ends_s[n] > s.times_s[count - 1]:
+            s.times_s[count], s.used[count] = ends_s[n], s.used[count - 1]
+            count += 1
+        s.used[count - 1] -= procs[n]
+    s.head[0], s.head[1] = count, 0
 
 
 _room = room.plain
 
 
-class Calendar:
-    """A step function of used processors; every operation is O(steps) at worst."""
+class Profile:
+    """Processors in use from ``begin_s`` on, of ``procs`` that there are until ``end_s``; every
+    operation is O(steps) at worst."""
 
-    def __init__(self, procs: int, end_s: float) -> None:
+    def __init__(self, procs: int, end_s: float = math.inf, begin_s: float = 0.0) -> None:
         self.procs, self.end_s = procs, end_s
-        self._times = array("d", [0.0])
+        self._times = array("d", [begin_s])
         self._used = array("q", [0])
         self._full = 0  # every step before this one has no processor left
 
@@ -131,8 +160,13 @@ class Calendar:
         """True while nothing is placed."""
         return not any(self._used)
 
+    @property
+    def free(self) -> list[tuple[float, int]]:
+        """(begin of a step, processors that are free from then on)."""
+        return [(at_s, self.procs - n) for at_s, n in zip(self._times, self._used, strict=True)]
+
     def add(self, start_s: float, end_s: float, procs: int) -> None:
-        """Use processors in [start, end); a negative number gives them back."""
+        """Use processors in [start, end); a negative number releases them."""
         if end_s <= start_s:
             return
         first, last = self._split(start_s), self._split(end_s)
@@ -140,12 +174,14 @@ class Calendar:
             self._used[n] += procs
         if procs < 0 and first < self._full:
             self._full = first
+        self._join(last)
+        self._join(first)
 
     def add_all(self, rows: Iterable[tuple[float, float, int]]) -> None:
-        """:meth:`add` for many (start, end, processors), all used or all given back."""
+        """:meth:`add` for many (start, end, processors)."""
         starts_s, ends_s, procs = zip(*rows, strict=True)
         many = use_all.after(2 * len(starts_s))
-        if many is use_all.plain:  # lists shift what they hold faster than loops do
+        if many is use_all.plain:  # lists shift their values faster than loops do
             for row in zip(starts_s, ends_s, procs, strict=True):
                 self.add(*row)
             return
@@ -156,14 +192,22 @@ class Calendar:
     def _split(self, instant_s: float) -> int:
         n = bisect_left(self._times, instant_s)
         if n == len(self._times) or self._times[n] != instant_s:
+            if n == 0:
+                raise ValueError(f"{instant_s} lies before the profile's begin, {self._times[0]}")
             self._times.insert(n, instant_s)
             self._used.insert(n, self._used[n - 1])
             if n < self._full:
                 self._full += 1
         return n
 
+    def _join(self, n: int) -> None:
+        if n > 0 and self._used[n] == self._used[n - 1]:
+            del self._times[n], self._used[n]
+            if n < self._full:
+                self._full -= 1
+
     def earliest_fit(
-        self, ready_s: float, duration_s: float, procs: int, latest_end_s: float
+        self, ready_s: float, duration_s: float, procs: int, latest_end_s: float = math.inf
     ) -> float | None:
         """First start at or after ``ready_s`` that leaves room and ends in time; None if there is
         none."""
@@ -174,7 +218,7 @@ class Calendar:
             self._full += 1
         start_s = max(self._times[self._full], ready_s)
         n = bisect_right(self._times, start_s) - 1
-        own = Steps(self._times, self._used, (steps, self._full))
+        own = Steps(self._times, self._used, (steps, self._full))  # type: ignore[arg-type]
         start_s = _room(own, n, self.procs - procs, start_s, duration_s, latest_end_s)
         return start_s if start_s < np.inf else None
 
@@ -186,13 +230,13 @@ class Calendar:
         return Steps(times_s, used, np.array([count, self._full]))
 
     def keep(self, steps: Steps) -> None:
-        """Take over what became of its steps."""
+        """Take over a changed copy of its steps."""
         count, self._full = (int(n) for n in steps.head)
         self._times = array("d", steps.times_s[:count].tobytes())
         self._used = array("q", steps.used[:count].tobytes())
 
     def check(self) -> None:
-        """Ascending times, use between 0 and the slot's processors, nothing in use at the end."""
+        """Ascending times, use between 0 and all processors, nothing in use at the end."""
         times_s, used = list(self._times), list(self._used)
         if times_s != sorted(set(times_s)) or used[-1] != 0:
             raise AssertionError(f"{times_s} {used}")
@@ -200,3 +244,14 @@ class Calendar:
             raise AssertionError(f"not all full before step {self._full}: {used}")
         if any(not 0 <= n <= self.procs for n in used):
             raise AssertionError(f"{used} of {self.procs}")
+        if any(a == b for a, b in pairwise(used)):
+            raise AssertionError(f"equal neighbours: {used}")
+
+
+def running_profile(now_s: float, free: int, ends: Sequence[tuple[float, int]]) -> Profile:
+    """The profile of a machine with ``free`` processors; ``ends``: (expected end, processors) of
+    what runs. What is over its time is expected to end at once."""
+    profile = Profile(free + sum(procs for _, procs in ends), begin_s=now_s)
+    for end_s, procs in ends:
+        profile.add(now_s, end_s, procs)
+    return profile
