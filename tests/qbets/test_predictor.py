@@ -1,6 +1,7 @@
 """Streams, clusters, arrays, downtimes, predictors, forecasts."""
 
 import pickle
+from collections import deque
 from dataclasses import replace
 
 import numpy as np
@@ -182,7 +183,9 @@ def contents(value):
     """All that a predictor holds, as text: two that hold the same are equal."""
     if isinstance(value, np.ndarray):
         return repr(value.tolist())
-    if isinstance(value, list | tuple):
+    if isinstance(value, int | float):  # which kind of number it is does not matter
+        return repr(float(value))
+    if isinstance(value, list | tuple | deque):
         return repr([contents(part) for part in value])
     if isinstance(value, dict):
         return repr([(contents(key), contents(part)) for key, part in value.items()])
