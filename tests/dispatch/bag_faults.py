@@ -12,9 +12,11 @@ from pathlib import Path
 import numpy as np
 
 from tests.dispatch.bag_hosts import LOST_S, WAIT_S
+from vgrads.dispatch.core.events import AgentJoined, AgentLeft
+from vgrads.dispatch.core.fold import apply
 from vgrads.dispatch.core.image import image_of, pack_image, state_of, unpack_image
-from vgrads.dispatch.core.records import Copied, Given, Late, Word
-from vgrads.dispatch.core.state import MOST_LOSSES
+from vgrads.dispatch.core.records import Copied, Given, Late
+from vgrads.dispatch.core.fold_tasks import MOST_LOSSES
 from vgrads.dispatch.core.step import Core
 from vgrads.dispatch.core.talk import Answer, Rules
 from vgrads.dispatch.core.tasks import DONE, DROPPED, ENDED, FAILED
@@ -143,9 +145,9 @@ class Judge:
             for task in record.tasks:
                 self._is_ready(state.bags[record.bag].tasks, task)
                 self.trusted.add((host.id, host.life, (record.bag, task, attempts[task] + 1)))
-        if isinstance(record, Word) and record.what == "left":
+        if isinstance(record, AgentLeft):
             self.excuse(state.hosts[record.fields["number"]].id)
-        if isinstance(record, Word) and record.what == "joined":
+        if isinstance(record, AgentJoined):
             self.dismissed.discard(record.fields["id"])
 
     def _is_ready(self, tasks, task):
@@ -304,7 +306,7 @@ class Desk:
 
     def _shadow(self, group):
         for record in records_in(group):
-            self.shadow.apply(record)
+            apply(self.shadow, record)
         if self.world.draw.random() < self.world.compare and not self.journal._group:
             mine, theirs = canonical(self.core.state), canonical(self.shadow)
             assert same(mine, theirs), ("the journal tells otherwise", mine, theirs)

@@ -129,8 +129,8 @@ def two_sites(bags, waits=(180.0, 180.0), most=4, **more):
         fleet.heard(fleet.carry_out(), at_s)
         asked = dict.fromkeys("ab", 0)
         for slot in core.state.slots.values():
-            if not slot.get("closing"):
-                asked[slot["site"]] += slot["hosts"]
+            if not slot.closing:
+                asked[slot.site] += slot.hosts
         return asked
 
     look.fleet = fleet
@@ -148,7 +148,7 @@ def join(core, slot, hosts, at_s):
         core.hear(
             Message(host=f"{slot}.{n}", life="1", seq=1, hello=hello),
             at_s,
-            core.state.slots[slot]["site"],
+            core.state.slots[slot].site,
         )
         core.answer(core.state.hosts[core.state.by_id[f"{slot}.{n}"]], at_s)
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from vgrads.bags.bag import Axis, Bag, Listed, Template
 from vgrads.bags.bundle import MOST, fair_part, wanted
 from vgrads.bags.choice import local_first
+from vgrads.dispatch.core.events import AgentJoined, BagAdded, BagCancelled, BagGrown, SlotChanged
 from vgrads.dispatch.core.hosts import Hello
 from vgrads.dispatch.core.image import image_of, pack_image, state_of, unpack_image
 from vgrads.dispatch.core.records import (
@@ -20,7 +21,6 @@ from vgrads.dispatch.core.records import (
     Given,
     Kept,
     Late,
-    Word,
     pack,
     packed_ends,
     unpack,
@@ -122,10 +122,28 @@ NUMBERS = st.lists(WHOLE, max_size=6).map(tuple)
 RECORDS = st.one_of(
     *(st.builds(kind, WHOLE, WHOLE, NUMBERS) for kind in (Given, Back, Kept, Copied, Late)),
     st.builds(Ended, WHOLE, st.lists(ENDS, max_size=4)),
+    st.builds(BagGrown, number=WHOLE, count=WHOLE),
+    st.builds(BagCancelled, number=WHOLE, at_s=st.floats(0.0, 1e9), reason=st.text(max_size=9)),
+    st.builds(SlotChanged, id=st.text(max_size=9), site=st.none() | st.text(max_size=9)),
     st.builds(
-        Word,
-        st.text(max_size=9),
-        st.dictionaries(st.text(max_size=9), st.text() | WHOLE | st.booleans()),
+        AgentJoined,
+        number=WHOLE,
+        id=st.text(max_size=9),
+        at_s=st.floats(0.0, 1e9),
+        life=st.text(max_size=9),
+        attributes=st.dictionaries(st.text(max_size=9), st.text() | WHOLE | st.booleans()),
+    ),
+    st.builds(
+        BagAdded,
+        number=WHOLE,
+        count=WHOLE,
+        at_s=st.floats(0.0, 1e9),
+        name=st.text(max_size=9),
+        owner=st.text(max_size=9),
+        weight=st.floats(0.1, 9.0),
+        procs=WHOLE,
+        retries=WHOLE,
+        sites=st.lists(st.text(max_size=4), max_size=2).map(tuple),
     ),
 )
 

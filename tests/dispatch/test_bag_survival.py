@@ -13,8 +13,9 @@ import pytest
 from tests.dispatch.bag_faults import canonical, same
 from tests.dispatch.bag_world import play
 from vgrads.bags.bag import Bag, Listed
+from vgrads.dispatch.core.events import BagFailed
 from vgrads.dispatch.core.hosts import Hello
-from vgrads.dispatch.core.records import End, Ended, Given, Word, pack, unpack
+from vgrads.dispatch.core.records import End, Ended, Given, pack, unpack
 from vgrads.dispatch.core.state import State
 from vgrads.dispatch.core.step import Core
 from vgrads.dispatch.core.talk import Message, Rules
@@ -372,5 +373,5 @@ def test_bundles_never_hurt(seed):
 
 
 def test_records_survive_being_packed():
-    record = Word("bag", {"name": "größer\n", "weight": 1.5})
+    record = BagFailed(number=0, at_s=1.5, reason="größer\n")
     assert list(unpack(pack(record) + pack(Given(1, 2, [3, 4])))) == [record, Given(1, 2, (3, 4))]

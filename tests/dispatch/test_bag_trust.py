@@ -11,6 +11,7 @@ from tests.dispatch.test_bag_work import ends, hello, manager, run, say
 from tests.portal.serving import Served
 from vgrads.agent.environment import is_secret, pass_environment
 from vgrads.bags.bag import Bag, Listed
+from vgrads.dispatch.core.fold import apply
 from vgrads.dispatch.core.hosts import Hello
 from vgrads.dispatch.core.image import image_of, pack_image, state_of, unpack_image
 from vgrads.dispatch.core.records import End, Ended, Given
@@ -140,7 +141,7 @@ def test_a_record_that_cannot_be_applied_fails_its_bag_now_and_at_replay(tmp_pat
         again = state_of(unpack_image(pack_image(image_of(state))))
         assert again.bags[0].fault == state.bags[0].fault
     with pytest.raises(KeyError):  # of no bag at all: the journal is not ours
-        State().apply(Given(0, 7, [0]))
+        apply(State(), Given(0, 7, [0]))
 
 
 def test_outputs_of_one_bag_that_cannot_be_put_in_place_fail_that_bag(tmp_path):
@@ -232,7 +233,7 @@ def test_an_invalid_message_costs_its_sender_the_connection_and_the_key(body, tm
         assert (await say(port, {"host": "b", "life": "1", "seq": 2, "wait_s": 0}, key=key))[
             0
         ] == 200
-        assert found.state.slots["h0"]["revoked"] and not found.state.slots.get("h1")
+        assert found.state.slots["h0"].revoked and not found.state.slots.get("h1")
         assert found.state.bags[0].tasks.counts[2] == 0
         found.state.check()
 

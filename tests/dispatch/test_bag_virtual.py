@@ -38,9 +38,9 @@ def test_a_bag_is_done_at_simulated_sites(vgrads, tmp_path, release):
     assert (told["state"], told["done"]) == ("done", 300)
     state = read_state(dispatcher_folder(told["dispatcher"]) / "journal")
     state.check()
-    slots = [slot for slot in state.slots.values() if "site" in slot]
+    slots = [slot for slot in state.slots.values() if slot.site]
     assert slots
-    assert all(slot["ended"] for slot in slots)
+    assert all(slot.ended for slot in slots)
     assert all(slot["hosts"] <= 4 for slot in slots)
     assert not any(host.here for host in state.hosts.values())
     spent_s = sum(host.done for host in state.hosts.values()) * 30.0
@@ -81,7 +81,7 @@ def test_only_sites_that_a_bag_names_are_asked(vgrads, tmp_path):
     path = written(tmp_path, sites=["mayhem"])
     (told,) = vgrads("bags", "run", path, "--sites", SITES, "--json").json["bags"]
     state = read_state(dispatcher_folder(told["dispatcher"]) / "journal")
-    assert {slot["site"] for slot in state.slots.values() if "site" in slot} == {"mayhem"}
+    assert {slot.site for slot in state.slots.values() if slot.site} == {"mayhem"}
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ def test_a_bag_that_was_stopped_goes_on_with_what_was_done(begun):
     before = read_state(folder / "journal")
     assert 50 < before.bags[0].tasks.counts[2] < 300
     assert not any(host.here for host in before.hosts.values())
-    assert all(slot["ended"] for slot in before.slots.values())
+    assert all(slot.ended for slot in before.slots.values())
     ended = VirtualBagWork(folder, catalog, "bag-x", lambda: Wishes(new=[0])).carry_out()
     assert not ended.ended_early
     state = read_state(folder / "journal")
@@ -132,6 +132,6 @@ def test_a_request_is_no_wider_than_its_queue(vgrads, tmp_path):
     (told,) = vgrads("bags", "run", path, "--sites", SITES, "--json").json["bags"]
     state = read_state(dispatcher_folder(told["dispatcher"]) / "journal")
     (queue,) = load_catalog(SITES).site("mayhem").queues
-    asked = [slot["hosts"] for slot in state.slots.values() if "hosts" in slot]
+    asked = [slot.hosts for slot in state.slots.values() if slot.hosts]
     assert sum(asked) >= 64
     assert max(asked) == queue.max_procs

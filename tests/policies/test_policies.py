@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from vgrads.bags.bag import Axis, Bag, Listed, Template
+from vgrads.dispatch.core.events import AgentQuarantined
 from vgrads.dispatch.core.explaining import unserved, why_not
+from vgrads.dispatch.core.fold import apply
 from vgrads.dispatch.core.hosts import Hello
-from vgrads.dispatch.core.records import Copied, End, Ended, Given, Late, Word, pack, unpack
+from vgrads.dispatch.core.records import Copied, End, Ended, Given, Late, pack, unpack
 from vgrads.dispatch.core.state import State
 from vgrads.dispatch.core.step import Core
 from vgrads.dispatch.core.talk import Message, Rules
@@ -208,7 +210,7 @@ def test_tasks_that_hang_in_the_tail_are_copied_and_the_first_result_counts(rule
     again = State()
     for note in world.notes:
         for record in unpack(pack(note)):
-            again.apply(record)
+            apply(again, record)
     again.check()
     assert again.bags[0].copied == state.copied
 
@@ -289,11 +291,11 @@ def test_black_holes_get_three_tasks_and_then_one_now_and_then():
     state = world.core.state
     assert state.bags[0].tasks.counts[DONE] == 5000
     tries = Counter(host for host, _, _ in world.given() if host in holes)
-    barred = [note for note in world.notes if isinstance(note, Word) and note.what == "barred"]
+    barred = [note for note in world.notes if isinstance(note, AgentQuarantined)]
     first = {}
     for i, note in enumerate(world.notes):
-        if isinstance(note, Word) and note.what == "barred":
-            first.setdefault(state.hosts[note.fields["number"]].name, i)
+        if isinstance(note, AgentQuarantined):
+            first.setdefault(state.hosts[note.number].name, i)
     assert set(first) == holes  # and no honest one
     for name, at in first.items():
         before = [n for n in world.notes[:at] if isinstance(n, Ended)]
@@ -323,7 +325,7 @@ def test_poisonous_tasks_condemn_no_host():
     world.add(0, bag(1000, retries=2))
     world.run()
     state = world.core.state.bags[0]
-    assert [n for n in world.notes if isinstance(n, Word) and n.what == "barred"] == []
+    assert [n for n in world.notes if isinstance(n, AgentQuarantined)] == []
     assert state.tasks.counts == [0, 0, 960, 40, 0, 0]
     assert all(state.tasks.failures[task] == 3 for task in range(0, 1000, 25))
 
@@ -335,7 +337,7 @@ def test_a_bag_that_fails_everywhere_bars_nobody():
     world.add(0, bag(500))
     world.run(600.0)
     assert world.core.state.bags[0].over
-    assert [n for n in world.notes if isinstance(n, Word) and n.what == "barred"] == []
+    assert [n for n in world.notes if isinstance(n, AgentQuarantined)] == []
 
 
 def test_tasks_that_failed_go_to_the_sites_for_such():
@@ -506,9 +508,9 @@ def test_a_task_that_is_taken_back_for_ever_fails_before_its_attempts_cannot_be_
     assert world.core.giving.choosing.due[0][0] >= 1.0  # not over before it can have begun
     state, host = world.core.state, 0
     while state.bags[0].tasks.where:
-        state.apply(Late(host, 0, [0]))
+        apply(state, Late(host, 0, [0]))
         if not state.bags[0].over:
-            state.apply(Given(host, 0, [0]))
+            apply(state, Given(host, 0, [0]))
     state.check()
     assert state.bags[0].tasks.counts[FAILED] == 1
     assert 60_000 <= state.bags[0].tasks.attempts[0] < 2**16

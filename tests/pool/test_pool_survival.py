@@ -16,6 +16,7 @@ from vgrads.api.pools.document import PoolDocument
 from vgrads.api.pools.ledger import Standing
 from vgrads.api.pools.ledger_line import LedgerLine
 from vgrads.api.pools.shares import PoolShares
+from vgrads.dispatch.core.fold import apply
 from vgrads.dispatch.core.hosts import Hello
 from vgrads.dispatch.core.records import End
 from vgrads.dispatch.core.state import State
@@ -90,7 +91,7 @@ class World:
         """As after ``kill -9``: what is in the journal and in the folder is all that is known."""
         state = State()
         for record in self.records:
-            state.apply(record)
+            apply(state, record)
         self.core = Core(state, Rules(), self.records.append)
         self.core.awake_after_restart(self.now_s)
         line = LedgerLine(self.ledger, "pool", "p", now_s=lambda: self.now_s)

@@ -10,8 +10,9 @@ from typing import Any
 
 from vgrads.dispatch.core.bag_state import BagState
 from vgrads.dispatch.core.explaining import look_at_tails, why_not
+from vgrads.dispatch.core.fold_tasks import MOST_LOSSES
 from vgrads.dispatch.core.records import COULD_NOT, END
-from vgrads.dispatch.core.state import MOST_LOSSES, State
+from vgrads.dispatch.core.state import State
 from vgrads.dispatch.core.step import Core
 from vgrads.dispatch.core.talk import Rules
 from vgrads.dispatch.core.tasks import DONE, FAILED, GIVEN, HELD, PENDING, WORDS

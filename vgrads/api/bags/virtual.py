@@ -16,8 +16,8 @@ from vgrads.api.bags.places import places_of
 from vgrads.api.bags.work import Watch, Wishes
 from vgrads.api.queues.histories import open_history
 from vgrads.api.wiring import Surrounding, all_simulated, make_drivers
+from vgrads.dispatch.core.events import SlotChanged
 from vgrads.dispatch.core.faults import fault_in
-from vgrads.dispatch.core.records import Word
 from vgrads.dispatch.core.standing import Rates, status_json
 from vgrads.dispatch.core.state import State
 from vgrads.dispatch.core.step import Core
@@ -141,8 +141,8 @@ class VirtualBagWork:
             if host.here:
                 self._core.gone(host, state.now_s, lost=False)
         for name, slot in state.slots.items():
-            if not slot.get("ended"):
-                self._core.note(Word("slot", {"id": name, "ended": True}))
+            if not slot.ended:
+                self._core.note(SlotChanged(id=name, ended=True))
 
     def _run_times(self) -> RunTime:
         """As the bags say; a task fails as often as its site's do."""

@@ -223,7 +223,7 @@ class BagWork:
         }
 
         def environment(slot: str) -> dict[str, str]:
-            place = by_name[str(manager.state.slots[slot]["site"])]
+            place = by_name[manager.state.slots[slot].site]
             where = next(p for p in fleet.places if p.site == place.name)
             return {
                 "VGRADS_HOST_KEY": key_of(keys.secret, spec_id(slot, self.run)),
@@ -331,11 +331,7 @@ class BagWork:
                 ],
                 "coming": fleet.coming,
                 "pools": self.beside.standing() if self.beside else {},
-                "slots": [
-                    n
-                    for n, slot in manager.state.slots.items()
-                    if "site" in slot and not slot.get("ended")
-                ],
+                "slots": [n for n, slot in manager.state.slots.items() if slot.held],
             },
         )
         own = {
@@ -363,9 +359,9 @@ def _check_known(manager: Manager, catalog: Catalog) -> None:
     them back."""
     names = {site.name for site in catalog.sites}
     for slot in manager.state.slots.values():
-        if "site" in slot and not slot.get("ended") and slot["site"] not in names:
+        if slot.held and slot.site not in names:
             raise InputError(
-                f"do not name '{slot['site']}', where slots are held from before",
+                f"do not name '{slot.site}', where slots are held from before",
                 where="--sites",
                 fix="give the sites that it was begun with",
             )

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from vgrads.bags.record import BARRED_AT, HostRecord, black_odds, honest_chance
 from vgrads.dispatch.core.board import Board
+from vgrads.dispatch.core.events import AgentQuarantined
 from vgrads.dispatch.core.hosts import Host
-from vgrads.dispatch.core.records import Word
 
 FIRST_TASKS = 3
 """What a host gets that has shown nothing yet: black holes are told after so many."""
@@ -40,7 +40,7 @@ class BlackHoles:
             return 1  # its pause is over: one task shows
         if not self._spared(host):
             return 1 << 30
-        self._board.note(Word("barred", {"number": host.number, "at_s": now_s}))
+        self._board.note(AgentQuarantined(number=host.number, at_s=now_s))
         self._board.look_again(host, self._board.record(host).barred_until_s)
         return 0
 

@@ -10,9 +10,11 @@ from collections.abc import Callable, Collection, Sequence
 from vgrads.bags.bag import Bag
 from vgrads.bags.record import HostRecord
 from vgrads.dispatch.core.bag_state import BagState
+from vgrads.dispatch.core.events import AgentLeft, BagCancelled, BagFailed
 from vgrads.dispatch.core.faults import BagFault
+from vgrads.dispatch.core.fold import apply
 from vgrads.dispatch.core.hosts import Host
-from vgrads.dispatch.core.records import Copied, Given, Kept, Record, Word, bag_of
+from vgrads.dispatch.core.records import Copied, Given, Kept, Record, bag_of
 from vgrads.dispatch.core.state import Effect, State
 from vgrads.dispatch.core.talk import Rules
 from vgrads.dispatch.core.tasks import PENDING
@@ -68,8 +70,8 @@ class Board:
     def note(self, record: Record) -> list[Effect]:
         """Write down what is to be, and let it be."""
         self._tell(record)
-        touched = _touched(record, self.state) if isinstance(record, Word) else (record.bag,)
-        effects = self.state.apply(record)
+        touched = _touched(record, self.state)
+        effects = apply(self.state, record)
         gives = type(record) in _GIVES
         if not gives and not self.fresh:
             self.fresh = not effects or any([effect.again for effect in effects])
@@ -85,14 +87,14 @@ class Board:
         host.to_cancel.append((bag, task, host.held.get((bag, task), 0)))
         self.urgent[number] = None
 
-    def drop(self, number: int, how: str, at_s: float, reason: str) -> None:
-        """Drop what has not ended of a bag; hosts are told. ``how``: cancelled or failed."""
-        bag = self.state.bags[number]
+    def drop(self, event: BagCancelled | BagFailed) -> None:
+        """Drop what has not ended of a bag; hosts are told."""
+        bag = self.state.bags[event.number]
         for task in bag.tasks.where:
             for host in bag.tasks.hosts_of(task):
-                self.call_off(host, number, task)
+                self.call_off(host, event.number, task)
         if not bag.over:
-            self.note(Word(how, {"number": number, "at_s": at_s, "reason": reason}))
+            self.note(event)
         self.refresh()
 
     def fail(self, fault: BagFault, at_s: float) -> bool:
@@ -101,7 +103,7 @@ class Board:
         self.faults.append(fault)
         if self.state.bags[fault.bag].over:
             return False
-        self.drop(fault.bag, "failed", at_s, fault.reason)
+        self.drop(BagFailed(number=fault.bag, at_s=at_s, reason=fault.reason))
         return True
 
     def change(self, number: int) -> None:
@@ -211,9 +213,9 @@ class Board:
         return self._later[0][0] if self._later else float("inf")
 
 
-def _touched(record: Word, state: State) -> Collection[int]:
-    """The bags that a rare record changes."""
-    if record.what == "left":
-        return {bag for bag, _ in state.hosts[record.fields["number"]].held}
+def _touched(record: Record, state: State) -> Collection[int]:
+    """The bags that a record changes."""
+    if isinstance(record, AgentLeft):
+        return {bag for bag, _ in state.hosts[record.number].held}
     number = bag_of(record)
     return () if number < 0 else (number,)

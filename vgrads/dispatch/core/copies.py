@@ -14,9 +14,10 @@ from vgrads.bags.tail import in_tail
 from vgrads.dispatch.core.bag_state import BagState
 from vgrads.dispatch.core.board import Board, Held
 from vgrads.dispatch.core.choosing import Choosing
+from vgrads.dispatch.core.events import TailBegun
 from vgrads.dispatch.core.faults import serving
 from vgrads.dispatch.core.hosts import Host
-from vgrads.dispatch.core.records import Late, Word
+from vgrads.dispatch.core.records import Late
 from vgrads.dispatch.core.talk import Triple
 from vgrads.dispatch.core.tasks import ENDED, GIVEN
 
@@ -119,7 +120,7 @@ class Copies:
         (self._board.tails.add if tail else self._board.tails.discard)(bag.number)
         self._board.change(bag.number)
         if tail and rules.tail_latched and not bag.tail:
-            self._board.note(Word("tail", {"number": bag.number}))
+            self._board.note(TailBegun(number=bag.number))
 
     def _want(self, bag: BagState, tasks: Iterable[int]) -> None:
         before = self._board.copies.get(bag.number, ())

@@ -12,6 +12,7 @@ import msgpack
 from vgrads.bags.record import HostRecord
 from vgrads.dispatch.core.bag_state import BagState
 from vgrads.dispatch.core.hosts import Host
+from vgrads.dispatch.core.slots import slot_from_json
 from vgrads.dispatch.core.state import Owner, State
 from vgrads.dispatch.core.tasks import Tasks
 from vgrads.kernel.errors import InputError
@@ -73,7 +74,7 @@ def image_of(state: State) -> dict[str, Any]:
         "version": VERSION,
         "now_s": state.now_s,
         "owners": {name: owner.had for name, owner in state.owners.items()},
-        "slots": {name: dict(slot) for name, slot in state.slots.items()},
+        "slots": {name: slot.as_json() for name, slot in state.slots.items()},
         "records": {machine: list(record) for machine, record in state.records.items()},
         "orders": {
             bag.number: dict(bag.tasks.order.as_json())
@@ -112,7 +113,8 @@ def state_of(image: dict[str, Any]) -> State:
         raise InputError(
             f"is of version {image.get('version')}, this vgrads reads {VERSION}", where="journal"
         )
-    state = State(now_s=image["now_s"], slots=image["slots"])
+    state = State(now_s=image["now_s"])
+    state.slots = {name: slot_from_json(name, slot) for name, slot in image["slots"].items()}
     state.owners = {name: Owner(had) for name, had in image["owners"].items()}
     for machine, (*fields, blows, longest_s, pauses, until_s) in image["records"].items():
         seen = tuple((bag, task) for bag, task in blows)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from vgrads.dispatch.core.events import Event, OfBag, as_json, from_json
 from vgrads.kernel.errors import InputError
 
 _HEAD = struct.Struct("<BI")
@@ -38,7 +39,7 @@ END = np.dtype(
 (497 days); ``code``: exit code, minus the signal, or :data:`COULD_NOT`."""
 COULD_NOT = -32768
 """Instead of an exit code: the host could not run the task."""
-_ENDED = 4  # the kind of a record of ends
+_ENDED, _EVENT = 4, 5  # kinds of records: of ends, of what is rare
 _HALF = 65504.0  # the largest number of two bytes (IEEE 754 binary16)
 
 
@@ -122,25 +123,14 @@ class Late(OfTasks):
     __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
-    """What is rare, and its fields. ``what``: bag, grown, had, closed, unwanted, cancelled, failed,
-    tail, joined, left, barred, slot."""
-
-    what: str
-    fields: dict[str, Any]
-
-
-Record = OfTasks | Ended | Word
-OF_A_BAG = frozenset({"cancelled", "closed", "failed", "grown", "had", "tail", "unwanted"})
-"""What is rare and changes one bag: ``number`` is the bag's."""
+Record = OfTasks | Ended | Event
 
 
 def bag_of(record: Record) -> int:
     """The number of the bag that a record is about; -1 where it is about none, or about several."""
-    if isinstance(record, Word):
-        return int(record.fields["number"]) if record.what in OF_A_BAG else -1
-    return record.bag
+    if isinstance(record, OfTasks | Ended):
+        return record.bag
+    return record.number if isinstance(record, OfBag) else -1
 
 
 _OF_TASKS: dict[int, type[OfTasks]] = {
@@ -157,12 +147,12 @@ def pack(record: Record) -> bytes:
     """A record as bytes."""
     if isinstance(record, Ended):
         kind, body = _ENDED, struct.pack("<I", record.bag) + b"".join(e.pack() for e in record.ends)
-    elif isinstance(record, Word):
-        kind, body = 5, json.dumps([record.what, record.fields]).encode()
-    else:
+    elif isinstance(record, OfTasks):
         kind = _KINDS[type(record)]
         numbers = struct.pack(f"<{len(record.tasks)}I", *record.tasks)
         body = _TASKS.pack(record.host, record.bag) + numbers
+    else:
+        kind, body = _EVENT, json.dumps(as_json(record)).encode()
     return _HEAD.pack(kind, len(body)) + body
 
 
@@ -174,7 +164,7 @@ def unpack(body: bytes) -> Iterator[Record]:
             kind, length = _HEAD.unpack_from(body, at)
             at += _HEAD.size
             yield _record(kind, body[at : at + length])
-        except (struct.error, ValueError, LookupError) as error:
+        except (struct.error, ValueError, LookupError, TypeError) as error:
             raise InputError(f"is not a record: {error}", where=f"byte {at}") from error
         at += length
 
@@ -192,9 +182,8 @@ def packed_ends(body: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _record(kind: int, body: bytes) -> Record:
-    if kind == 5:
-        what, fields = json.loads(body)
-        return Word(what, fields)
+    if kind == _EVENT:
+        return from_json(*json.loads(body))
     if kind == _ENDED:
         (bag,) = struct.unpack_from("<I", body)
         return Ended(bag, [_end(fields) for fields in _END.iter_unpack(body[4:])])

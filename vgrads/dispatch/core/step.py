@@ -14,10 +14,20 @@ from vgrads.bags.bag import Bag, Listed
 from vgrads.dispatch.core.bag_state import BagState
 from vgrads.dispatch.core.board import Board
 from vgrads.dispatch.core.copies import Copies
+from vgrads.dispatch.core.events import (
+    AgentJoined,
+    AgentLeft,
+    BagAdded,
+    BagCancelled,
+    BagClosed,
+    BagGrown,
+    ResultsRestored,
+    TasksDropped,
+)
 from vgrads.dispatch.core.faults import BagFault, serving
 from vgrads.dispatch.core.giving import Giving
 from vgrads.dispatch.core.hosts import Hello, Host, Key
-from vgrads.dispatch.core.records import COULD_NOT, Back, End, Ended, Kept, Record, Word
+from vgrads.dispatch.core.records import COULD_NOT, Back, End, Ended, Kept, Record
 from vgrads.dispatch.core.state import Effect, State
 from vgrads.dispatch.core.talk import Answer, Message, Rules, Triple
 from vgrads.dispatch.core.tasks import ENDED, PENDING
@@ -61,23 +71,20 @@ class Core:
     def add(self, number: int, bag: Bag, at_s: float, open_: bool = False) -> None:
         """Take a bag on; ``open_``: more of its tasks may come."""
         self.note(
-            Word(
-                "bag",
-                {
-                    "number": number,
-                    "count": len(bag.commands),
-                    "at_s": at_s,
-                    "name": bag.name,
-                    "owner": bag.owner,
-                    "weight": bag.weight,
-                    "procs": bag.procs,
-                    "retries": bag.retries,
-                    "sites": list(bag.sites),
-                    "stated_s": bag.estimate_s,
-                    "open": open_,
-                    "failover": list(bag.failover),
-                    **({"order": dict(bag.order.as_json())} if bag.order is not None else {}),
-                },
+            BagAdded(
+                number=number,
+                count=len(bag.commands),
+                at_s=at_s,
+                name=bag.name,
+                owner=bag.owner,
+                weight=bag.weight,
+                procs=bag.procs,
+                retries=bag.retries,
+                sites=bag.sites,
+                stated_s=bag.estimate_s,
+                open=open_,
+                failover=bag.failover,
+                order=None if bag.order is None else dict(bag.order.as_json()),
             )
         )
         self.attach(number, bag)
@@ -95,7 +102,7 @@ class Core:
     def grow(self, number: int, count: int) -> None:
         """More tasks of an open bag; one that was closed or cancelled meanwhile stays as it is."""
         if count and self.state.bags[number].open:
-            self.note(Word("grown", {"number": number, "count": count}))
+            self.note(BagGrown(number=number, count=count))
 
     def have(self, number: int, tasks: Sequence[int], at_s: float) -> None:
         """Tasks of a bag are done: their results were there before. Hosts that have them are
@@ -105,25 +112,25 @@ class Core:
             for host in of.hosts_of(task):
                 self.board.call_off(host, number, task)
         if tasks:
-            self.note(Word("had", {"number": number, "at_s": at_s, "runs": runs_of(tasks)}))
+            self.note(ResultsRestored(number=number, at_s=at_s, runs=runs_of(tasks)))
 
     def close(self, number: int, at_s: float) -> None:
         """No more tasks come."""
         if self.state.bags[number].open:
-            self.note(Word("closed", {"number": number, "at_s": at_s}))
+            self.note(BagClosed(number=number, at_s=at_s))
             self.board.refresh()
 
     def shrink(self, number: int, count: int, at_s: float) -> int:
         """Drop so many of the tasks of a bag that wait, the last ones; how many there were."""
         tasks = self.state.bags[number].tasks.last_waiting(count)
         if tasks:
-            self.note(Word("unwanted", {"number": number, "at_s": at_s, "tasks": tasks}))
+            self.note(TasksDropped(number=number, at_s=at_s, tasks=tasks))
             self.board.refresh()
         return len(tasks)
 
     def cancel(self, number: int, at_s: float, reason: str) -> None:
         """Drop what has not ended; hosts are told."""
-        self.board.drop(number, "cancelled", at_s, reason)
+        self.board.drop(BagCancelled(number=number, at_s=at_s, reason=reason))
 
     def guarded(self, work: Callable[[], T], at_s: float) -> T:
         """What some work comes to; a bag in which something goes wrong is failed, and the work done
@@ -198,23 +205,20 @@ class Core:
             machine = f"{site}/{hello.machine or hello.name}"
             ends_s = at_s + hello.left_s if hello.left_s is not None else float("inf")
             self.note(
-                Word(
-                    "joined",
-                    {
-                        "number": number,
-                        "id": message.host,
-                        "at_s": at_s,
-                        "slot": hello.slot,
-                        "node": hello.node,
-                        "procs": max(1, hello.procs),
-                        "memory_mib": hello.memory_mib,
-                        "name": hello.name,
-                        "site": site,
-                        "machine": machine,
-                        "ends_s": ends_s,
-                        "life": message.life,
-                        "attributes": dict(hello.attributes),
-                    },
+                AgentJoined(
+                    number=number,
+                    id=message.host,
+                    at_s=at_s,
+                    slot=hello.slot,
+                    node=hello.node,
+                    procs=max(1, hello.procs),
+                    memory_mib=hello.memory_mib,
+                    name=hello.name,
+                    site=site,
+                    machine=machine,
+                    ends_s=ends_s,
+                    life=message.life,
+                    attributes=dict(hello.attributes),
                 )
             )
             host = self.state.hosts[number]
@@ -291,7 +295,7 @@ class Core:
 
     def gone(self, host: Host, at_s: float, lost: bool) -> None:
         """A host is here no more."""
-        self.note(Word("left", {"number": host.number, "at_s": at_s, "lost": lost}))
+        self.note(AgentLeft(number=host.number, at_s=at_s, lost=lost))
         self.heard_s.pop(host.number, None)
         self.waiting.pop(host.number, None)
         self.board.count_in(host)

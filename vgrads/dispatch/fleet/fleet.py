@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
+from vgrads.dispatch.core.events import SlotChanged
 from vgrads.dispatch.core.explaining import unserved
 from vgrads.dispatch.core.hosts import Host
-from vgrads.dispatch.core.records import Word
+from vgrads.dispatch.core.slots import SlotRequest
 from vgrads.dispatch.core.step import Core
 from vgrads.dispatch.fleet.supply import Fits, Grid, Supply, Work
 from vgrads.drivers.api import SlotSpec, SlotState
@@ -106,25 +106,25 @@ class Fleet:
 
     def place(self, slot: str) -> str:
         """The site of a slot."""
-        return str(self.core.state.slots[slot]["site"])
+        return self.core.state.slots[slot].site
 
     def spec(self, slot_id: str, run: str, pilot: Pilot | None = None) -> SlotSpec:
         """What a request asks a site for: as many nodes as hosts, with an agent on each."""
         slot = self.core.state.slots[slot_id]
-        where = next(p for p in self.places if p.site == slot["site"])
+        where = next(p for p in self.places if p.site == slot.site)
         environment = dict(self.pilot_environment(slot_id)) if pilot else {}
         return SlotSpec(
             id=spec_id(slot_id, run),
             name=slot_id,
             site=where.site,
             queue=where.queue,
-            nodes=slot["hosts"],
-            procs=where.procs * slot["hosts"],
+            nodes=slot.hosts,
+            procs=where.procs * slot.hosts,
             duration_s=where.longest_s,
             node_type=where.node_type,
             environment={**environment, **(pilot.environment if pilot else {})},
             pilot=pilot.command if pilot else "",
-            every_node=slot["hosts"] > 1,
+            every_node=slot.hosts > 1,
         )
 
     # deciding, in the loop of the dispatcher
@@ -172,9 +172,9 @@ class Fleet:
             if host.here and host.site in known:
                 known[host.site].hosts.append(host)
         for name, slot in self._open_slots():
-            if slot["site"] in known and (missing := self._missing(name, slot, now_s)):
-                known[slot["site"]].asked.append(
-                    RequestView(id=name, hosts=missing, asked_s=slot["asked_s"])
+            if slot.site in known and (missing := self._missing(name, slot, now_s)):
+                known[slot.site].asked.append(
+                    RequestView(id=name, hosts=missing, asked_s=slot.asked_s)
                 )
         for site, held in self._held().items():
             if site in known:
@@ -184,7 +184,7 @@ class Fleet:
     def _held(self) -> Counter[str]:
         """Slots of each site that have not ended."""
         slots = self.core.state.slots.values()
-        return Counter(s["site"] for s in slots if "site" in s and not s.get("ended"))
+        return Counter(s.site for s in slots if s.held)
 
     def _grid(self, where: Place, known: _Known, now_s: float) -> Grid:
         """A place as the overlay sees it: what is there may stay; more only where something may be
@@ -246,18 +246,14 @@ class Fleet:
             draining=bool(host.leaving),
         )
 
-    def _open_slots(self) -> list[tuple[str, dict[str, Any]]]:
-        return [
-            (name, slot)
-            for name, slot in self.core.state.slots.items()
-            if "site" in slot and not slot.get("ended") and not slot.get("closing")
-        ]
+    def _open_slots(self) -> list[tuple[str, SlotRequest]]:
+        return [(name, slot) for name, slot in self.core.state.slots.items() if slot.open]
 
-    def _missing(self, name: str, slot: Mapping[str, Any], now_s: float) -> int:
+    def _missing(self, name: str, slot: SlotRequest, now_s: float) -> int:
         """Hosts of a request that are still to come; some nodes begin later than others, and some
         never."""
-        late = "ready_s" in slot and now_s - slot["ready_s"] > self._of(slot["site"]).boot_s
-        return 0 if late else max(0, int(slot["hosts"]) - self._came[name])
+        late = slot.ready_s is not None and now_s - slot.ready_s > self._of(slot.site).boot_s
+        return 0 if late else max(0, slot.hosts - self._came[name])
 
     @property
     def coming(self) -> int:
@@ -281,29 +277,27 @@ class Fleet:
         most = max(0, where.requests - self._held()[where.site]) if decision.open else 0
         for hosts in _split(decision.open, where.widest)[:most]:
             name = f"h{len(self.core.state.slots)}"
-            self.core.note(
-                Word("slot", {"id": name, "site": where.site, "hosts": hosts, "asked_s": now_s})
-            )
+            self.core.note(SlotChanged(id=name, site=where.site, hosts=hosts, asked_s=now_s))
             self._to_open.append(name)
         for name in decision.withdraw:
             if not self._came[name]:
                 luck, slot = self._luck[where.site], self.core.state.slots[name]
-                luck.late_s = max(luck.late_s, now_s - slot["asked_s"])
+                luck.late_s = max(luck.late_s, now_s - slot.asked_s)
                 self.close(name, "no more work for it")
         for number in decision.drain:
             self.core.dismiss(self.core.state.hosts[int(number)], "given back")
 
     def close(self, name: str, why: str) -> None:
         """Give a request or a slot back."""
-        if not self.core.state.slots[name].get("closing"):
-            self.core.note(Word("slot", {"id": name, "closing": why}))
+        if not self.core.state.slots[name].closing:
+            self.core.note(SlotChanged(id=name, closing=why))
             self._to_close.append(name)
 
     def _count_hosts(self, now_s: float) -> None:
         """How many hosts of each slot have come so far."""
         self._came = Counter(host.slot for host in self.core.state.hosts.values())
         for name, slot in self._open_slots():
-            if name in self._came and not slot.get("joined"):
+            if name in self._came and not slot.joined:
                 self._joined(name, slot, now_s)
 
     def _close_empty(self, now_s: float) -> None:
@@ -313,27 +307,27 @@ class Fleet:
         for name, slot in self._open_slots():
             if name in here:
                 continue
-            if slot.get("joined") and not self._missing(name, slot, now_s):
+            if slot.joined and not self._missing(name, slot, now_s):
                 self.close(name, "its hosts have left")
             elif (
-                not slot.get("joined")
-                and "ready_s" in slot
-                and now_s - slot["ready_s"] > self._of(slot["site"]).boot_s
+                not slot.joined
+                and slot.ready_s is not None
+                and now_s - slot.ready_s > self._of(slot.site).boot_s
             ):
-                self._luck[slot["site"]].words = (
-                    f"its nodes did not report within {self._of(slot['site']).boot_s:.0f} "
+                self._luck[slot.site].words = (
+                    f"its nodes did not report within {self._of(slot.site).boot_s:.0f} "
                     "s: can they reach this machine? "
                     "access.contact names the address under which they find it"
                 )
-                self._disappoint(slot["site"], now_s, True)
+                self._disappoint(slot.site, now_s, True)
                 self.close(name, "its nodes did not report")
 
-    def _joined(self, name: str, slot: Mapping[str, Any], now_s: float) -> None:
-        self.core.note(Word("slot", {"id": name, "joined": True}))
-        luck = self._luck.setdefault(slot["site"], _Luck())
+    def _joined(self, name: str, slot: SlotRequest, now_s: float) -> None:
+        self.core.note(SlotChanged(id=name, joined=True))
+        luck = self._luck.setdefault(slot.site, _Luck())
         luck.refused, luck.pause_s, luck.words, luck.late_s = 0, _FIRST_PAUSE_S, "", 0.0
         luck.came += 1
-        luck.wait_s += (now_s - slot["asked_s"] - luck.wait_s) / luck.came
+        luck.wait_s += (now_s - slot.asked_s - luck.wait_s) / luck.came
 
     def _of(self, site: str) -> Place:
         return next(p for p in self.places if p.site == site)
@@ -346,8 +340,8 @@ class Fleet:
         if not self._found:
             self._found = True
             for name, slot in list(self.core.state.slots.items()):
-                if "site" in slot and not slot.get("ended") and name not in self._to_open:
-                    found += self.sites.find(self, name, SlotState(slot.get("state", 0)))
+                if slot.held and name not in self._to_open:
+                    found += self.sites.find(self, name, SlotState(slot.state))
         opening, self._to_open = self._to_open, []
         closing, self._to_close = self._to_close, []
         for name in opening:
@@ -367,16 +361,14 @@ class Fleet:
                 self._slot_news(event, now_s)
 
     def _slot_news(self, event: SlotNews, now_s: float) -> None:
-        fields: dict[str, Any] = {
-            "id": event.slot,
-            "state": int(event.state),
-            "reason": event.reason,
-        }
-        if event.state == SlotState.READY:
-            fields["ready_s"] = now_s
-        if event.state.ended:
-            fields["ended"] = True
-        self.core.note(Word("slot", fields))
+        changed = SlotChanged(
+            id=event.slot,
+            state=int(event.state),
+            reason=event.reason,
+            ready_s=now_s if event.state == SlotState.READY else None,
+            ended=event.state.ended or None,
+        )
+        self.core.note(changed)
         if not event.state.ended:
             return
         slot = self.core.state.slots[event.slot]
@@ -384,10 +376,10 @@ class Fleet:
         for host in hosts:
             if host.here:
                 self.core.gone(host, now_s, lost=event.state == SlotState.FAILED)
-        if event.state == SlotState.FAILED and not slot.get("closing"):
-            self._luck.setdefault(slot["site"], _Luck()).words = event.reason
+        if event.state == SlotState.FAILED and not slot.closing:
+            self._luck.setdefault(slot.site, _Luck()).words = event.reason
             if not any(host.done for host in hosts):  # one that has worked may be replaced at once
-                self._disappoint(slot["site"], now_s, event.permanent)
+                self._disappoint(slot.site, now_s, event.permanent)
 
     def _disappoint(self, site: str, now_s: float, permanent: bool) -> None:
         """A request came to nothing: the next one waits, longer each time; what is refused for
@@ -416,7 +408,7 @@ class Fleet:
 
     def wait_for_end(self) -> bool:
         """Ask everything back; True when nothing is held any more."""
-        open_ = [n for n, s in self.core.state.slots.items() if "site" in s and not s.get("ended")]
+        open_ = [n for n, s in self.core.state.slots.items() if s.held]
         for name in open_:
             self.close(name, "the work is over")
         return not open_

@@ -93,8 +93,8 @@ class World:
 
     def _come(self, slot: str, granted_s: float) -> None:
         asked = self.core.state.slots[slot]
-        place = next(p for p in self.fleet.places if p.site == asked["site"])
-        for node in range(asked["hosts"]):
+        place = next(p for p in self.fleet.places if p.site == asked.site)
+        for node in range(asked.hosts):
             self.hosts.join(
                 f"{slot}.{node}", slot, place.procs, granted_s + place.longest_s, site=place.site
             )

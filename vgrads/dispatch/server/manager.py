@@ -16,9 +16,10 @@ from contextlib import suppress
 from dataclasses import replace
 
 from vgrads.bags.bag import Bag
+from vgrads.dispatch.core.events import SlotChanged
 from vgrads.dispatch.core.faults import BagFault, serving
 from vgrads.dispatch.core.hosts import Host
-from vgrads.dispatch.core.records import End, Word
+from vgrads.dispatch.core.records import End
 from vgrads.dispatch.core.state import Effect, State
 from vgrads.dispatch.core.step import Core
 from vgrads.dispatch.core.talk import Answer, Message
@@ -106,7 +107,7 @@ class Manager:
 
     def revoke(self, slot: str) -> None:
         """Let nobody in any more with the key of a slot."""
-        self.core.note(Word("slot", {"id": slot, "revoked": True}))
+        self.core.note(SlotChanged(id=slot, revoked=True))
         for host in self.state.hosts.values():
             if host.slot == slot and host.here:
                 self.core.gone(host, self.clock.now(), lost=True)
@@ -129,7 +130,7 @@ class Manager:
         """Who may not ask is told nothing but that."""
         slot = slot_of(self.setting.secret, request.key)
         name = (slot or "").removeprefix(f"{self.setting.run}.")
-        if slot is None or self.state.slots.get(name, {}).get("revoked"):
+        if slot is None or (name in self.state.slots and self.state.slots[name].revoked):
             self.refused += 1
             _log.warning(
                 "a host at %s was refused: %s key", line.peer, "revoked" if slot else "wrong"
@@ -278,7 +279,8 @@ class Manager:
             name = message.hello.slot.removeprefix(f"{self.setting.run}.")
             message = replace(message, hello=replace(message.hello, slot=name))
             unknown = GUEST if name.startswith(f"{GUEST}.") else ""
-            site = str(self.state.slots.get(name, {}).get("site", unknown))
+            requested = self.state.slots.get(name)
+            site = requested.site if requested and requested.site else unknown
         if self.core.is_past(message):
             return line, 0, Answer(stop=True)  # nothing of it is acknowledged
         if not self._is_news(message) or not self.core.hear(message, now, site):

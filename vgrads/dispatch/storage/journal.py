@@ -17,6 +17,7 @@ from threading import Lock
 
 import numpy as np
 
+from vgrads.dispatch.core.fold import apply
 from vgrads.dispatch.core.image import image_of, pack_image, state_of, unpack_image
 from vgrads.dispatch.core.records import END, Record, pack, packed_ends, unpack
 from vgrads.dispatch.core.state import State
@@ -167,7 +168,7 @@ def read_state(folder: Path, mend: bool = True) -> State:
         path = folder / f"seg-{number:06d}.log"
         for record in read_segment(path, last=number == segments[-1], mend=mend):
             try:
-                state.apply(record)
+                apply(state, record)
             except (LookupError, TypeError, ValueError, AttributeError) as error:
                 raise InputError(
                     f"a record does not fit what was before it: {error!r}", where=str(path)

@@ -142,6 +142,6 @@ def _ran(one: _Play) -> Ran:
         for host in state.hosts.values()
         if host.joined_s < ran.end_s
     ]
-    ran.allocations = sum(bool(slot.get("joined")) for slot in state.slots.values())
-    ran.asked = [slot["hosts"] for slot in state.slots.values() if "hosts" in slot]
+    ran.allocations = sum(slot.joined for slot in state.slots.values())
+    ran.asked = [slot.hosts for slot in state.slots.values() if slot.hosts]
     return ran

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from vgrads.dispatch.core.records import Copied, Ended, Given, Late, Record, Word
+from vgrads.dispatch.core.events import AgentQuarantined
+from vgrads.dispatch.core.records import Copied, Ended, Given, Late, Record
 from vgrads.kernel.streams import stream
 from vgrads.research.gridbot.grid import GRIDS, HOUR_S, Field, scaled
 from vgrads.research.gridbot.replicas import COMMON
@@ -160,8 +161,8 @@ def _holes_of(
     names = {number: host.id for number, host in made.core.state.hosts.items()}
     barred: dict[str, float] = {}
     for at, record in notes.seen:
-        if isinstance(record, Word) and record.what == "barred":
-            barred.setdefault(names[record.fields["number"]], at)
+        if isinstance(record, AgentQuarantined):
+            barred.setdefault(names[record.number], at)
     ends = [(at, end) for at, r in notes.seen if isinstance(r, Ended) for end in r.ends]
     tries = Counter(names[e.host] for at, e in ends if at <= barred.get(names[e.host], inf))
     wrong_s = sum(end.ran_s for _, end in ends if end.code)
