@@ -124,7 +124,7 @@ async def _served(load: Load, folder: Path) -> Ran:
     finally:
         hosts.terminate()
         hosts.wait()
-    ran.exchanges, ran.peak_mib = manager.exchanges, memory_mib("VmHWM")
+    ran.exchanges, ran.peak_mib = manager.port.exchanges, memory_mib("VmHWM")
     await manager.stop()
     await work
     manager.journal.roll(manager.state).carry_out()

@@ -50,8 +50,8 @@ async def main(folder: Path) -> None:
             "before": before,
             "done": done,
             "over": over,
-            "exchanges": manager.exchanges,
-            "connected": len(manager._lines),
+            "exchanges": manager.port.exchanges,
+            "connected": len(manager.port.lines),
         }
         print(json.dumps(told), flush=True)
         if over:

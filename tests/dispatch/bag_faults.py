@@ -14,9 +14,9 @@ import numpy as np
 from tests.dispatch.bag_hosts import LOST_S, WAIT_S
 from vgrads.dispatch.core.events import AgentJoined, AgentLeft
 from vgrads.dispatch.core.fold import apply
+from vgrads.dispatch.core.fold_tasks import MOST_LOSSES
 from vgrads.dispatch.core.image import image_of, pack_image, state_of, unpack_image
 from vgrads.dispatch.core.records import Copied, Given, Late
-from vgrads.dispatch.core.fold_tasks import MOST_LOSSES
 from vgrads.dispatch.core.step import Core
 from vgrads.dispatch.core.talk import Answer, Rules
 from vgrads.dispatch.core.tasks import DONE, DROPPED, ENDED, FAILED

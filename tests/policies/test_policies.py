@@ -386,7 +386,7 @@ def test_ends_keep_their_meaning_in_any_order():
 
 def plain_order(core, host, now_s):
     """All bags held against a host as their policies are written: (rank, bag), the first first."""
-    choosing, found = core.giving.choosing, []
+    choosing, found = core.choosing, []
     for state in core.board.serving:
         said = {v.slot: v.counts for v in choosing.verdicts(host, state, 0, now_s)}
         fits = said.get("JobRequirements", True) and said.get("Concurrency", 1) > 0
@@ -458,7 +458,7 @@ def test_remembered_orders_are_those_of_policies_as_written(seed):
         core.answer(host, now_s)
         core.due(now_s)
         for host in core.state.hosts.values():
-            offers = core.giving.choosing.offers(host, now_s)
+            offers = core.choosing.offers(host, now_s)
             got = [(offer.rank, offer.bag.number) for offer in offers if offer.bag.tasks.pending]
             wanted = [
                 (rank, number)
@@ -505,7 +505,7 @@ def test_a_task_that_is_taken_back_for_ever_fails_before_its_attempts_cannot_be_
     world.hosts.join("h")
     world.add(0, bag(1, {"Deadline": "1e-9"}))
     world.run(0.1)
-    assert world.core.giving.choosing.due[0][0] >= 1.0  # not over before it can have begun
+    assert world.core.choosing.due[0][0] >= 1.0  # not over before it can have begun
     state, host = world.core.state, 0
     while state.bags[0].tasks.where:
         apply(state, Late(host, 0, [0]))
@@ -554,8 +554,8 @@ def test_what_is_remembered_of_changes_does_not_grow():
         number = turn % 20
         (core.board.tails.discard if turn // 20 % 2 else core.board.tails.add)(number)
         core.board.change(number)
-        next(core.giving.choosing.offers(core.state.hosts[turn % 5], 10.0), None)
-    kept = pickle.dumps([vars(core.giving.choosing)[name] for name in ("_alike", "_groups", "_of")])
+        next(core.choosing.offers(core.state.hosts[turn % 5], 10.0), None)
+    kept = pickle.dumps([vars(core.choosing.index)[name] for name in ("_alike", "_groups", "_of")])
     assert len(kept) < 50_000
     assert not core.board.changed
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from vgrads.api.wiring import all_simulated
 from vgrads.dispatch.document import BagDocument, HostsDocument
-from vgrads.dispatch.fleet.fleet import Place
+from vgrads.dispatch.fleet.site_view import Place
 from vgrads.dispatch.server.manager import GUEST
 from vgrads.kernel.errors import InputError
 from vgrads.pool.acquire import ACQUISITIONS, acquire

@@ -179,7 +179,7 @@ class VirtualBagWork:
             places=places,
             run=self.run,
             pilot_environment=lambda _: {},
-            fits=self._core.giving.choosing.fits,
+            fits=self._core.fits,
         )
         return fleet, sites
 

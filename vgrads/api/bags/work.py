@@ -239,7 +239,7 @@ class BagWork:
             run=self.run,
             places=places_of(self.catalog, documents),
             pilot_environment=environment,
-            fits=manager.core.giving.choosing.fits,
+            fits=manager.core.fits,
             guests=any(d.hosts.guests for d in documents),
         )
         return fleet
@@ -323,8 +323,8 @@ class BagWork:
                 "state": state,
                 "began_unix_s": self._began_s(),
                 "problem": manager.problem or fleet.hopeless,
-                "refused": manager.refused,
-                "exchanges": manager.exchanges,
+                "refused": manager.port.refused,
+                "exchanges": manager.port.exchanges,
                 "reasons": [
                     {"at_s": at, "site": site, "reason": r}
                     for at, site, r in fleet.reasons[-_LONG:]

@@ -6,6 +6,7 @@ from __future__ import annotations
 import heapq
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
+from typing import TypeVar
 
 from vgrads.bags.bag import Bag
 from vgrads.bags.record import HostRecord
@@ -23,6 +24,9 @@ _NEW = HostRecord()
 _GIVES = frozenset({Given, Kept, Copied})
 Held = tuple[int, int, int]
 """Host, bag, task."""
+
+
+T = TypeVar("T")
 
 
 class Board:
@@ -105,6 +109,16 @@ class Board:
             return False
         self.drop(BagFailed(number=fault.bag, at_s=at_s, reason=fault.reason))
         return True
+
+    def guarded(self, work: Callable[[], T], at_s: float) -> T:
+        """What some work comes to; a bag in which something goes wrong is failed, and the work done
+        without it."""
+        while True:
+            try:
+                return work()
+            except BagFault as fault:
+                if not self.fail(fault, at_s):
+                    raise
 
     def change(self, number: int) -> None:
         """A bag stands otherwise: hosts that it was not for may be asked anew."""

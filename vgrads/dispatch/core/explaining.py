@@ -101,7 +101,7 @@ def _too_late(bag: BagState) -> str:
 
 def _by_no_host(core: Core, hosts: Sequence[Host], bag: BagState, now_s: float) -> Verdict | None:
     """What keeps a bag from the first of these hosts; None where one may serve it."""
-    choosing = core.giving.choosing
+    choosing = core.choosing
     if any(choosing.serves(host, bag.number) for host in hosts):
         return None
     verdicts = choosing.verdicts(hosts[0], bag, bag.tasks.next(1)[0], now_s)
@@ -115,7 +115,7 @@ def _by_no_grid(core: Core, grids: Sequence[Mapping[str, object]], bag: BagState
     fit = [grid for grid in grids if not bag.sites or grid["Name"] in bag.sites]
     if policy is None or not policy.has("GridPolicy"):
         return None
-    if any(core.giving.choosing.fits(bag.number, grid) for grid in fit):
+    if any(core.choosing.fits(bag.number, grid) for grid in fit):
         return None
     state, queue = bag_ad(bag, bag.number in core.board.tails), queue_ad(core.board)
     return next((policy.explain("GridPolicy", state, queue=queue, grid=grid) for grid in fit), None)
@@ -155,7 +155,7 @@ def _of_host(core: Core, host: Host, now_s: float) -> Iterator[Reason]:
     if host.leaving:
         yield Reason(f"it leaves: {host.leaving}")
     record = core.board.record(host)
-    odds = core.giving.blackholes.odds(host, record) if record.blows else 0.0
+    odds = core.blackholes.odds(host, record) if record.blows else 0.0
     if record.pauses and now_s < record.barred_until_s and odds > BARRED_AT:
         yield Reason(
             f"it is barred for {record.barred_until_s - now_s:.0f} s more: its last "
@@ -165,7 +165,7 @@ def _of_host(core: Core, host: Host, now_s: float) -> Iterator[Reason]:
 
 
 def _of_policy(core: Core, host: Host, bag: BagState, task: int, now_s: float) -> Iterator[Reason]:
-    choosing = core.giving.choosing
+    choosing = core.choosing
     for verdict in choosing.verdicts(host, bag, task, now_s):
         if verdict.slot == "JobRequirements" and verdict.value is not True:
             yield _told(

@@ -13,70 +13,25 @@ from dataclasses import dataclass, field
 
 from vgrads.dispatch.core.events import SlotChanged
 from vgrads.dispatch.core.explaining import unserved
-from vgrads.dispatch.core.hosts import Host
 from vgrads.dispatch.core.slots import SlotRequest
 from vgrads.dispatch.core.step import Core
-from vgrads.dispatch.fleet.supply import Fits, Grid, Supply, Work
+from vgrads.dispatch.fleet.site_view import (
+    BusySince,
+    Place,
+    Present,
+    SiteHealth,
+    grid_of,
+    pool_view,
+)
+from vgrads.dispatch.fleet.supply import Fits, Grid, Supply
 from vgrads.drivers.api import SlotSpec, SlotState
 from vgrads.execmgr.core.book import spec_id
 from vgrads.execmgr.core.states import Event, SiteSilent, SlotNews
 from vgrads.execmgr.engines.base import Pilot
 from vgrads.execmgr.sites import Sites
-from vgrads.pool.overlay import GridRoom
-from vgrads.pool.view import Decide, HostView, PoolDecision, PoolLimits, PoolView, RequestView
+from vgrads.pool.view import PoolDecision, RequestView
 
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 5.0, 300.0
 _MOST_REASONS = 50
-_GIVE_UP = 3
-"""So many requests in a row that a site refuses for good, and nothing more is asked of it."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Place:
-    """A site where hosts may come from. ``procs``: of one host; ``longest_s`` and ``widest``
-    (hosts): of one request; ``requests``: how many its queue takes of us at once; ``price``: of a
-    host, dollars an hour."""
-
-    site: str
-    queue: str
-    node_type: str
-    procs: int
-    limits: PoolLimits
-    longest_s: float
-    decide: Decide
-    boot_s: float = 180.0
-    widest: int = 1 << 30
-    requests: int = 1 << 30
-    price: float = 0.0
-
-
-@dataclass
-class _Luck:
-    """How a site has answered lately. ``late_s``: how long one was waited for in vain since one
-    last came."""
-
-    refused: int = 0
-    failed: int = 0
-    late_s: float = 0.0
-    next_s: float = 0.0
-    pause_s: float = _FIRST_PAUSE_S
-    wait_s: float = 0.0
-    came: int = 0
-    words: str = ""
-
-
-@dataclass
-class _Known:
-    """What a place has: hosts that are here, requests of which some are to come, slots that have
-    not ended."""
-
-    hosts: list[Host] = field(default_factory=list)
-    asked: list[RequestView] = field(default_factory=list)
-    held: int = 0
-
-    @property
-    def busy(self) -> int:
-        return sum(bool(host.held) for host in self.hosts)
 
 
 @dataclass
@@ -93,11 +48,11 @@ class Fleet:
     fits: Fits = lambda bag, grid: True  # noqa: ARG005 any grid will do
     guests: bool = False
     reasons: list[tuple[float, str, str]] = field(default_factory=list)
-    _luck: dict[str, _Luck] = field(default_factory=dict)
+    _health: dict[str, SiteHealth] = field(default_factory=dict)
     _to_open: list[str] = field(default_factory=list)
     _to_close: list[str] = field(default_factory=list)
     _found: bool = False
-    _busy: dict[int, tuple[int, float]] = field(default_factory=dict)
+    _busy: BusySince = field(default_factory=BusySince)
     _came: Counter[str] = field(default_factory=Counter)
     _supply: Supply = field(default_factory=Supply)
     _grids: Sequence[Grid] = ()
@@ -135,18 +90,22 @@ class Fleet:
         return self.core.guarded(lambda: self._decide(now_s), now_s)
 
     def _decide(self, now_s: float) -> bool:
-        self._watch(now_s)
+        self._busy.look(self.core.state.hosts.values(), now_s)
         self._count_hosts(now_s)
         moved, known = False, self._known(now_s)
-        grids = [self._grid(where, known[where.site], now_s) for where in self.places]
+        grids = [
+            grid_of(where, known[where.site], self._of_site(where.site), now_s)
+            for where in self.places
+        ]
         self._grids = grids
         shares = self._supply.share(
             self.core.state.bags.values(), self.core.serving, grids, self.fits
         )
         for where, work in zip(self.places, shares, strict=True):
-            decision = where.decide(self._view(where, work, known[where.site], now_s))
-            luck = self._luck[where.site]
-            if decision.open and (now_s < luck.next_s or luck.refused >= _GIVE_UP):
+            health = self._of_site(where.site)
+            view = pool_view(where, work, known[where.site], health, self._busy, now_s)
+            decision = where.decide(view)
+            if decision.open and health.closed(now_s):
                 decision = PoolDecision(
                     withdraw=decision.withdraw, drain=decision.drain, reasons=()
                 )
@@ -155,19 +114,9 @@ class Fleet:
         self._close_empty(now_s)
         return moved or bool(self._to_close)
 
-    def _watch(self, now_s: float) -> None:
-        """Since when each host has been busy with what it has: told by the ends that are counted of
-        it."""
-        before, self._busy = self._busy, {}
-        for host in self.core.state.hosts.values():
-            if host.here and host.held:
-                ended = host.done + host.failed
-                known = before.get(host.number)
-                self._busy[host.number] = known if known and known[0] == ended else (ended, now_s)
-
-    def _known(self, now_s: float) -> dict[str, _Known]:
+    def _known(self, now_s: float) -> dict[str, Present]:
         """What each place has."""
-        known = {where.site: _Known() for where in self.places}
+        known = {where.site: Present() for where in self.places}
         for host in self.core.state.hosts.values():
             if host.here and host.site in known:
                 known[host.site].hosts.append(host)
@@ -185,66 +134,6 @@ class Fleet:
         """Slots of each site that have not ended."""
         slots = self.core.state.slots.values()
         return Counter(s.site for s in slots if s.held)
-
-    def _grid(self, where: Place, known: _Known, now_s: float) -> Grid:
-        """A place as the overlay sees it: what is there may stay; more only where something may be
-        asked for."""
-        luck = self._luck.setdefault(where.site, _Luck())
-        hosts, busy, most = len(known.hosts), known.busy, where.limits.most
-        idle = sum(not host.held and not host.leaving for host in known.hosts)
-        coming = sum(one.hosts for one in known.asked)
-        shut = now_s < luck.next_s or luck.refused >= _GIVE_UP
-        more = 0 if shut else max(0, where.requests - known.held) * where.widest
-        expected_s = max(luck.wait_s if luck.came else where.boot_s, luck.late_s)
-        left_s = sum(_going_on(now_s - one.asked_s, expected_s) * one.hosts for one in known.asked)
-        errors = luck.failed / max(1, luck.failed + luck.came)
-        room = GridRoom(
-            procs=where.procs,
-            room=max(0, min(most - (hosts - busy - idle), busy + idle + coming + more)),
-            busy=busy,
-            idle=idle,
-            coming=coming,
-            coming_s=left_s / max(1, coming),
-            wait_s=expected_s,
-            price=where.price,
-            error_rate=errors,
-        )
-        ad = {
-            "Name": where.site,
-            "Limit": most,
-            "Free": max(0, most - hosts - coming),
-            "Queued": coming,
-            "Running": hosts,
-            "MeanWait": luck.wait_s,
-            "ErrorRate": errors,
-            "Price": where.price,
-        }
-        return Grid(site=where.site, room=room, most=most, ad=ad)
-
-    def _view(self, where: Place, work: Work, known: _Known, now_s: float) -> PoolView:
-        return PoolView(
-            now_s=now_s,
-            queued=max(0, work.loads - known.busy),
-            running=known.busy,
-            limits=where.limits,
-            asked=tuple(known.asked),
-            hosts=tuple(self._host_view(host) for host in known.hosts),
-            arrived=work.arrived,
-            task_s=work.task_s,
-            wait_s=self._luck[where.site].wait_s,
-        )
-
-    def _host_view(self, host: Host) -> HostView:
-        return HostView(
-            id=str(host.number),
-            allocation=host.slot,
-            joined_s=host.joined_s,
-            running=len(host.held),
-            idle_since_s=None if host.held else host.idle_since_s,
-            busy_since_s=self._busy[host.number][1] if host.number in self._busy else None,
-            ends_s=None if host.ends_s == float("inf") else host.ends_s,
-            draining=bool(host.leaving),
-        )
 
     def _open_slots(self) -> list[tuple[str, SlotRequest]]:
         return [(name, slot) for name, slot in self.core.state.slots.items() if slot.open]
@@ -264,10 +153,7 @@ class Fleet:
     def expected_wait_s(self) -> float:
         """How long a host that is asked for now is waited for, by what was seen at the quickest
         site; before any has come, by its boot time."""
-        lucks = ((self._luck.get(p.site, _Luck()), p) for p in self.places)
-        waits = (
-            max(luck.wait_s if luck.came else where.boot_s, luck.late_s) for luck, where in lucks
-        )
+        waits = (self._of_site(p.site).expected_s(p.boot_s) for p in self.places)
         return min(waits, default=0.0)
 
     def _note(self, where: Place, decision: PoolDecision, now_s: float) -> None:
@@ -281,8 +167,8 @@ class Fleet:
             self._to_open.append(name)
         for name in decision.withdraw:
             if not self._came[name]:
-                luck, slot = self._luck[where.site], self.core.state.slots[name]
-                luck.late_s = max(luck.late_s, now_s - slot.asked_s)
+                health, slot = self._of_site(where.site), self.core.state.slots[name]
+                health.late_s = max(health.late_s, now_s - slot.asked_s)
                 self.close(name, "no more work for it")
         for number in decision.drain:
             self.core.dismiss(self.core.state.hosts[int(number)], "given back")
@@ -314,20 +200,17 @@ class Fleet:
                 and slot.ready_s is not None
                 and now_s - slot.ready_s > self._of(slot.site).boot_s
             ):
-                self._luck[slot.site].words = (
+                self._of_site(slot.site).words = (
                     f"its nodes did not report within {self._of(slot.site).boot_s:.0f} "
                     "s: can they reach this machine? "
                     "access.contact names the address under which they find it"
                 )
-                self._disappoint(slot.site, now_s, True)
+                self._of_site(slot.site).record_failure(now_s, permanent=True)
                 self.close(name, "its nodes did not report")
 
     def _joined(self, name: str, slot: SlotRequest, now_s: float) -> None:
         self.core.note(SlotChanged(id=name, joined=True))
-        luck = self._luck.setdefault(slot.site, _Luck())
-        luck.refused, luck.pause_s, luck.words, luck.late_s = 0, _FIRST_PAUSE_S, "", 0.0
-        luck.came += 1
-        luck.wait_s += (now_s - slot.asked_s - luck.wait_s) / luck.came
+        self._of_site(slot.site).record_arrival(now_s - slot.asked_s)
 
     def _of(self, site: str) -> Place:
         return next(p for p in self.places if p.site == site)
@@ -356,7 +239,7 @@ class Fleet:
         """Take over what the sites told."""
         for event in events:
             if isinstance(event, SiteSilent):
-                self._luck.setdefault(event.site, _Luck()).words = event.reason
+                self._of_site(event.site).words = event.reason
             elif isinstance(event, SlotNews):
                 self._slot_news(event, now_s)
 
@@ -377,18 +260,12 @@ class Fleet:
             if host.here:
                 self.core.gone(host, now_s, lost=event.state == SlotState.FAILED)
         if event.state == SlotState.FAILED and not slot.closing:
-            self._luck.setdefault(slot.site, _Luck()).words = event.reason
+            self._of_site(slot.site).words = event.reason
             if not any(host.done for host in hosts):  # one that has worked may be replaced at once
-                self._disappoint(slot.site, now_s, event.permanent)
+                self._of_site(slot.site).record_failure(now_s, event.permanent)
 
-    def _disappoint(self, site: str, now_s: float, permanent: bool) -> None:
-        """A request came to nothing: the next one waits, longer each time; what is refused for
-        good, not often."""
-        luck = self._luck.setdefault(site, _Luck())
-        luck.refused += 1 if permanent else 0
-        luck.failed += 1
-        luck.next_s = now_s + luck.pause_s
-        luck.pause_s = min(_LONGEST_PAUSE_S, luck.pause_s * 2)
+    def _of_site(self, site: str) -> SiteHealth:
+        return self._health.setdefault(site, SiteHealth())
 
     @property
     def unserved(self) -> dict[int, str]:
@@ -402,8 +279,8 @@ class Fleet:
         """Why no host can come any more; empty while one can."""
         if any(h.here for h in self.core.state.hosts.values()) or not self.places or self.guests:
             return ""
-        if all(self._luck.get(p.site, _Luck()).refused >= _GIVE_UP for p in self.places):
-            return "; ".join(f"{p.site}: {self._luck[p.site].words}" for p in self.places)
+        if all(self._of_site(p.site).given_up for p in self.places):
+            return "; ".join(f"{p.site}: {self._of_site(p.site).words}" for p in self.places)
         return ""
 
     def wait_for_end(self) -> bool:
@@ -412,11 +289,6 @@ class Fleet:
         for name in open_:
             self.close(name, "the work is over")
         return not open_
-
-
-def _going_on(passed_s: float, expected_s: float) -> float:
-    """What is left of a wait; what is late is believed to be late by as much again."""
-    return abs(expected_s - passed_s)
 
 
 def _split(sizes: Sequence[int], widest: int) -> list[int]:

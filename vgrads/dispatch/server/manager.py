@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 
 from vgrads.bags.bag import Bag
-from vgrads.dispatch.core.events import SlotChanged
 from vgrads.dispatch.core.faults import BagFault, serving
 from vgrads.dispatch.core.hosts import Host
 from vgrads.dispatch.core.records import End
@@ -24,20 +22,17 @@ from vgrads.dispatch.core.state import Effect, State
 from vgrads.dispatch.core.step import Core
 from vgrads.dispatch.core.talk import Answer, Message
 from vgrads.dispatch.server.group import Group
-from vgrads.dispatch.server.http import Line, Request, Sink
-from vgrads.dispatch.server.keys import slot_of
-from vgrads.dispatch.server.messages import Files, Heard, check_tasks, read, write
+from vgrads.dispatch.server.http import Line
+from vgrads.dispatch.server.messages import Files, Heard, write
+from vgrads.dispatch.server.port import AgentPort
 from vgrads.dispatch.server.setting import Setting
-from vgrads.dispatch.server.transfers import arrival_of, send_input
 from vgrads.dispatch.storage.bag_files import BagFiles
 from vgrads.dispatch.storage.block_files import judged
 from vgrads.dispatch.storage.journal import EndReader, Journal, read_state
 from vgrads.kernel.clock import Clock
-from vgrads.kernel.errors import InputError
 
 _log = logging.getLogger("vgrads.dispatch")
 _LEVEL_S, _TICK_S = 0.2, 0.25
-_MOST_ENDS = 8000  # in a round: a tenth of a second
 _FULL_DISK_S = 2.0
 _AGAIN = b'{"again_s": 0.0, "hello": true}'
 
@@ -57,17 +52,15 @@ class Manager:
         self.core = Core(state, setting.rules, self.journal.add, self._told)
         self.core.awake_after_restart(clock.now())
         self.files: dict[int, BagFiles] = {}
-        self.refused = self.exchanges = 0
         self.problem, self._stopped = "", False
-        self._inbox: list[tuple[Line, Heard]] = []
         self._awaited: list[asyncio.Future[None]] = []
-        self._lines: dict[int, Line] = {}
         self._group = Group()
         self._news = asyncio.Event()
+        self.port = AgentPort(setting, clock, self.core, self.files, self._news.set)
+        self.listen = self.port.listen
         self._writer = ThreadPoolExecutor(1, "journal")
         self._level_s = self._tick_s = 0.0
         self.on_tick: Callable[[float], None] = lambda _: None
-        self._server: asyncio.Server | None = None
 
     @property
     def state(self) -> State:
@@ -107,102 +100,7 @@ class Manager:
 
     def revoke(self, slot: str) -> None:
         """Let nobody in any more with the key of a slot."""
-        self.core.note(SlotChanged(id=slot, revoked=True))
-        for host in self.state.hosts.values():
-            if host.slot == slot and host.here:
-                self.core.gone(host, self.clock.now(), lost=True)
-                line = self._lines.pop(host.number, None)
-                if line is not None:
-                    line.refuse(403)
-        self._news.set()
-
-    async def listen(self, address: str, port: int, context: ssl.SSLContext | None) -> int:
-        """Open the port; its number."""
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            lambda: Line(self), address, port, ssl=context, backlog=4096
-        )
-        return int(self._server.sockets[0].getsockname()[1])
-
-    # hosts ask
-
-    def opened(self, request: Request, line: Line) -> Sink | None:
-        """Who may not ask is told nothing but that."""
-        slot = slot_of(self.setting.secret, request.key)
-        name = (slot or "").removeprefix(f"{self.setting.run}.")
-        if slot is None or (name in self.state.slots and self.state.slots[name].revoked):
-            self.refused += 1
-            _log.warning(
-                "a host at %s was refused: %s key", line.peer, "revoked" if slot else "wrong"
-            )
-            line.refuse(403)
-            return None
-        request.headers["slot"] = slot
-        if request.method == "PUT":
-            return self._arrival(request, line)
-        return None
-
-    def _arrival(self, request: Request, line: Line) -> Sink | None:
-        try:
-            sink = arrival_of(request, self.files, self.state.bags)
-        except (ValueError, LookupError, InputError, OSError) as error:
-            _log.warning("an output was refused: %s: %s", request.path[:200], error)
-            line.refuse(400)
-            return None
-        line.arrival = sink
-        return sink
-
-    def asked(self, request: Request, line: Line) -> None:
-        """A message, or a file to be fetched; what came in whole is confirmed."""
-        if request.method == "PUT":
-            problem = line.arrival.problem if line.arrival else "?"
-            line.answer(503 if problem else 200, problem.encode())
-        elif request.method == "GET" and request.path.startswith("/inputs/"):
-            digest = request.path.removeprefix("/inputs/")
-            task = asyncio.ensure_future(send_input(digest, self.files, line))
-            task.add_done_callback(lambda done: done.exception())
-        elif request.method == "POST" and request.path == "/exchange":
-            self._exchange(request, line)
-        else:
-            line.answer(404)
-
-    def _exchange(self, request: Request, line: Line) -> None:
-        self.exchanges += 1
-        try:
-            heard = read(request.body, self._number_of, self.clock.now())
-            check_tasks(heard.message, self.state.bags)
-        except InputError as error:
-            slot = request.headers["slot"].removeprefix(f"{self.setting.run}.")
-            _log.error("a host at %s: %s; the key of slot %s is revoked", line.peer, error, slot)
-            self.refused += 1
-            line.refuse(400)
-            self.revoke(slot)
-            return
-        hello = heard.message.hello
-        if hello is not None and hello.slot != request.headers["slot"]:
-            line.refuse(403)
-            return
-        if self._unparked(line) is not None:
-            line.answer(204)
-        self._inbox.append((line, heard))
-        self._news.set()
-
-    def _number_of(self, host: str) -> int:
-        known = self.state.by_id.get(host)
-        return len(self.state.hosts) if known is None else known
-
-    def cut(self, line: Line) -> None:
-        """A connection is gone; its host may come back."""
-        self._unparked(line)
-        if line.host is not None and self._lines.get(line.host) is line:
-            del self._lines[line.host]
-
-    def _unparked(self, line: Line) -> int | None:
-        """The number of the message that a connection waits for an answer to: it waits no more."""
-        seq, line.parked = line.parked, None
-        if seq is not None and line.host is not None:
-            self.core.waiting.pop(line.host, None)
-        return seq
+        self.port.revoke(slot)
 
     # the loop
 
@@ -218,12 +116,12 @@ class Manager:
 
     async def _turn(self, loop: asyncio.AbstractEventLoop) -> None:
         now = self.clock.now()
-        inbox = self._next_messages()
+        inbox = self.port.next_messages(self._stopped)
         answers = [a for line, heard in inbox if (a := self._answer_to(line, heard, now))]
         self._now_and_then(now)
         for host, answer in self.core.due(now):
-            line = self._lines[host.number]
-            seq = self._unparked(line)
+            line = self.port.lines[host.number]
+            seq = self.port.release(line)
             if seq is not None:
                 answers.append((line, seq, answer))
         awaited, self._awaited = self._awaited, []
@@ -232,22 +130,9 @@ class Manager:
             self._send(line, seq, given)
         for done in awaited:
             done.set_result(None)
-        faults, self.core.board.faults = self.core.board.faults, []
-        for fault in faults:
+        for fault in self.core.take_faults():
             name = self.state.bags[fault.bag].name
             _log.error("bag '%s': %s", name, fault.reason, exc_info=fault.__cause__)
-
-    def _next_messages(self) -> list[tuple[Line, Heard]]:
-        """What is heard in this round. Not more ends than take a moment: else all hosts ask
-        together, and then all of them wait for each other's answers, round after round."""
-        ends = count = 0
-        while count < len(self._inbox) and (ends < _MOST_ENDS or self._stopped):
-            ends += len(self._inbox[count][1].message.ends)
-            count += 1
-        inbox, self._inbox = self._inbox[:count], self._inbox[count:]
-        if self._inbox:
-            self._news.set()
-        return inbox
 
     def _answer_to(
         self, line: Line, heard: Heard, now: float
@@ -257,7 +142,7 @@ class Manager:
         try:
             return self._heard(line, heard, now)
         except BagFault as fault:
-            self.core.board.fail(fault, now)
+            self.core.fail(fault, now)
             return (
                 line,
                 heard.message.seq,
@@ -286,11 +171,7 @@ class Manager:
         if not self._is_news(message) or not self.core.hear(message, now, site):
             return line, message.seq, None
         host = self.state.hosts[self.state.by_id[message.host]]
-        before = self._lines.get(host.number)
-        if before is not None and before is not line:
-            self._unparked(before)
-        line.host = host.number
-        self._lines[host.number] = line
+        self.port.adopt(line, host.number)
         texts = {}
         for said in heard.said:
             self._group.printed.setdefault(said.bag, []).append(said)
@@ -321,17 +202,13 @@ class Manager:
             self.core.level()
         if now - self._tick_s > _TICK_S:
             self._tick_s = now
-            self._end_long_waits(now)
+            for line, seq in self.port.overdue(now):
+                self._send(line, seq, Answer())
             for host in self.core.lose_silent(now):
                 _log.warning(
                     "host %s was not heard of for %.0f s", host.name, self.setting.rules.lost_s
                 )
             self.on_tick(now)
-
-    def _end_long_waits(self, now: float) -> None:
-        for line in list(self._lines.values()):
-            if line.parked is not None and now >= line.parked_until_s:
-                self._send(line, self._unparked(line) or 0, Answer())
 
     async def _write(self, loop: asyncio.AbstractEventLoop) -> None:
         """Put on the disk what was decided; nobody is answered before. A full disk is waited
@@ -353,7 +230,7 @@ class Manager:
                 await asyncio.sleep(_FULL_DISK_S)
         self.problem = ""
         for fault in group.faults:
-            self.core.board.fail(fault, self.clock.now())
+            self.core.fail(fault, self.clock.now())
             self._news.set()
         if self.journal.full:
             roll = self.journal.roll(self.state)
@@ -373,7 +250,7 @@ class Manager:
             try:
                 body = write(seq, answer, self.core.bags, self._files, self.setting.idle_s)
             except BagFault as fault:
-                self.core.board.fail(fault, self.clock.now())
+                self.core.fail(fault, self.clock.now())
                 self._news.set()
                 body = _AGAIN
             line.answer(200, body)
@@ -391,8 +268,7 @@ class Manager:
         """Answer nobody any more; hosts go on with what they have."""
         self._stopped = True
         self._news.set()
-        if self._server is not None:
-            self._server.close()
+        self.port.close()
 
     def close(self) -> None:
         """Everything that is told is on the disk."""

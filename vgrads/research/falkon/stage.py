@@ -16,7 +16,8 @@ from vgrads.dispatch.core.records import End
 from vgrads.dispatch.core.state import Effect, State
 from vgrads.dispatch.core.step import Core
 from vgrads.dispatch.core.talk import Rules
-from vgrads.dispatch.fleet.fleet import Fleet, Place
+from vgrads.dispatch.fleet.fleet import Fleet
+from vgrads.dispatch.fleet.site_view import Place
 from vgrads.dispatch.fleet.virtual import VirtualHosts
 from vgrads.dispatch.fleet.world import World
 from vgrads.execmgr.sites import Sites
