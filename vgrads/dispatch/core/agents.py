@@ -65,6 +65,13 @@ class Agents:
         host = self._known(message.host)
         return host is not None and message.life in host.past_lives
 
+    def is_news(self, message: Message) -> bool:
+        """False for a message that was heard before: a second copy of it on some way."""
+        host = self._known(message.host)
+        if message.hello is not None or host is None:
+            return True
+        return host.life != message.life or message.seq > host.seq
+
     def _hello(
         self, host: Host | None, message: Message, hello: Hello, at_s: float, site: str
     ) -> Host:

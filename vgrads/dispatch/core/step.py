@@ -56,6 +56,7 @@ class Core:
         self.note, self.waiting, self.bags = self.board.note, self.board.waiting, self.board.bags
         self.guarded, self.fail, self.fits = self.board.guarded, self.board.fail, self.choosing.fits
         self.hear, self.gone, self.is_past = self.agents.hear, self.agents.gone, self.agents.is_past
+        self.is_news = self.agents.is_news
         self.heard_s, self.lose_silent = self.agents.heard_s, self.agents.lose_silent
         self.awake_after_restart = self.agents.awake_after_restart
 

@@ -22,9 +22,8 @@ WORDS = ("waits", "runs", "done", "failed", "dropped", "not ready")
 """The same for people."""
 
 
-class Tasks:
-    """Status and attempts of each task, and which are next. ``order``: which become ready when;
-    without, all are."""
+class TaskTable:
+    """Status and attempts of each task, who has them, and which are next."""
 
     __slots__ = (
         "again",
@@ -35,14 +34,12 @@ class Tasks:
         "cursor",
         "failures",
         "losses",
-        "order",
         "resting",
         "status",
         "where",
     )
 
-    def __init__(self, count: int, order: Lazy | None = None) -> None:
-        self.order = order
+    def __init__(self, count: int) -> None:
         self.status = bytearray(count)
         self.attempts = array("H", bytes(2 * count))
         self.counts = [count, 0, 0, 0, 0, 0]
@@ -56,8 +53,6 @@ class Tasks:
         self.failures: dict[int, int] = {}
         self.blamed: dict[int, int] = {}  # failures on hosts that do not fail at everything
         self.losses: dict[int, int] = {}
-        if order is not None and count:
-            self._hold(order)
 
     def __len__(self) -> int:
         return len(self.status)
@@ -159,6 +154,18 @@ class Tasks:
             self.again[task] = None
         else:
             self.resting[task] = failed_s
+
+
+class Tasks(TaskTable):
+    """Tasks until they have ended. ``order``: which become ready when; without, all are."""
+
+    __slots__ = ("order",)
+
+    def __init__(self, count: int, order: Lazy | None = None) -> None:
+        super().__init__(count)
+        self.order = order
+        if order is not None and count:
+            self._hold(order)
 
     def end(self, task: int, how: int) -> bool:
         """It has ended; True where others are ready now because of it."""

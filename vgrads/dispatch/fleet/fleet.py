@@ -7,7 +7,6 @@ knows it.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -18,18 +17,16 @@ from vgrads.dispatch.core.step import Core
 from vgrads.dispatch.fleet.site_view import (
     BusySince,
     Place,
-    Present,
     SiteHealth,
     grid_of,
     pool_view,
 )
+from vgrads.dispatch.fleet.slots import FleetSlots, present
 from vgrads.dispatch.fleet.supply import Fits, Grid, Supply
-from vgrads.drivers.api import SlotSpec, SlotState
-from vgrads.execmgr.core.book import spec_id
+from vgrads.drivers.api import SlotState
 from vgrads.execmgr.core.states import Event, SiteSilent, SlotNews
-from vgrads.execmgr.engines.base import Pilot
 from vgrads.execmgr.sites import Sites
-from vgrads.pool.view import PoolDecision, RequestView
+from vgrads.pool.view import PoolDecision
 
 _MOST_REASONS = 50
 
@@ -53,34 +50,11 @@ class Fleet:
     _to_close: list[str] = field(default_factory=list)
     _found: bool = False
     _busy: BusySince = field(default_factory=BusySince)
-    _came: Counter[str] = field(default_factory=Counter)
     _supply: Supply = field(default_factory=Supply)
     _grids: Sequence[Grid] = ()
 
-    # what Sites asks
-
-    def place(self, slot: str) -> str:
-        """The site of a slot."""
-        return self.core.state.slots[slot].site
-
-    def spec(self, slot_id: str, run: str, pilot: Pilot | None = None) -> SlotSpec:
-        """What a request asks a site for: as many nodes as hosts, with an agent on each."""
-        slot = self.core.state.slots[slot_id]
-        where = next(p for p in self.places if p.site == slot.site)
-        environment = dict(self.pilot_environment(slot_id)) if pilot else {}
-        return SlotSpec(
-            id=spec_id(slot_id, run),
-            name=slot_id,
-            site=where.site,
-            queue=where.queue,
-            nodes=slot.hosts,
-            procs=where.procs * slot.hosts,
-            duration_s=where.longest_s,
-            node_type=where.node_type,
-            environment={**environment, **(pilot.environment if pilot else {})},
-            pilot=pilot.command if pilot else "",
-            every_node=slot.hosts > 1,
-        )
+    def __post_init__(self) -> None:
+        self.slots = FleetSlots(self.core.state, self.places, self.pilot_environment)
 
     # deciding, in the loop of the dispatcher
 
@@ -92,7 +66,7 @@ class Fleet:
     def _decide(self, now_s: float) -> bool:
         self._busy.look(self.core.state.hosts.values(), now_s)
         self._count_hosts(now_s)
-        moved, known = False, self._known(now_s)
+        moved, known = False, present(self.core.state, self.slots, now_s)
         grids = [
             grid_of(where, known[where.site], self._of_site(where.site), now_s)
             for where in self.places
@@ -114,40 +88,10 @@ class Fleet:
         self._close_empty(now_s)
         return moved or bool(self._to_close)
 
-    def _known(self, now_s: float) -> dict[str, Present]:
-        """What each place has."""
-        known = {where.site: Present() for where in self.places}
-        for host in self.core.state.hosts.values():
-            if host.here and host.site in known:
-                known[host.site].hosts.append(host)
-        for name, slot in self._open_slots():
-            if slot.site in known and (missing := self._missing(name, slot, now_s)):
-                known[slot.site].asked.append(
-                    RequestView(id=name, hosts=missing, asked_s=slot.asked_s)
-                )
-        for site, held in self._held().items():
-            if site in known:
-                known[site].held = held
-        return known
-
-    def _held(self) -> Counter[str]:
-        """Slots of each site that have not ended."""
-        slots = self.core.state.slots.values()
-        return Counter(s.site for s in slots if s.held)
-
-    def _open_slots(self) -> list[tuple[str, SlotRequest]]:
-        return [(name, slot) for name, slot in self.core.state.slots.items() if slot.open]
-
-    def _missing(self, name: str, slot: SlotRequest, now_s: float) -> int:
-        """Hosts of a request that are still to come; some nodes begin later than others, and some
-        never."""
-        late = slot.ready_s is not None and now_s - slot.ready_s > self._of(slot.site).boot_s
-        return 0 if late else max(0, slot.hosts - self._came[name])
-
     @property
     def coming(self) -> int:
         """Hosts that were asked for and have not come."""
-        return sum(self._missing(name, slot, 0.0) for name, slot in self._open_slots())
+        return sum(self.slots.missing(name, slot, 0.0) for name, slot in self.slots.open_slots())
 
     @property
     def expected_wait_s(self) -> float:
@@ -160,13 +104,13 @@ class Fleet:
         for reason in decision.reasons:
             if not self.reasons or self.reasons[-1][1:] != (where.site, reason):
                 self.reasons = [*self.reasons[-_MOST_REASONS:], (now_s, where.site, reason)]
-        most = max(0, where.requests - self._held()[where.site]) if decision.open else 0
+        most = max(0, where.requests - self.slots.held()[where.site]) if decision.open else 0
         for hosts in _split(decision.open, where.widest)[:most]:
             name = f"h{len(self.core.state.slots)}"
             self.core.note(SlotChanged(id=name, site=where.site, hosts=hosts, asked_s=now_s))
             self._to_open.append(name)
         for name in decision.withdraw:
-            if not self._came[name]:
+            if not self.slots.came[name]:
                 health, slot = self._of_site(where.site), self.core.state.slots[name]
                 health.late_s = max(health.late_s, now_s - slot.asked_s)
                 self.close(name, "no more work for it")
@@ -181,27 +125,27 @@ class Fleet:
 
     def _count_hosts(self, now_s: float) -> None:
         """How many hosts of each slot have come so far."""
-        self._came = Counter(host.slot for host in self.core.state.hosts.values())
-        for name, slot in self._open_slots():
-            if name in self._came and not slot.joined:
+        self.slots.count()
+        for name, slot in self.slots.open_slots():
+            if name in self.slots.came and not slot.joined:
                 self._joined(name, slot, now_s)
 
     def _close_empty(self, now_s: float) -> None:
         """A slot goes when its last host has left; one whose hosts never came, after its boot
         time."""
         here = {host.slot for host in self.core.state.hosts.values() if host.here}
-        for name, slot in self._open_slots():
+        for name, slot in self.slots.open_slots():
             if name in here:
                 continue
-            if slot.joined and not self._missing(name, slot, now_s):
+            if slot.joined and not self.slots.missing(name, slot, now_s):
                 self.close(name, "its hosts have left")
             elif (
                 not slot.joined
                 and slot.ready_s is not None
-                and now_s - slot.ready_s > self._of(slot.site).boot_s
+                and now_s - slot.ready_s > self.slots.place_of(slot.site).boot_s
             ):
                 self._of_site(slot.site).words = (
-                    f"its nodes did not report within {self._of(slot.site).boot_s:.0f} "
+                    f"its nodes did not report within {self.slots.place_of(slot.site).boot_s:.0f} "
                     "s: can they reach this machine? "
                     "access.contact names the address under which they find it"
                 )
@@ -212,9 +156,6 @@ class Fleet:
         self.core.note(SlotChanged(id=name, joined=True))
         self._of_site(slot.site).record_arrival(now_s - slot.asked_s)
 
-    def _of(self, site: str) -> Place:
-        return next(p for p in self.places if p.site == site)
-
     # asking the sites, in any one thread
 
     def carry_out(self) -> list[Event]:
@@ -224,14 +165,14 @@ class Fleet:
             self._found = True
             for name, slot in list(self.core.state.slots.items()):
                 if slot.held and name not in self._to_open:
-                    found += self.sites.find(self, name, SlotState(slot.state))
+                    found += self.sites.find(self.slots, name, SlotState(slot.state))
         opening, self._to_open = self._to_open, []
         closing, self._to_close = self._to_close, []
         for name in opening:
-            found += self.sites.open(self, name)
+            found += self.sites.open(self.slots, name)
         for name in closing:
-            found += self.sites.close(self, name)
-        return found + self.sites.news(self)
+            found += self.sites.close(self.slots, name)
+        return found + self.sites.news(self.slots)
 
     # hearing of it, in the loop again
 

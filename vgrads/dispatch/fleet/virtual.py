@@ -38,8 +38,65 @@ class _VirtualHost:
     telling: bool = False
     site: str = ""
 
+    def message(
+        self, now_s: float, beats: bool, leaving: str = "", returned: tuple[Triple, ...] = ()
+    ) -> Message:
+        """What it says now: what has ended since, and with its heartbeats what it runs."""
+        self.seq += 1
+        hello = None
+        if not self.said_hello:
+            left_s = None if self.ends_s == float("inf") else self.ends_s - now_s
+            hello = Hello(slot=self.slot, procs=self.procs, left_s=left_s, name=self.id)
+            self.said_hello = True
+        ends, self.ended = self.ended, []
+        running = [(t, now_s - at_s) for t, at_s in self.running.items()] if beats else ()
+        return Message(
+            host=self.id,
+            life=f"{self.id}.{self.life}",
+            seq=self.seq,
+            hello=hello,
+            ends=ends,
+            returned=returned,
+            leaving=leaving,
+            running=running,
+        )
 
-class VirtualHosts:
+    def drop(self, answer: Answer, procs_of: Callable[[int], int]) -> None:
+        """Drop what it was to give back, or is not to go on with."""
+        for triple in (*answer.recall, *answer.cancel):
+            if triple in self.queue:
+                self.queue.remove(triple)
+        for triple in answer.cancel:
+            if self.running.pop(triple, None) is not None:
+                self.free += procs_of(triple[0])
+
+
+class _Timeline:
+    """Actions at instants of virtual time, in their order."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._count = 0
+
+    def at(self, instant_s: float, what: Callable[[], None]) -> None:
+        """Do something at an instant."""
+        self._count += 1
+        heapq.heappush(self._events, (instant_s, self._count, what))
+
+    def run(self, until_s: float = float("inf"), over: Callable[[], bool] = lambda: False) -> None:
+        """Let time pass until nothing happens any more, an instant, or a condition."""
+        while self._events and self._events[0][0] <= until_s and not over():
+            self.now_s, _, what = heapq.heappop(self._events)
+            what()
+
+    @property
+    def next_s(self) -> float:
+        """When something happens next by itself; ``inf`` if never."""
+        return self._events[0][0] if self._events else float("inf")
+
+
+class VirtualHosts(_Timeline):
     """Simulated hosts around a core. ``delay_s``: how long a message takes each way. ``beat_s``:
     how often a host says that it is there and what it runs, and hears what it is to stop; without,
     one that works is not heard of until it has ended something, and hears nothing."""
@@ -47,20 +104,13 @@ class VirtualHosts:
     def __init__(
         self, core: Core, run_time: RunTime, delay_s: float = 0.001, beat_s: float = float("inf")
     ) -> None:
+        super().__init__()
         self.core, self._run_time, self._delay_s, self._beat_s = core, run_time, delay_s, beat_s
-        self.now_s = 0.0
-        self._events: list[tuple[float, int, Callable[[], None]]] = []
-        self._count = 0
         self.hosts: dict[str, _VirtualHost] = {}
         self.on_left: Callable[[str, float], None] = lambda *_: None
         self._level_due = False
         self._wake_s = float("inf")
         self._listens = False
-
-    def at(self, instant_s: float, what: Callable[[], None]) -> None:
-        """Do something at an instant."""
-        self._count += 1
-        heapq.heappush(self._events, (instant_s, self._count, what))
 
     def join(
         self,
@@ -113,17 +163,6 @@ class VirtualHosts:
             self.core.waiting.pop(self.core.state.by_id.get(id, -1), None)
         self.on_left(id, self.now_s)
 
-    def run(self, until_s: float = float("inf"), over: Callable[[], bool] = lambda: False) -> None:
-        """Let time pass until nothing happens any more, an instant, or a condition."""
-        while self._events and self._events[0][0] <= until_s and not over():
-            self.now_s, _, what = heapq.heappop(self._events)
-            what()
-
-    @property
-    def next_s(self) -> float:
-        """When something happens next by itself; ``inf`` if never."""
-        return self._events[0][0] if self._events else float("inf")
-
     def push(self) -> None:
         """Tell hosts that wait what there is for them now."""
         self._push()
@@ -133,26 +172,11 @@ class VirtualHosts:
     def _send(
         self, host: _VirtualHost, leaving: str = "", returned: tuple[Triple, ...] = ()
     ) -> None:
-        host.seq += 1
-        hello = None
-        if not host.said_hello:
-            left_s = None if host.ends_s == float("inf") else host.ends_s - self.now_s
-            hello = Hello(slot=host.slot, procs=host.procs, left_s=left_s, name=host.id)
-            host.said_hello = True
-        ends, host.ended = host.ended, []
-        beats = self._beat_s < float("inf")
-        running = [(t, self.now_s - at_s) for t, at_s in host.running.items()] if beats else ()
-        message = Message(
-            host=host.id,
-            life=f"{host.id}.{host.life}",
-            seq=host.seq,
-            hello=hello,
-            ends=ends,
-            returned=returned,
-            leaving=leaving,
-            running=running,
-        )
+        message = host.message(self.now_s, self._beat_s < float("inf"), leaving, returned)
         self.at(self.now_s + self._delay_s, lambda: self._hear(host, message))
+
+    def _procs(self, bag: int) -> int:
+        return self.core.state.bags[bag].procs
 
     def _beat(self, host: _VirtualHost) -> None:
         if host.here:
@@ -203,7 +227,7 @@ class VirtualHosts:
         host.idle_mark += 1
         host.queue.extend(answer.give)
         returned = tuple(t for t in answer.recall if t in host.queue)
-        self._drop(host, answer)
+        host.drop(answer, self._procs)
         if answer.drain:
             returned += tuple(host.queue)
             host.queue.clear()
@@ -220,19 +244,10 @@ class VirtualHosts:
         elif answer.give and host.free > 0 and not host.queue:
             self._send(host)  # it has room for more, as agents say too
 
-    def _drop(self, host: _VirtualHost, answer: Answer) -> None:
-        """What it was to give back, or is not to go on with."""
-        for triple in (*answer.recall, *answer.cancel):
-            if triple in host.queue:
-                host.queue.remove(triple)
-        for triple in answer.cancel:
-            if host.running.pop(triple, None) is not None:
-                host.free += self.core.state.bags[triple[0]].procs
-
     def _begin(self, host: _VirtualHost) -> None:
         while host.free > 0 and host.queue:
             triple = host.queue.popleft()
-            procs = self.core.state.bags[triple[0]].procs
+            procs = self._procs(triple[0])
             if procs > host.free and host.running:
                 host.queue.appendleft(triple)
                 return
@@ -245,7 +260,7 @@ class VirtualHosts:
         if not host.here or host.running.pop(triple, None) is None:
             return
         bag, task, attempt = triple
-        host.free += self.core.state.bags[bag].procs
+        host.free += self._procs(bag)
         host.ended.append((bag, End(task, host.number, self.now_s, code, attempt, ran_s)))
         self._begin(host)
         if not host.telling:  # what ends within a moment is told at once

@@ -67,7 +67,7 @@ class World:
         """A look later; at what happens next where until then there is nothing to decide."""
         soon_s = now + LOOK_S
         here = [host for host in self.core.state.hosts.values() if host.here]
-        coming_s = self.sites.wake_at(self.fleet)
+        coming_s = self.sites.wake_at(self.fleet.slots)
         if (
             moved
             or (here and self.steady)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 
@@ -20,8 +19,8 @@ from vgrads.dispatch.core.hosts import Host
 from vgrads.dispatch.core.records import End
 from vgrads.dispatch.core.state import Effect, State
 from vgrads.dispatch.core.step import Core
-from vgrads.dispatch.core.talk import Answer, Message
-from vgrads.dispatch.server.group import Group
+from vgrads.dispatch.core.talk import Answer
+from vgrads.dispatch.server.group import GroupWriter
 from vgrads.dispatch.server.http import Line
 from vgrads.dispatch.server.messages import Files, Heard, write
 from vgrads.dispatch.server.port import AgentPort
@@ -33,7 +32,6 @@ from vgrads.kernel.clock import Clock
 
 _log = logging.getLogger("vgrads.dispatch")
 _LEVEL_S, _TICK_S = 0.2, 0.25
-_FULL_DISK_S = 2.0
 _AGAIN = b'{"again_s": 0.0, "hello": true}'
 
 GUEST = "guest"
@@ -49,16 +47,15 @@ class Manager:
         state = read_state(setting.folder / "journal")
         self.journal = Journal(setting.folder / "journal")
         self._told_more = told
-        self.core = Core(state, setting.rules, self.journal.add, self._told)
+        self.core = Core(state, setting.rules, self.journal.add, self._on_end)
         self.core.awake_after_restart(clock.now())
         self.files: dict[int, BagFiles] = {}
-        self.problem, self._stopped = "", False
+        self._stopped = False
         self._awaited: list[asyncio.Future[None]] = []
-        self._group = Group()
+        self._output = GroupWriter(self.journal, self.files)
         self._news = asyncio.Event()
         self.port = AgentPort(setting, clock, self.core, self.files, self._news.set)
-        self.listen = self.port.listen
-        self._writer = ThreadPoolExecutor(1, "journal")
+        self.listen, self.revoke = self.port.listen, self.port.revoke
         self._level_s = self._tick_s = 0.0
         self.on_tick: Callable[[float], None] = lambda _: None
 
@@ -98,23 +95,18 @@ class Manager:
         self._news.set()
         await done
 
-    def revoke(self, slot: str) -> None:
-        """Let nobody in any more with the key of a slot."""
-        self.port.revoke(slot)
-
     # the loop
 
     async def work(self) -> None:
         """Until :meth:`stop`."""
-        loop = asyncio.get_running_loop()
         while not self._stopped:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._news.wait(), _TICK_S)
             self._news.clear()
-            await self._turn(loop)
-        await self._turn(loop)
+            await self._turn()
+        await self._turn()
 
-    async def _turn(self, loop: asyncio.AbstractEventLoop) -> None:
+    async def _turn(self) -> None:
         now = self.clock.now()
         inbox = self.port.next_messages(self._stopped)
         answers = [a for line, heard in inbox if (a := self._answer_to(line, heard, now))]
@@ -125,7 +117,7 @@ class Manager:
             if seq is not None:
                 answers.append((line, seq, answer))
         awaited, self._awaited = self._awaited, []
-        await self._write(loop)
+        await self._write()
         for line, seq, given in answers:
             self._send(line, seq, given)
         for done in awaited:
@@ -168,13 +160,13 @@ class Manager:
             site = requested.site if requested and requested.site else unknown
         if self.core.is_past(message):
             return line, 0, Answer(stop=True)  # nothing of it is acknowledged
-        if not self._is_news(message) or not self.core.hear(message, now, site):
+        if not self.core.is_news(message) or not self.core.hear(message, now, site):
             return line, message.seq, None
         host = self.state.hosts[self.state.by_id[message.host]]
         self.port.adopt(line, host.number)
         texts = {}
         for said in heard.said:
-            self._group.printed.setdefault(said.bag, []).append(said)
+            self._output.group.printed.setdefault(said.bag, []).append(said)
             texts[said.bag, said.task] = said.out + said.err
         for bag, end in message.ends:
             with serving(bag):
@@ -187,14 +179,6 @@ class Manager:
             line.answer(204)
         line.parked, line.parked_until_s = message.seq, now + heard.wait_s
         return None
-
-    def _is_news(self, message: Message) -> bool:
-        """False for a message that was heard before: a second copy of it on some way."""
-        number = self.state.by_id.get(message.host)
-        if message.hello is not None or number is None:
-            return True
-        host = self.state.hosts[number]
-        return host.life != message.life or message.seq > host.seq
 
     def _now_and_then(self, now: float) -> None:
         if now - self._level_s > _LEVEL_S:
@@ -210,38 +194,23 @@ class Manager:
                 )
             self.on_tick(now)
 
-    async def _write(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Put on the disk what was decided; nobody is answered before. A full disk is waited
-        for."""
-        group, self._group = self._group, Group()
-        group.records = self.journal.take()
-        if not group:
-            return
-        while True:
-            try:
-                await loop.run_in_executor(self._writer, group.write, self.journal, self.files)
-                break
-            except OSError as error:
-                if self._stopped:  # nobody is answered any more: hosts keep what was not written
-                    raise
-                if not self.problem:
-                    _log.error("the journal cannot be written, hosts go unanswered: %s", error)
-                self.problem = str(error)
-                await asyncio.sleep(_FULL_DISK_S)
-        self.problem = ""
-        for fault in group.faults:
+    async def _write(self) -> None:
+        """Put on the disk what was decided; nobody is answered before."""
+        for fault in await self._output.flush(lambda: self._stopped):
             self.core.fail(fault, self.clock.now())
             self._news.set()
-        if self.journal.full:
-            roll = self.journal.roll(self.state)
-            loop.run_in_executor(None, roll.carry_out)
+        self._output.roll(self.state)
 
-    def _told(self, bag: int, end: End, effect: Effect) -> None:
+    def _on_end(self, bag: int, end: End, effect: Effect) -> None:
         files = self.files.get(bag)
         if files is not None and files.bag.outputs:
-            self._group.arrived.append(
-                (bag, end.task, end.attempt, effect.counts and end.code == 0)
-            )
+            counts = effect.counts and end.code == 0
+            self._output.group.arrived.append((bag, end.task, end.attempt, counts))
+
+    @property
+    def problem(self) -> str:
+        """Why nothing can be written to the disk; empty while it can."""
+        return self._output.problem
 
     def _send(self, line: Line, seq: int, answer: Answer | None) -> None:
         if answer is None:
@@ -272,7 +241,7 @@ class Manager:
 
     def close(self) -> None:
         """Everything that is told is on the disk."""
-        self._writer.shutdown()
+        self._output.close()
         self.journal.close()
         for files in self.files.values():
             files.close()
