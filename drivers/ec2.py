@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
+from xml.etree.ElementTree import Element
 
 from libcloud.common.exceptions import BaseHTTPError
 from libcloud.common.types import InvalidCredsError, LibcloudError, MalformedResponseError
@@ -24,6 +25,10 @@ from vgrads.drivers.api import Access, Survey
 from vgrads.drivers.cloud import TAG_SLOT, CapacityError, Instance, Purchase
 from vgrads.drivers.credentials import Credentials
 from vgrads.kernel.errors import SiteError
+
+LibcloudDriver = Any
+LibcloudNode = Any
+"""Of apache-libcloud, which has no annotations."""
 
 _TRANSIENT = re.compile(
     r"RequestLimitExceeded|Throttling|InternalError|InternalFailure|Unavailable|RequestTimeout|\b50[0234]\b"
@@ -38,7 +43,7 @@ _GONE = "InvalidInstanceID"
 class Ec2Api:
     """:class:`vgrads.drivers.cloud.CloudApi` over a libcloud driver."""
 
-    def __init__(self, site: str, node_driver: Any, access: Access) -> None:
+    def __init__(self, site: str, node_driver: LibcloudDriver, access: Access) -> None:
         self.site, self._driver, self._access = site, node_driver, access
         self._driver.connection.timeout = access.timeout_s
         # the one that its constructor opened has libcloud's own timeout
@@ -219,7 +224,7 @@ def _endpoint(access: Access) -> tuple[str | None, int | None, bool]:
     return parts.hostname, parts.port or (443 if secure else 80), secure
 
 
-def _instance(node: Any, booted: set[str] | None) -> Instance:
+def _instance(node: LibcloudNode, booted: set[str] | None) -> Instance:
     state = str(node.extra.get("status", "pending"))
     launched = node.extra.get("launch_time")
     age_s = 0.0
@@ -237,7 +242,7 @@ def _numbered(name: str, values: Sequence[str]) -> dict[str, str]:
     return {f"{name}.{n}": value for n, value in enumerate(values, 1)}
 
 
-def _items(element: Any, name: str) -> list[Any]:
+def _items(element: Element, name: str) -> list[Element]:
     """Items of a set, whichever namespace the service writes."""
     return [
         item
@@ -248,7 +253,7 @@ def _items(element: Any, name: str) -> list[Any]:
     ]
 
 
-def _text(element: Any, path: str) -> str:
+def _text(element: Element, path: str) -> str:
     for name in path.split("/"):
         found = [child for child in element if _local(child) == name]
         if not found:
@@ -257,5 +262,5 @@ def _text(element: Any, path: str) -> str:
     return str(element.text or "").strip()
 
 
-def _local(element: Any) -> str:
+def _local(element: Element) -> str:
     return str(element.tag).rpartition("}")[2]

@@ -248,7 +248,7 @@ def _procs(fields: Fields) -> int:
     return int(match[1]) * int(match[2]) if match else 1
 
 
-def _seconds(value: Any) -> float | None:
+def _seconds(value: object) -> float | None:
     return None if value in (None, "") else parse_duration(str(value))
 
 

@@ -13,11 +13,15 @@ not need.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from vgrads.kernel.arrays import Bools, Floats
 from vgrads.kernel.compiled import compiled
+
+if TYPE_CHECKING:
+    from vgrads.planner.promise.schedule import Schedule
 
 ATTEMPTS = 2
 """Of one copy, where no other copy of its task is left."""
@@ -31,7 +35,7 @@ EVERYTHING = 2**30
 
 
 @compiled
-def may_pass(ends_s: Any, procs: Any, horizon_s: Any, passed: Any, room: Any) -> Any:
+def may_pass(ends_s: float, procs: int, horizon_s: float, passed: int, room: int) -> bool:
     """May a copy start before others? ``horizon_s``: the first planned start ahead among those;
     ``passed``: processors that they need; ``room``: processors that are free."""
     return ends_s <= horizon_s + 1e-6 or passed + procs <= room
@@ -39,8 +43,14 @@ def may_pass(ends_s: Any, procs: Any, horizon_s: Any, passed: Any, room: Any) ->
 
 @compiled
 def standing(
-    s: Any, kept: Any, live: Any, done: Any, late_s: Any, deadline_s: Any, ends_s: Any
-) -> Any:
+    s: Schedule,
+    kept: Bools,
+    live: Bools,
+    done: Bools,
+    late_s: Floats,
+    deadline_s: float,
+    ends_s: Floats,
+) -> int:
     """How many workflows are done or go on, whole and in time, in the slots that are kept.
 
     ``s``: the schedule; ``live``: copies that wait or run; ``late_s``: how late each slot came for
@@ -72,7 +82,15 @@ def standing(
 
 
 @compiled
-def needless(s: Any, ready: Any, live: Any, done: Any, late_s: Any, limits: Any, spare: Any) -> Any:
+def needless(
+    s: Schedule,
+    ready: Bools,
+    live: Bools,
+    done: Bools,
+    late_s: Floats,
+    limits: Floats,
+    spare: Bools,
+) -> bool:
     """Marks the live copies that are not needed any more in ``spare``; True where there are any.
     ``limits``: workflows done, needed, to stand beyond these, and the deadline."""
     whole, needed, wanted, deadline_s = limits[0], limits[1], int(limits[1] + limits[2]), limits[3]

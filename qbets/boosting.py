@@ -10,14 +10,13 @@ Compiled; one thread.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vgrads.kernel.arrays import Bins, Floats, Ints
 from vgrads.kernel.compiled import compiled
 
-Floats = NDArray[np.float64]
 _BINS = 64  # of each column
 _STEPS = 8  # of a row through a tree, and of adding up its leaf
 _SAMPLE = 10_000  # rows from which a column's bins are found
@@ -93,7 +92,7 @@ def _edges(column: Floats) -> Floats:
 
 
 @compiled
-def _binned(rows: Any, edges: Any) -> Any:
+def _binned(rows: Floats, edges: Floats) -> Bins:
     found = np.empty(rows.shape, dtype=np.uint8)
     for column in range(rows.shape[1]):
         found[:, column] = np.searchsorted(edges[column], rows[:, column])
@@ -101,7 +100,9 @@ def _binned(rows: Any, edges: Any) -> Any:
 
 
 @compiled
-def _grow(bins: Any, target: Any, levels: Any, growth: Any, edges: Any) -> Any:
+def _grow(
+    bins: Bins, target: Floats, levels: Floats, growth: tuple[int, int, float, int], edges: Floats
+) -> tuple[Ints, Floats, Ints, Ints, Floats, Floats]:
     trees, leaves, rate, per_leaf = growth
     count, size = len(target), 2 * leaves - 1
     feature = np.full(trees * size, -1, dtype=np.int64)
@@ -137,7 +138,7 @@ def _grow(bins: Any, target: Any, levels: Any, growth: Any, edges: Any) -> Any:
 
 
 @compiled
-def _quantile(values: Any, level: float) -> float:
+def _quantile(values: Floats, level: float) -> float:
     """Between neighbours, as numpy; values are put into another order."""
     place = level * (len(values) - 1)
     low = int(place)
@@ -149,7 +150,13 @@ def _quantile(values: Any, level: float) -> float:
 
 
 @compiled
-def _split_all(bins: Any, slope: Any, order: Any, limits: Any, tree: Any) -> Any:
+def _split_all(
+    bins: Bins,
+    slope: Floats,
+    order: Ints,
+    limits: tuple[int, int, int],
+    tree: tuple[Ints, Floats, Ints, Ints, Floats],
+) -> tuple[int, Ints]:
     """Grow one tree: always the leaf whose split gains most. Rows of node n: ``order[spans[n,
     0]:spans[n, 1]]``."""
     leaves, per_leaf, base = limits
@@ -185,7 +192,7 @@ def _split_all(bins: Any, slope: Any, order: Any, limits: Any, tree: Any) -> Any
 
 
 @compiled
-def _histogram(bins: Any, slope: Any, rows: Any, found: Any) -> None:
+def _histogram(bins: Bins, slope: Floats, rows: Ints, found: Floats) -> None:
     columns = bins.shape[1]
     for row in rows:
         s = slope[row]
@@ -196,7 +203,7 @@ def _histogram(bins: Any, slope: Any, rows: Any, found: Any) -> None:
 
 
 @compiled
-def _best_split(sums: Any, per_leaf: int, best: Any) -> None:
+def _best_split(sums: Floats, per_leaf: int, best: Floats) -> None:
     """The split of a node that gains most of the squared gradient, its column and its bin."""
     best[0] = 0.0
     total, count = sums[0, :, 0].sum(), sums[0, :, 1].sum()
@@ -219,7 +226,7 @@ def _best_split(sums: Any, per_leaf: int, best: Any) -> None:
 
 
 @compiled
-def _part(bins: Any, order: Any, low: int, high: int, column: int, cut: int) -> int:
+def _part(bins: Bins, order: Ints, low: int, high: int, column: int, cut: int) -> int:
     """Rows of a node up to the cut first; where the others begin."""
     kept = np.empty(high - low, dtype=np.int64)
     middle, others = low, 0
@@ -236,7 +243,9 @@ def _part(bins: Any, order: Any, low: int, high: int, column: int, cut: int) -> 
 
 
 @compiled
-def _walk(rows: Any, roots: Any, shape: Any, value: Any, start: Any) -> Any:
+def _walk(
+    rows: Floats, roots: Ints, shape: tuple[Ints, Floats, Ints, Ints], value: Floats, start: Floats
+) -> Floats:
     feature, threshold, left, right = shape
     found = np.empty((len(rows), len(start)))
     for row in range(len(rows)):

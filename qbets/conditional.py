@@ -11,16 +11,14 @@ one second and ten counts like that between one day and ten.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from vgrads.kernel.arrays import Floats
 from vgrads.kernel.compiled import compiled
 from vgrads.qbets.boosting import Growth, Trees, grow
 from vgrads.qbets.queue_state import FEATURES, USUAL
 
-Floats = NDArray[np.float64]
 LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 LEAST = 200  # rows that a model can be learned from
 _GROWTH = Growth(trees=50, leaves=15, rate=0.1, per_leaf=60)
@@ -98,7 +96,7 @@ def fit(features: Floats, waits_s: Floats) -> ConditionalModel:
 
 
 @compiled
-def _non_negative(gram: Any, target: Any) -> Any:
+def _non_negative(gram: Floats, target: Floats) -> Floats:
     """The non-negative weights nearest to the normal equations, one after the other until none
     moves."""
     weights = np.zeros(len(target))

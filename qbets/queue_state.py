@@ -11,16 +11,15 @@ from collections import defaultdict, deque
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from vgrads.kernel.arrays import Floats
 from vgrads.kernel.compiled import compiled
 from vgrads.qbets.predictor import Arrival
 from vgrads.qbets.start_estimates import room_at, start_estimates
 
-Floats = NDArray[np.float64]
 _RECENT = 256  # starts that are remembered one by one
 _DAY_S = 86_400.0
 _LATELY_S = 3600.0
@@ -292,8 +291,15 @@ class QueueState:
         return came, math.log1p(at_s - shape.started_s), shape.waits[-1], max(shape.waits)
 
 
+Question = tuple[float, ...]
+"""What is known of a job: processors, request, expected run, user, queue, hour, weekday, and what
+was seen of its like."""
+
+
 @compiled
-def _features(told: Any, now: float, waiting: Any, running: Any, past: Any) -> Any:
+def _features(
+    told: Question, now: float, waiting: Floats, running: Floats, past: tuple[Floats, int, float]
+) -> Floats:
     procs, request, expected, user, queue, hour, weekday, last, mean, queue_mean = told[:10]
     recent, started, most = past
     found = np.full(len(FEATURES), np.nan)
@@ -329,7 +335,7 @@ def _features(told: Any, now: float, waiting: Any, running: Any, past: Any) -> A
 
 
 @compiled
-def _of_waiting(found: Any, told: Any, now: float, waiting: Any, most: int) -> None:
+def _of_waiting(found: Floats, told: Question, now: float, waiting: Floats, most: float) -> None:
     procs, request, _, user, queue = told[:5]
     product = procs * request
     own, own_work, wide, work, likely, smaller, short, narrow, same = (
@@ -375,7 +381,7 @@ def _of_waiting(found: Any, told: Any, now: float, waiting: Any, most: int) -> N
 
 
 @compiled
-def _of_recent(found: Any, log_product: float, now: float, recent: Any, started: int) -> None:
+def _of_recent(found: Floats, log_product: float, now: float, recent: Floats, started: int) -> None:
     kept = min(started, len(recent))
     if kept == 0:
         return

@@ -20,22 +20,23 @@ _NEVER_S = 30 * 86_400.0  # what is later than this, or never, is as late as thi
 
 @compiled
 def start_estimates(
-    waiting: Floats, running: Floats, procs: int, job: tuple[int, float, float]
+    waiting: Floats, running: Floats, machine: float, job: tuple[float, float, float]
 ) -> Floats:
     """Seconds until a job of ``(processors, request, expected run)`` starts, by four rules.
 
-    ``waiting``: ``(processors, request, expected run)`` in order; ``running``: ``(processors,
-    request left, expected rest)``. Returns FCFS, EASY and conservative by request, and EASY by
-    expected runs.
+    ``machine``: its processors; ``waiting``: ``(processors, request, expected run)`` in order;
+    ``running``: ``(processors, request left, expected rest)``. Returns FCFS, EASY and conservative
+    by request, and EASY by expected runs.
     """
     size, request, expected = job
+    procs = int(machine)
     queued, held = len(waiting), len(running)
     width = np.empty(queued + 1, dtype=np.int64)
     asked, likely = np.empty(queued + 1), np.empty(queued + 1)
     for n in range(queued):
         width[n] = max(1, min(int(waiting[n, 0]), procs))
         asked[n], likely[n] = waiting[n, 1], waiting[n, 2]
-    width[queued], asked[queued], likely[queued] = max(1, min(size, procs)), request, expected
+    width[queued], asked[queued], likely[queued] = max(1, min(int(size), procs)), request, expected
     order = np.argsort(running[:, 1])
     told, rest = running[order, 1], running[order, 2]
     taken = running[order, 0].astype(np.int64)
@@ -81,7 +82,7 @@ def _conservative(told: Floats, taken: Ints, jobs: tuple[Ints, Floats], procs: i
 
 
 @compiled
-def room_at(running: Floats, procs: int, wanted: int, column: int) -> float:
+def room_at(running: Floats, procs: float, wanted: float, column: int) -> float:
     """Seconds until ``wanted`` processors are free with nobody ahead, by this column of
     ``running``."""
     free = procs - running[:, 0].sum()

@@ -45,14 +45,14 @@ def _seconds(value: Any) -> float:
     return as_value_error(lambda: parse_duration(value))
 
 
-def _positive_seconds(value: Any) -> float:
+def _positive_seconds(value: object) -> float:
     seconds = _seconds(value)
     if seconds <= 0:
         raise ValueError("must be above 0")
     return seconds
 
 
-def _refuse_prices_without_unit(given: Any) -> Any:
+def _refuse_prices_without_unit(given: object) -> Any:
     for key in ("price", "spot_price"):
         if isinstance(given, dict) and key in given:
             raise ValueError(f"'{key}' has no unit; write {key}_usd_per_hour (per node)")

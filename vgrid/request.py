@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
@@ -133,7 +133,7 @@ def parse_memory(value: float | str) -> float:
         raise InputError(f"'{value}' is no amount of memory", fix="write 16GiB") from error
 
 
-def request_from(given: Any, where: str) -> GridRequest:
+def request_from(given: object, where: str) -> GridRequest:
     """The value behind a document; InputError names the field."""
     document = validate(RequestDocument, given, where)
     groups = tuple(_group(entry) for entry in document.groups)

@@ -26,7 +26,7 @@ class GridNode:
         for child in self.children:
             yield from child.walk()
 
-    def find(self, kind: str | None = None, **facts: Any) -> list[GridNode]:
+    def find(self, kind: str | None = None, **facts: object) -> list[GridNode]:
         """Nodes of a kind whose facts have these values: ``find("slot", group="solvers")``."""
         return [
             node

@@ -9,23 +9,30 @@ hundred thousand tasks is planned in seconds. What a slot alone cannot hold is l
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 
+from vgrads.kernel.arrays import Floats, Ints
 from vgrads.kernel.compiled import compiled
-from vgrads.kernel.profile import fit, use
+from vgrads.kernel.profile import Steps, fit, use
 from vgrads.planner.placement.deadlines import latest_finishes
 from vgrads.planner.placement.draft import Draft
 from vgrads.planner.plan import Placement
 from vgrads.vgrid.slot import Slot
+from vgrads.workflows.shape import Arrays
 
 _TRIES = 6  # slots that a workflow is tried in, the most promising first
 _EQUAL = 0.02  # chances closer than this count as equal: the emptier slot decides
 
 
 @compiled
-def pack(s: Any, order: Any, lengths_s: Any, place: Any, starts_s: Any) -> Any:
+def pack(
+    s: Arrays,
+    order: Ints,
+    lengths_s: Floats,
+    place: tuple[Steps, int, float, float],
+    starts_s: Floats,
+) -> bool:
     """All tasks of a shape in this order at their earliest; False where one ends too late.
     ``place``: the steps of a slot's calendar, its processors, from when on and until when; filled:
     when each starts."""

@@ -7,11 +7,11 @@ probabilities: slots count from the instant at which they are as likely there as
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from vgrads.kernel.arrays import Floats, Ints
 from vgrads.kernel.compiled import compiled
 from vgrads.kernel.profile import Steps, fit, use
 from vgrads.planner.placement.draft import Draft
@@ -20,8 +20,7 @@ from vgrads.planner.snapshot import Snapshot
 from vgrads.vgrid.catalog import Link
 from vgrads.vgrid.slot import Slot
 from vgrads.workflows.dag import Workflow
-
-Floats = NDArray[np.float64]
+from vgrads.workflows.shape import Arrays
 
 
 class Machines(NamedTuple):
@@ -29,18 +28,18 @@ class Machines(NamedTuple):
     at which site it is; ``moves``: latency and seconds a MiB, sites × sites; and the steps of each
     calendar, a row each."""
 
-    procs: Any
-    begin_s: Any
-    end_s: Any
-    site: Any
-    moves: Any
-    times_s: Any
-    used: Any
-    heads: Any
+    procs: Ints
+    begin_s: Floats
+    end_s: Floats
+    site: Ints
+    moves: Floats
+    times_s: Floats
+    used: Ints
+    heads: Ints
 
 
 @compiled
-def upward_ranks(s: Any, slowness: Any, latency_s: Any, per_mib: Any) -> Any:
+def upward_ranks(s: Arrays, slowness: float, latency_s: float, per_mib: float) -> Floats:
     """Longest way to the end by mean run and transfer times (equation 7), of each task."""
     ranks = np.zeros(len(s.runtime_s))
     for t in range(len(ranks) - 1, -1, -1):
@@ -52,7 +51,9 @@ def upward_ranks(s: Any, slowness: Any, latency_s: Any, per_mib: Any) -> Any:
 
 
 @compiled
-def place_all(s: Any, m: Any, ranks: Any, lengths_s: Any, slots: Any, starts_s: Any) -> Any:
+def place_all(
+    s: Arrays, m: Machines, ranks: Floats, lengths_s: Floats, slots: Ints, starts_s: Floats
+) -> bool:
     """Every task, by rank, where it ends first; False where one ends nowhere in time.
     ``lengths_s``: in each slot, ``inf`` where it does not fit in; filled: where and when each
     starts."""

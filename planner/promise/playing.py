@@ -7,12 +7,14 @@ together.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from vgrads.kernel.arrays import Floats, Ints
 from vgrads.kernel.compiled import compiled
 from vgrads.kernel.heap import pop, push
+from vgrads.planner.promise.schedule import Schedule
 from vgrads.planner.rules import ATTEMPTS, LOOK_AHEAD, SLACK_S, may_pass, needless
 
 _WAITS, _RUNS, _ENDED = 0, 1, 2  # copies
@@ -28,17 +30,17 @@ class Run(NamedTuple):
     a binary heap; ``counts``: of these, of workflows done, and whether something has become surer.
     """
 
-    lengths_s: Any
-    fails: Any
-    limits: Any
-    heap_s: Any
-    heap: Any
-    tasks_left: Any
-    counts: Any
+    lengths_s: Floats
+    fails: Floats
+    limits: Floats
+    heap_s: Floats
+    heap: Ints
+    tasks_left: Ints
+    counts: Ints
 
 
 @compiled
-def end_copy(s: Any, c: Any) -> None:
+def end_copy(s: Schedule, c: int) -> None:
     """A copy comes to its end, however it was."""
     k = s.copies[c]
     slot = s.slots[k.slot]
@@ -50,7 +52,7 @@ def end_copy(s: Any, c: Any) -> None:
 
 
 @compiled
-def lose(s: Any, task: Any) -> None:
+def lose(s: Schedule, task: int) -> None:
     """A task of which no copy is left is lost, and everything that needs it."""
     if s.tasks[task].left > 0 or s.tasks[task].done_s < np.inf:
         return
@@ -68,7 +70,7 @@ def lose(s: Any, task: Any) -> None:
 
 
 @compiled
-def deliver(s: Any, r: Any, c: Any, now_s: Any) -> None:
+def deliver(s: Schedule, r: Run, c: int, now_s: float) -> None:
     """The first copy of a task has ended well."""
     t = s.copies[c].task
     task = s.tasks[t]
@@ -89,7 +91,7 @@ def deliver(s: Any, r: Any, c: Any, now_s: Any) -> None:
 
 
 @compiled
-def inputs_at(s: Any, c: Any) -> Any:
+def inputs_at(s: Schedule, c: int) -> float:
     """When the outputs of all parents, which are done, are at the copy's site."""
     k, latest_s = s.copies[c], 0.0
     site = s.slots[k.slot].site
@@ -98,20 +100,20 @@ def inputs_at(s: Any, c: Any) -> Any:
         moved_s = s.links[0, p.site, site] + s.mib[n] * s.links[1, p.site, site]
         latest_s = max(latest_s, p.done_s + moved_s)
     k.here_s = latest_s
-    return latest_s
+    return float(latest_s)
 
 
 @compiled
-def last_end(s: Any, r: Any, n: Any) -> Any:
+def last_end(s: Schedule, r: Run, n: int) -> float:
     """By when what runs in a slot must have ended, give or take what rounding may cost."""
     slot = s.slots[n]
     if slot.phase == _READY:
-        return min(r.limits[3], slot.ready_s + slot.held_s) + SLACK_S
-    return r.limits[3] + SLACK_S
+        return float(min(r.limits[3], slot.ready_s + slot.held_s) + SLACK_S)
+    return float(r.limits[3] + SLACK_S)
 
 
 @compiled
-def walk(s: Any, r: Any, n: Any, now_s: Any) -> Any:
+def walk(s: Schedule, r: Run, n: int, now_s: float) -> float:
     """Go along what waits in a slot; when to look again if nothing is reported."""
     slot, wake_s, horizon_s = s.slots[n], np.inf, np.inf
     c, before, in_front, looked, passed = slot.next, -1, True, 0, 0
@@ -121,7 +123,7 @@ def walk(s: Any, r: Any, n: Any, now_s: Any) -> Any:
         if k.state == _WAITS:
             latest_s, here_s = end_s - k.length_s, np.inf
             if not ready and in_front and slot.wake_s > now_s:
-                return slot.wake_s  # nothing is due before
+                return float(slot.wake_s)  # nothing is due before
             if s.tasks[k.task].missing == 0:
                 here_s = k.here_s if k.here_s >= 0 else inputs_at(s, c)
             able = ready and here_s <= now_s + 1e-9
@@ -157,7 +159,7 @@ def walk(s: Any, r: Any, n: Any, now_s: Any) -> Any:
 
 
 @compiled
-def settle(s: Any, r: Any, now_s: Any) -> None:
+def settle(s: Schedule, r: Run, now_s: float) -> None:
     """Walk along slots for which something may have changed, until nothing changes."""
     again = True
     while again:
@@ -185,7 +187,7 @@ def settle(s: Any, r: Any, now_s: Any) -> None:
 
 
 @compiled
-def copy_ends(s: Any, r: Any, c: Any, now_s: Any) -> None:
+def copy_ends(s: Schedule, r: Run, c: int, now_s: float) -> None:
     """A running copy comes to its end: well, or it tries once more where it is the last of its
     task, or not."""
     k = s.copies[c]
@@ -211,7 +213,7 @@ def copy_ends(s: Any, r: Any, c: Any, now_s: Any) -> None:
 
 
 @compiled
-def slot_moves(s: Any, r: Any, n: Any, now_s: Any) -> None:
+def slot_moves(s: Schedule, r: Run, n: int, now_s: float) -> None:
     """A slot that was asked for is there, or one that was there is lost with everything in it."""
     slot = s.slots[n]
     slot.touched = 1
@@ -226,7 +228,7 @@ def slot_moves(s: Any, r: Any, n: Any, now_s: Any) -> None:
 
 
 @compiled
-def withdraw(s: Any, r: Any, now_s: Any) -> None:
+def withdraw(s: Schedule, r: Run, now_s: float) -> None:
     """Give up what the promise does not need any more."""
     r.limits[0] = r.counts[1]
     if r.limits[2] > s.workflows and r.counts[1] < r.limits[1]:
@@ -253,7 +255,7 @@ def withdraw(s: Any, r: Any, now_s: Any) -> None:
 
 
 @compiled
-def begin(s: Any, ready_s: Any, lives_s: Any) -> Any:
+def begin(s: Schedule, ready_s: Floats, lives_s: Floats) -> Ints:
     """Before anything happened; tasks of each workflow."""
     for c in range(len(s.copies)):
         k = s.copies[c]
@@ -274,7 +276,7 @@ def begin(s: Any, ready_s: Any, lives_s: Any) -> Any:
 
 
 @compiled
-def play(s: Any, r: Any) -> None:
+def play(s: Schedule, r: Run) -> None:
     """One scenario from the beginning to the end."""
     now_s = 0.0
     settle(s, r, now_s)
@@ -317,7 +319,13 @@ def play(s: Any, r: Any) -> None:
 
 @compiled
 def play_all(
-    s: Any, fates_s: Any, lengths_s: Any, fails: Any, limits: Any, done_s: Any, until_s: Any
+    s: Schedule,
+    fates_s: Floats,
+    lengths_s: Floats,
+    fails: Floats,
+    limits: Floats,
+    done_s: Floats,
+    until_s: Floats,
 ) -> None:
     """All scenarios. ``fates_s``: ready and lost, scenarios × 2 × slots. Filled: when each workflow
     is done (``inf``: not by the deadline), until when each slot was held."""

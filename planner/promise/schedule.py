@@ -6,14 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from vgrads.kernel.arrays import Floats, Ints, Records
 from vgrads.planner.plan import Placement, in_order
 from vgrads.planner.snapshot import Snapshot
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-
 
 _COPY = np.dtype(
     [
@@ -71,9 +67,9 @@ class Schedule(NamedTuple):
     ``state``, ``done_s`` and ``ready_s`` on are for playing.
     """
 
-    copies: Any
-    tasks: Any
-    slots: Any
+    copies: Records
+    tasks: Records
+    slots: Records
     of_task: Ints
     parents: Ints
     mib: Floats

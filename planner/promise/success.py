@@ -6,11 +6,13 @@ test holds it to.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from vgrads.kernel.arrays import Bins, Floats, Ints
 from vgrads.kernel.compiled import compiled
+from vgrads.workflows.shape import Arrays
 
 
 class Spread(NamedTuple):
@@ -18,16 +20,16 @@ class Spread(NamedTuple):
     which scenarios each has its slot and does not fail by itself, a bit each; ``links``: latency
     and MiB a second, sites × sites."""
 
-    copies_at: Any
-    site: Any
-    start_s: Any
-    end_s: Any
-    links: Any
-    alive: Any
+    copies_at: Ints
+    site: Ints
+    start_s: Floats
+    end_s: Floats
+    links: Floats
+    alive: Bins
 
 
 @compiled
-def succeed(s: Any, c: Any, done: Any) -> None:
+def succeed(s: Arrays, c: Spread, done: Bins) -> None:
     """Fills ``done``: in which scenarios each copy succeeds."""
     for t in range(len(c.copies_at) - 1):
         for k in range(c.copies_at[t], c.copies_at[t + 1]):

@@ -41,7 +41,7 @@ def test_a_bag_is_done_at_simulated_sites(vgrads, tmp_path, release):
     slots = [slot for slot in state.slots.values() if slot.site]
     assert slots
     assert all(slot.ended for slot in slots)
-    assert all(slot["hosts"] <= 4 for slot in slots)
+    assert all(slot.hosts <= 4 for slot in slots)
     assert not any(host.here for host in state.hosts.values())
     spent_s = sum(host.done for host in state.hosts.values()) * 30.0
     assert spent_s == 9000.0

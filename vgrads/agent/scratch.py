@@ -19,7 +19,6 @@ import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from .tasks import kill_marked
 
@@ -83,7 +82,7 @@ def fork_agent(mark: str, scratch: Path) -> int:
         return alive
     os.close(alive)
 
-    def forward(signal_number: int, _: Any) -> None:
+    def forward(signal_number: int, _: object) -> None:
         with suppress(ProcessLookupError):
             os.kill(number, signal_number)
 

@@ -95,7 +95,7 @@ class Talk:
         self._greeted = False
         self._most_bytes = _MOST_BYTES
 
-    def add(self, kind: str, one: Any) -> None:
+    def add(self, kind: str, one: object) -> None:
         """News: of kind ended, returned or cached."""
         self._news[kind].append(one)
         self._news_s = self._news_s or time.monotonic()

@@ -125,7 +125,7 @@ def _fetch(file: dict[str, Any], whole: Path) -> None:
         draft.unlink(missing_ok=True)
 
 
-def _refuse_cut(source: Any, came: int) -> None:
+def _refuse_cut(source: object, came: int) -> None:
     """A body that ends early looks like a short one."""
     stated = source.headers.get("Content-Length") if hasattr(source, "headers") else None
     if stated is not None and int(stated) != came:

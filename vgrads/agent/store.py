@@ -97,7 +97,9 @@ class Store:
             else:
                 path.symlink_to(self._folder / digest)
 
-    def send(self, token: Any, key: tuple[int, int, int], folder: Path, outputs: list[str]) -> None:
+    def send(
+        self, token: object, key: tuple[int, int, int], folder: Path, outputs: list[str]
+    ) -> None:
         """Send a task's outputs and remove its folder; it stands in ``sent`` then."""
 
         def work(line: _Line) -> None:

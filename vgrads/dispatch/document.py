@@ -172,7 +172,7 @@ def with_written_parameters(given: Mapping[str, Any]) -> Mapping[str, Any]:
     return given.replaced(parameters=found)
 
 
-def _as_written(values: Any, written: Any) -> Any:
+def _as_written(values: object, written: object) -> Any:
     if not isinstance(values, list) or not isinstance(written, list):
         return values
     if len(written) != len(values) or any(value is None for value in values):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -10,3 +12,7 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Records = np.recarray[tuple[int, ...], np.dtype[np.void]]
 """Rows of named fields; which fields they have is documented where the dtype is defined."""
+Bins = NDArray[np.uint8]
+Columns = tuple[NDArray[Any], ...]
+"""Arrays of one length, each of its own kind of number; which they are is documented where they are
+made."""

@@ -69,7 +69,7 @@ class Document(BaseModel):
 
     @field_validator("*", mode="before")
     @classmethod
-    def _truth_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
+    def _truth_is_no_number(cls, value: object, info: ValidationInfo) -> Any:
         """Pydantic would take ``false`` for 0, YAML takes ``no`` for false: hardly ever what was
         meant."""
         if (value is True or value is False) and not _takes_truth(cls, str(info.field_name)):
@@ -79,7 +79,7 @@ class Document(BaseModel):
         return value
 
 
-def _has_nul(value: Any) -> bool:
+def _has_nul(value: object) -> bool:
     """True where a text, or one in a plain collection of texts, has a sign that no system takes."""
     if isinstance(value, str):
         return "\0" in value
@@ -96,7 +96,7 @@ def _takes_truth(model: type[BaseModel], field: str) -> bool:
     return _mentions(model.model_fields[field].annotation, bool)
 
 
-def _mentions(annotation: Any, kind: type) -> bool:
+def _mentions(annotation: object, kind: type) -> bool:
     return annotation in (kind, Any) or any(_mentions(a, kind) for a in get_args(annotation))
 
 
@@ -197,7 +197,7 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
 }
 
 
-def validate(model: type[Model], data: Any, where: str) -> Model:
+def validate(model: type[Model], data: object, where: str) -> Model:
     """``data`` as a model; the InputError tells everything that is wrong, with lines where they are
     known."""
     try:
@@ -206,7 +206,7 @@ def validate(model: type[Model], data: Any, where: str) -> Model:
         raise document_error(error, model, data, where) from error
 
 
-def validate_field(model: type[Model], data: Any) -> Model:
+def validate_field(model: type[Model], data: object) -> Model:
     """``data`` as a model; the InputError's place is the first wrong field."""
     try:
         return model.model_validate(data)
@@ -219,14 +219,14 @@ def validate_field(model: type[Model], data: Any) -> Model:
 
 
 def document_error(
-    error: ValidationError, model: type[BaseModel], data: Any, where: str
+    error: ValidationError, model: type[BaseModel], data: object, where: str
 ) -> InputError:
     """Everything that Pydantic found wrong with a document, in our words."""
     return InputError(*_all_problems(error, model, data), where=where)
 
 
 def _all_problems(
-    error: ValidationError, model: type[BaseModel], data: Any
+    error: ValidationError, model: type[BaseModel], data: object
 ) -> tuple[str, tuple[str, ...]]:
     """What to say in a line, and all problems where there are several."""
     told = [str(problem) for problem in problems_of(error, model, _lines_of(data))]
@@ -237,5 +237,5 @@ def _all_problems(
     return f"{len(told)} things are wrong", tuple(shown)
 
 
-def _lines_of(data: Any) -> Callable[[tuple[str | int, ...]], int | None]:
+def _lines_of(data: object) -> Callable[[tuple[str | int, ...]], int | None]:
     return data.line if isinstance(data, Sourced) else lambda _: None

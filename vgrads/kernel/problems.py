@@ -98,7 +98,7 @@ def _field(model: type[BaseModel], name: str | int) -> Any:
     return None
 
 
-def _leaves(annotation: Any) -> Iterator[Any]:
+def _leaves(annotation: object) -> Iterator[Any]:
     arguments = get_args(annotation)
     if not arguments:
         yield annotation
@@ -157,7 +157,7 @@ def _words(one: Mapping[str, Any], place: Path, owner: type[BaseModel] | None) -
     )
 
 
-def _limit_words(kind: str, given: Any, limits: Mapping[str, Any]) -> str:
+def _limit_words(kind: str, given: object, limits: Mapping[str, Any]) -> str:
     """What is wrong with a value that is beyond what may be; empty for anything else."""
     if kind in _NUMBERS:
         name, words = _NUMBERS[kind]
@@ -197,7 +197,7 @@ def _meant(given: str, known: list[str], tell: bool = True) -> str:
     )
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     text = repr(value) if isinstance(value, str) else str(value)
     return text if len(text) <= 60 else f"{text[:57]}…"
 
@@ -220,7 +220,7 @@ class Sourced(dict[str, Any]):
             parsed = self
         return parsed.get(key)
 
-    def replaced(self, **values: Any) -> Sourced:
+    def replaced(self, **values: object) -> Sourced:
         """The same with other values of some keys."""
         return Sourced({**self, **values}, self._text, self._kind)
 

@@ -183,7 +183,7 @@ def look_up(name: str, ads: Ads) -> Any:
     return found
 
 
-def _part(ad: Any, name: str) -> Any:
+def _part(ad: object, name: str) -> Any:
     if not isinstance(ad, Mapping):
         return None
     if name in ad:
@@ -211,7 +211,7 @@ def taker(names: Sequence[str]) -> Callable[[Ad, Ad, Ad, Ad, Any], tuple[Any, ..
         take = steps[0][1]
         return lambda host, *_: take(host)
 
-    def several(*ads: Any) -> tuple[Any, ...]:
+    def several(*ads: object) -> tuple[Any, ...]:
         found: tuple[Any, ...] = ()
         for place, step in steps:
             found += step(ads[place])

@@ -94,7 +94,7 @@ class Slot:
             pass
         return self._afresh(host, job, queue, grid, concurrency)
 
-    def _remembered(self, key: Any, values: Sequence[Any]) -> Any:
+    def _remembered(self, key: object, values: Sequence[Any]) -> Any:
         """Evaluated, and kept for the next time."""
         if len(self._known) >= REMEMBERED:
             self._known.clear()
@@ -118,5 +118,5 @@ def _key(value: Any) -> Any:
     return value
 
 
-def _kind(value: Any) -> type:
+def _kind(value: object) -> type:
     return tuple if type(value) is list else type(value)

@@ -86,7 +86,7 @@ class Client(BagCalls, PoolCalls, ReleaseCalls):
         """Slots and placements of a set, planned and, in a run, actual."""
         return self._ask("GET", f"/v1/workflow-sets/{set_id}/gantt")
 
-    def what_if(self, set_id: str, **wishes: Any) -> dict[str, Any]:
+    def what_if(self, set_id: str, **wishes: object) -> dict[str, Any]:
         """What would be promised with another ``deadline``, ``fraction``, ``probability`` or
         ``budget_usd``."""
         return self._ask("POST", f"/v1/workflow-sets/{set_id}/what-if", wishes)

@@ -50,7 +50,7 @@ class TaskResult:
         return self.code == 0
 
 
-def command_of(template: str, values: Any) -> str:
+def command_of(template: str, values: object) -> str:
     """A command with parameters in it, each as one word of the shell: a mapping for ``{name}``, a
     tuple or one value for ``{}``; ``{name:raw}`` puts one in as it is."""
     positional = values if isinstance(values, tuple) else (values,)
@@ -246,7 +246,7 @@ class BagCalls:
             for line in answer:
                 yield json.loads(line)
 
-    def tasks(self, name: str = "tasks", **options: Any) -> Tasks:
+    def tasks(self, name: str = "tasks", **options: object) -> Tasks:
         """An open bag to put commands into; ``options`` as in a bag's document (``procs``,
         ``retries``, ``sites``, …)."""
         return Tasks(self._ask, self._open, {"name": name, **options})

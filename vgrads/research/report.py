@@ -101,7 +101,7 @@ def paragraph(text: str) -> str:
     return f"<p>{escape(text)}</p>"
 
 
-def as_json(value: Any) -> Any:
+def as_json(value: object) -> Any:
     """Infinity has no place in JSON: what never happened is null."""
     if isinstance(value, dict):
         return {key: as_json(inner) for key, inner in value.items()}

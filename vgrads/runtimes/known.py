@@ -110,7 +110,7 @@ def from_json(text: str) -> Known:
     return learn(Known(), [_record(row, number) for number, row in enumerate(rows)])
 
 
-def _record(row: Any, number: int) -> TaskRecord:
+def _record(row: object, number: int) -> TaskRecord:
     place = f"run times: records[{number}]"
     if not isinstance(row, dict) or not {"kind", "seconds"} <= set(row) <= _NAMES:
         raise InputError("is no record of a task", where=place)

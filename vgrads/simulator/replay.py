@@ -8,20 +8,18 @@ step; tests hold the two against each other start by start.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from vgrads.kernel.arrays import Floats, Ints
 from vgrads.kernel.compiled import compiled
 from vgrads.kernel.errors import InputError
+from vgrads.kernel.heap import pop, push
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 _POLICIES = ("fcfs", "easy")
 
 
-def _none() -> Any:
+def _none() -> Floats:
     return np.empty(0)
 
 
@@ -55,7 +53,13 @@ def replay_starts(load: Workload, procs: int, policy: str = "easy") -> Floats:
 
 
 @compiled
-def replay_compiled(jobs: Any, placed: Any, procs: int, backfill: bool, until: Any) -> Any:
+def replay_compiled(
+    jobs: tuple[Floats, Ints, Floats, Floats, Floats],
+    placed: tuple[Floats, Floats, Ints],
+    procs: int,
+    backfill: bool,
+    until: tuple[int, float],
+) -> Floats:
     """The loop itself, for compiled callers: columns as tuples, widths within the cluster.
 
     ``until`` is a job (−1: none) and an instant: the replay ends when that job has started or time
@@ -74,7 +78,7 @@ def replay_compiled(jobs: Any, placed: Any, procs: int, backfill: bool, until: A
     free, beating, running, coming = procs, 0, 0, 0
     for n in range(held):
         free -= placed[2][n]
-        beating = _push(heap_s, heap_j, beating, placed[0][n], count + n)
+        beating = push(heap_s, heap_j, beating, placed[0][n], count + n)
         running = _insert(ends_s, ends_p, running, placed[1][n], placed[2][n])
     while coming < count or (head >= 0 and beating > 0):
         if stop >= 0 and starts[stop] < np.inf:
@@ -88,7 +92,7 @@ def replay_compiled(jobs: Any, placed: Any, procs: int, backfill: bool, until: A
             break
         while beating and heap_s[0] <= now:
             job = heap_j[0]
-            beating = _pop(heap_s, heap_j, beating)
+            beating = pop(heap_s, heap_j, beating)
             if job >= count:
                 end_s, size = placed[1][job - count], placed[2][job - count]
             else:
@@ -105,7 +109,7 @@ def replay_compiled(jobs: Any, placed: Any, procs: int, backfill: bool, until: A
         while head >= 0 and width[head] <= free:
             starts[head] = now
             free -= width[head]
-            beating = _push(heap_s, heap_j, beating, now + run[head], head)
+            beating = push(heap_s, heap_j, beating, now + run[head], head)
             running = _insert(ends_s, ends_p, running, now + told[head], width[head])
             head = after[head]
         if head < 0 or free <= 0 or not backfill:
@@ -121,7 +125,13 @@ def replay_compiled(jobs: Any, placed: Any, procs: int, backfill: bool, until: A
 
 
 @compiled
-def _backfill(queue: Any, jobs: Any, heap: Any, ends: Any, at: Any) -> Any:
+def _backfill(
+    queue: tuple[int, int, Ints, Floats],
+    jobs: tuple[Floats, Ints, Floats, Floats, Floats],
+    heap: tuple[Floats, Ints, int],
+    ends: tuple[Floats, Ints, int],
+    at: tuple[int, float],
+) -> tuple[int, int, int, int]:
     """Start what does not delay the head; the new free processors, tail and sizes."""
     head, tail, after, starts = queue
     _, width, request, run, told = jobs
@@ -135,7 +145,7 @@ def _backfill(queue: Any, jobs: Any, heap: Any, ends: Any, at: Any) -> Any:
             free -= width[job]
             if not harmless:
                 spare -= width[job]
-            beating = _push(heap_s, heap_j, beating, now + run[job], job)
+            beating = push(heap_s, heap_j, beating, now + run[job], job)
             running = _insert(ends_s, ends_p, running, now + told[job], width[job])
             after[before] = after[job]
             if job == tail:
@@ -147,7 +157,9 @@ def _backfill(queue: Any, jobs: Any, heap: Any, ends: Any, at: Any) -> Any:
 
 
 @compiled
-def _reservation(ends_s: Any, ends_p: Any, running: int, free: int, wanted: int) -> Any:
+def _reservation(
+    ends_s: Floats, ends_p: Ints, running: int, free: int, wanted: int
+) -> tuple[float, int]:
     """As :func:`vgrads.simulator.backfill.reservation`."""
     reached = np.inf
     for n in range(running):
@@ -160,7 +172,7 @@ def _reservation(ends_s: Any, ends_p: Any, running: int, free: int, wanted: int)
 
 
 @compiled
-def _insert(ends_s: Any, ends_p: Any, size: int, end_s: float, procs: int) -> int:
+def _insert(ends_s: Floats, ends_p: Ints, size: int, end_s: float, procs: int) -> int:
     spot = np.searchsorted(ends_s[:size], end_s, side="right")
     for n in range(size, spot, -1):
         ends_s[n], ends_p[n] = ends_s[n - 1], ends_p[n - 1]
@@ -169,38 +181,10 @@ def _insert(ends_s: Any, ends_p: Any, size: int, end_s: float, procs: int) -> in
 
 
 @compiled
-def _remove(ends_s: Any, ends_p: Any, size: int, end_s: float, procs: int) -> int:
+def _remove(ends_s: Floats, ends_p: Ints, size: int, end_s: float, procs: int) -> int:
     spot = np.searchsorted(ends_s[:size], end_s, side="left")
     while ends_p[spot] != procs:  # among equal ends, one of the same width: they are alike
         spot += 1
     for n in range(spot, size - 1):
         ends_s[n], ends_p[n] = ends_s[n + 1], ends_p[n + 1]
     return size - 1
-
-
-@compiled
-def _push(heap_s: Any, heap_j: Any, size: int, at_s: float, job: int) -> int:
-    spot = size
-    while spot > 0 and heap_s[(spot - 1) // 2] > at_s:
-        parent = (spot - 1) // 2
-        heap_s[spot], heap_j[spot] = heap_s[parent], heap_j[parent]
-        spot = parent
-    heap_s[spot], heap_j[spot] = at_s, job
-    return size + 1
-
-
-@compiled
-def _pop(heap_s: Any, heap_j: Any, size: int) -> int:
-    """Take the earliest out; its place goes to the last, sunk to where it belongs."""
-    size -= 1
-    at_s, job, spot = heap_s[size], heap_j[size], 0
-    while 2 * spot + 1 < size:
-        child = 2 * spot + 1
-        if child + 1 < size and heap_s[child + 1] < heap_s[child]:
-            child += 1
-        if heap_s[child] >= at_s:
-            break
-        heap_s[spot], heap_j[spot] = heap_s[child], heap_j[child]
-        spot = child
-    heap_s[spot], heap_j[spot] = at_s, job
-    return size

@@ -7,7 +7,6 @@ BagField: 14`` says that column 14 is the bag of tasks.
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from vgrads.traces.build import Job, broken_warning, build_log, refuse_broken
 from vgrads.traces.records import JobLog
@@ -85,7 +84,7 @@ def write_gwf(log: JobLog, note: str = "") -> str:
     return "\n".join([*head, *lines]) + "\n"
 
 
-def _gwf_line(number: int, *row: Any) -> str:
+def _gwf_line(number: int, *row: object) -> str:
     """JobID, submit, wait, run, processors, CPU, memory, asked processors, time, memory, status,
     user, group, program, queue, and what is not known."""
     submit, wait, run, procs, request, user, queue, started, bag = row

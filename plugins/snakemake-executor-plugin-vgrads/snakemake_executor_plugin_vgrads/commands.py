@@ -19,7 +19,9 @@ from typing import Any
 
 from snakemake.shell import shell
 from snakemake.utils import format as format_command
+from snakemake_interface_executor_plugins.jobs import JobExecutorInterface
 from snakemake_interface_executor_plugins.settings import DeploymentMethod, SharedFSUsage
+from snakemake_interface_executor_plugins.workflow import WorkflowExecutorInterface
 
 _THREADS = ("OMP", "GOTO", "OPENBLAS", "MKL", "VECLIB_MAXIMUM", "NUMEXPR")
 _NOT_PASSED_ON = re.compile(
@@ -39,7 +41,7 @@ class Commands:
     """Commands of one workflow's jobs. ``folder``: below the project's ``.snakemake``, for what
     they need."""
 
-    def __init__(self, workflow: Any, direct: bool) -> None:
+    def __init__(self, workflow: WorkflowExecutorInterface, direct: bool) -> None:
         self._workflow, self._direct = workflow, direct
         self.workdir = Path(workflow.workdir_init)
         self.folder = self.workdir / ".snakemake" / "vgrads"
@@ -90,7 +92,7 @@ class Commands:
         script.write_text(whole)
         return f"/bin/sh {shlex.quote(str(script))}"
 
-    def direct(self, job: Any, task: str, report: Callable[[str], None]) -> str:
+    def direct(self, job: JobExecutorInterface, task: str, report: Callable[[str], None]) -> str:
         """The command of a job that needs no Snakemake around it; empty for any other. ``report``:
         takes the reason where its command cannot be derived."""
         if not self._runs_directly(job):
@@ -105,7 +107,7 @@ class Commands:
             )
             return ""
 
-    def _plain(self, job: Any, task: str) -> str:
+    def _plain(self, job: JobExecutorInterface, task: str) -> str:
         """The shell command of a plain job as Snakemake would begin it (``snakemake.shell``);
         NotDerivable where only Snakemake itself knows it."""
         try:
@@ -126,7 +128,7 @@ class Commands:
         script.write_text(f"{command}\n")
         return f"export {threads}\n{shlex.quote(executable)} {shlex.quote(str(script))}"
 
-    def _runs_directly(self, job: Any) -> bool:
+    def _runs_directly(self, job: JobExecutorInterface) -> bool:
         """True for a plain shell command that needs no Snakemake around it."""
         return (
             self._direct
@@ -135,7 +137,7 @@ class Commands:
             and self._needs_nothing_deployed(job)
         )
 
-    def _needs_nothing_deployed(self, job: Any) -> bool:
+    def _needs_nothing_deployed(self, job: JobExecutorInterface) -> bool:
         methods = self._workflow.deployment_settings.deployment_method
         deployed = (
             (DeploymentMethod.CONDA in methods and job.conda_env)
@@ -147,7 +149,7 @@ class Commands:
         return shared and not deployed and not cached
 
 
-def _is_plain(job: Any) -> bool:
+def _is_plain(job: JobExecutorInterface) -> bool:
     """Members that Snakemake does not promise to keep; where one is gone, the job is no plain
     one."""
     try:
@@ -161,7 +163,7 @@ def _is_plain(job: Any) -> bool:
         return False
 
 
-def _shell_command(job: Any) -> str:
+def _shell_command(job: JobExecutorInterface) -> str:
     """The command as the rule's function hands it to ``snakemake.shell``; NotDerivable says why it
     cannot be derived here.
 

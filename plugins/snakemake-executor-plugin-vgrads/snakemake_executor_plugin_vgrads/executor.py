@@ -18,6 +18,7 @@ from typing import Any
 from snakemake_interface_common.exceptions import WorkflowError
 from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 from snakemake_interface_executor_plugins.executors.real import RealExecutor
+from snakemake_interface_executor_plugins.jobs import JobExecutorInterface
 from snakemake_interface_executor_plugins.settings import ExecMode
 
 from snakemake_executor_plugin_vgrads import graph
@@ -110,7 +111,7 @@ class Executor(RealExecutor):
         """Of a job that is begun by a Snakemake of its own: see :meth:`get_job_args`."""
         return "all"
 
-    def get_job_args(self, job: Any, **kwargs: Any) -> str:
+    def get_job_args(self, job: JobExecutorInterface, **kwargs: Any) -> str:
         """As many cores as its slot has for it."""
         found: str = super().get_job_args(job, cores=max(1, int(job.threads)), **kwargs)
         return found
@@ -126,7 +127,7 @@ class Executor(RealExecutor):
         """
         return f"{sys.executable} -P"
 
-    def run_job(self, job: Any) -> None:
+    def run_job(self, job: JobExecutorInterface) -> None:
         """One job."""
         self.run_jobs([job])
 
@@ -141,7 +142,7 @@ class Executor(RealExecutor):
         with self._lock:
             self._release(handed)
 
-    def _prepared(self, job: Any) -> HandedOver | None:
+    def _prepared(self, job: JobExecutorInterface) -> HandedOver | None:
         """A job with its command; None where it could not be prepared, which is told."""
         task = task_id(job)
         info = SubmittedJobInfo(
@@ -239,9 +240,9 @@ class Executor(RealExecutor):
             if job is not None:
                 self.report_job_error(job.info, msg=f"vgrads: {reason}")
 
-    def handle_job_success(self, job: Any) -> None: ...
+    def handle_job_success(self, job: JobExecutorInterface) -> None: ...
 
-    def handle_job_error(self, job: Any) -> None: ...
+    def handle_job_error(self, job: JobExecutorInterface) -> None: ...
 
     def cancel(self) -> None:
         """Ctrl-C: stop what runs, give all slots back."""

@@ -6,6 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
+from snakemake_interface_executor_plugins.dag import DAGExecutorInterface
+from snakemake_interface_executor_plugins.jobs import JobExecutorInterface
+
 from vgrads.workflows.formats.snakemake_jobs import ABOUT, task_id, tasks_of
 from vgrads.workflows.runtimes import timed
 
@@ -32,7 +35,7 @@ def document_of(told: Mapping[str, Any]) -> dict[str, Any]:
     return task
 
 
-def unfinished(dag: Any, open_: Iterable[str]) -> list[dict[str, Any]]:
+def unfinished(dag: DAGExecutorInterface, open_: Iterable[str]) -> list[dict[str, Any]]:
     """Tasks of jobs that are not finished, those that are ``open_`` among them; their parents
     without those that are."""
     left = {task_id(job) for job in dag.needrun_jobs() if not dag.finished(job)} | set(open_)
@@ -43,7 +46,7 @@ def unfinished(dag: Any, open_: Iterable[str]) -> list[dict[str, Any]]:
     return tasks
 
 
-def memory_mib(job: Any, own_mib: float) -> float:
+def memory_mib(job: JobExecutorInterface, own_mib: float) -> float:
     """What a job asks for, and what is around it; 0 where it asks for nothing."""
     resources = job.resources
     for name, mib in (("mem_mib", 1.0), ("mem_mb", 1e6 / 2**20)):

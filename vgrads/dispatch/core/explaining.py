@@ -187,7 +187,7 @@ def _of_policy(core: Core, host: Host, bag: BagState, task: int, now_s: float) -
                 )
 
 
-def _word(value: Any) -> str:
+def _word(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else getattr(value, "value", str(value))
 
 
@@ -196,5 +196,5 @@ def _told(words: str, verdict: Verdict) -> Reason:
     return Reason(words, verdict.slot, verdict.expression, values)
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: object) -> bool:
     return isinstance(value, bool | int | float | str)

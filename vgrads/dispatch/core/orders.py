@@ -118,7 +118,7 @@ def value_of(ad: Ad, name: str) -> Any:
     return signed(look_up(name, (ad, {}, {}, {}, 1)) if value is None else value)
 
 
-def signed(value: Any) -> Any:
+def signed(value: object) -> Any:
     """A value with its kind."""
     if isinstance(value, list | tuple):
         return (*map(signed, value),)

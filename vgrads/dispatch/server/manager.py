@@ -135,11 +135,8 @@ class Manager:
             return self._heard(line, heard, now)
         except BagFault as fault:
             self.core.fail(fault, now)
-            return (
-                line,
-                heard.message.seq,
-                None,
-            )  # the host says hello again: then both compare what it has
+            # the host says hello again: then both compare what it has
+            return line, heard.message.seq, None
         except Exception:
             _log.exception("a message of a host at %s", line.peer)
             line.refuse(503)

@@ -103,7 +103,7 @@ def _refuse_constant(name: str) -> float:
     raise ValueError(f"{name} is no number")
 
 
-def _whole(value: Any, most: int, least: int = 0) -> int:
+def _whole(value: object, most: int, least: int = 0) -> int:
     """A whole number in a range; ValueError for anything else."""
     if type(value) is not int or not least <= value <= most:
         raise ValueError(f"{_shown(value)} is no whole number from {least} to {most}")
@@ -117,7 +117,7 @@ def _number(value: Any, most: float, least: float = 0.0) -> float:
     return float(value)
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     """A short text that can be written down; ValueError for anything else."""
     if not isinstance(value, str) or len(value) > _MOST_NAME:
         raise ValueError(f"{_shown(value)} is no text of up to {_MOST_NAME} characters")
@@ -125,13 +125,13 @@ def _text(value: Any) -> str:
     return value
 
 
-def _printed(value: Any) -> str:
+def _printed(value: object) -> str:
     if not isinstance(value, str):
         raise ValueError(f"{_shown(value)} is not what a task printed")
     return value
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     return repr(value)[:40] if not isinstance(value, int) or abs(value) < 1 << 64 else "the number"
 
 

@@ -269,14 +269,14 @@ def read_latest(folder: Path, number: int) -> dict[str, Any]:
     return {"last": [], "wrong": []} | dict(found)
 
 
-def _replace(path: Path, value: Any) -> None:
+def _replace(path: Path, value: object) -> None:
     """Whole or as before."""
     draft = path.with_suffix(".draft")
     draft.write_text(json.dumps(value))
     draft.replace(path)
 
 
-def _read(path: Path, nothing: Any) -> Any:
+def _read(path: Path, nothing: object) -> Any:
     try:
         return json.loads(path.read_text())
     except (OSError, ValueError):

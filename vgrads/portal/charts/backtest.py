@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 matplotlib.use("Agg")  # pictures go into the page, never onto a screen
 
@@ -70,7 +72,7 @@ def _line(row: BacktestRow) -> str:
     return "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>"
 
 
-def _coverage_figure(trials: Sequence[Trial]) -> Any:
+def _coverage_figure(trials: Sequence[Trial]) -> Figure:
     """Coverage of each history and queue with its 95 % binomial interval (Wilson)."""
     shown = [trial for trial in trials if trial.scored.any()]
     figure, axes = plt.subplots(figsize=(9, 0.8 + 0.28 * max(len(shown), 1)))
@@ -97,7 +99,7 @@ def _kept(trial: Trial) -> NDArray[np.bool_]:
     return np.asarray(trial.log.wait_s[scored] <= trial.issued_s[scored])
 
 
-def _history_figure(trial: Trial, ink: str = _BOUND) -> Any:
+def _history_figure(trial: Trial, ink: str = _BOUND) -> Figure:
     """Bound against wait over time on a log scale, change points marked; rolling coverage below."""
     scored, kept = trial.scored, _kept(trial)
     when = _dates(trial, trial.log.submit_s[scored])
@@ -136,7 +138,7 @@ def _hours(seconds: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.maximum(seconds, 30.0) / 3600.0)
 
 
-def _empty_figure(ink: str) -> Any:
+def _empty_figure(ink: str) -> Figure:
     figure = plt.figure(figsize=(11, 1.2))
     figure.text(0.5, 0.5, "Too few jobs have waited for a bound.", color=ink, ha="center")
     return figure
@@ -161,7 +163,7 @@ def history_picture(trial: Trial, dark: bool = False) -> bytes:
     return buffer.getvalue()
 
 
-def _rolling(axes: Any, when: NDArray[Any], kept: NDArray[np.bool_], level: float) -> None:
+def _rolling(axes: Axes, when: NDArray[Any], kept: NDArray[np.bool_], level: float) -> None:
     shares = rolling_coverage(kept)
     axes.plot(when[len(when) - len(shares) :], shares, color=_KEPT, linewidth=0.8)
     axes.axhline(level, color=_MISSED, linewidth=0.8)
@@ -169,7 +171,7 @@ def _rolling(axes: Any, when: NDArray[Any], kept: NDArray[np.bool_], level: floa
     axes.set_ylabel(f"coverage of {min(WINDOW, len(kept))}")
 
 
-def _tightness_figure(trial: Trial) -> Any:
+def _tightness_figure(trial: Trial) -> Figure:
     """How long the bounds are against how long jobs wait: two distributions."""
     scored = trial.scored
     figure, axes = plt.subplots(figsize=(11, 2.6))
@@ -198,12 +200,12 @@ def _dates(trial: Trial, log_s: NDArray[np.float64]) -> NDArray[Any]:
     )
 
 
-def _svg(figure: Any) -> str:
+def _svg(figure: Figure) -> str:
     """A figure as inline SVG; scattered points as a picture inside it, or the page would weigh tens
     of MB."""
     for axes in figure.axes:
         for line in axes.lines:
-            line.set_rasterized(len(line.get_xdata()) > 1000)
+            line.set_rasterized(np.size(line.get_xdata()) > 1000)
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", bbox_inches="tight", dpi=130)
     plt.close(figure)

@@ -7,7 +7,7 @@ import io
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vgrads.kernel.units import format_duration
 from vgrads.planner.explain import why
@@ -30,6 +30,9 @@ from vgrads.portal.charts.layout import (
     planned_bars,
     planned_lanes,
 )
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Json = Mapping[str, Any]
 
@@ -184,7 +187,7 @@ def _plain(name: str) -> str:
     return name.replace("$", r"\$")
 
 
-def _draw_deadline(axes: Any, deadline_s: float, end_s: float) -> None:
+def _draw_deadline(axes: Axes, deadline_s: float, end_s: float) -> None:
     """Where it is; at the edge, with how far it is, where it is beyond."""
     beyond_s = deadline_s - end_s
     axes.axvline(
@@ -205,7 +208,7 @@ def _draw_deadline(axes: Any, deadline_s: float, end_s: float) -> None:
 
 
 def _draw_lanes(
-    axes: Any, lanes: list[Lane], heights: list[float]
+    axes: Axes, lanes: list[Lane], heights: list[float]
 ) -> dict[str, tuple[float, float, int]]:
     tops, y = {}, 0.0
     for lane, height in zip(lanes, heights, strict=True):
@@ -216,7 +219,7 @@ def _draw_lanes(
 
 
 def _draw_bars(
-    axes: Any,
+    axes: Axes,
     bars: list[Bar],
     tops: Mapping[str, tuple[float, float, int]],
     colours: Mapping[str, str],

@@ -23,7 +23,7 @@ class _Templates(Environment):
     """Templates in which ``row.copy`` is the entry of a dictionary, never a method of that name but
     ``get`` and ``items``."""
 
-    def getattr(self, obj: Any, attribute: str) -> Any:
+    def getattr(self, obj: object, attribute: str) -> Any:
         if isinstance(obj, Mapping) and attribute not in _METHODS:
             return obj[attribute] if attribute in obj else self.undefined(obj=obj, name=attribute)
         return super().getattr(obj, attribute)
@@ -73,7 +73,7 @@ def told(text: str) -> Markup:
     return Markup("".join(f"<p>{part}</p>" for part in parts))
 
 
-def render(template: str, /, package: str = "vgrads.portal.charts", **values: Any) -> str:
+def render(template: str, /, package: str = "vgrads.portal.charts", **values: object) -> str:
     """A template of a package filled in; everything that is not marked as safe is escaped."""
     return environment(package).get_template(template).render(**values)
 

@@ -62,7 +62,7 @@ class _Crew:
     def __post_init__(self) -> None:
         self.threads = ThreadPoolExecutor(self.places.runs + 1)
 
-    def think(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+    def think(self, function: Callable[..., Any], *arguments: object) -> Future[Any]:
         """Have something reckoned that takes a processor for a while."""
         if not self.places.planners:
             return self.threads.submit(function, *arguments)
@@ -148,7 +148,7 @@ class Supervisor:
         """The engine through which somebody outside runs a run's tasks; None where nobody does."""
         return self._outside.get(run_id)
 
-    async def think(self, function: Callable[..., Any], *arguments: Any) -> Any:
+    async def think(self, function: Callable[..., Any], *arguments: object) -> Any:
         """What a function says, reckoned beside the service; SiteError where it cannot be just
         now."""
         try:

@@ -33,7 +33,7 @@ def sign(secret: str, body: bytes) -> str:
 class _NoDetours(urllib.request.HTTPRedirectHandler):
     """A signed message goes where it was addressed to, and counts where it was taken there."""
 
-    def redirect_request(self, *_: Any, **__: Any) -> None:
+    def redirect_request(self, *_: object, **__: object) -> None:
         """Nowhere else."""
 
 

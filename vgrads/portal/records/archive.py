@@ -13,7 +13,7 @@ stored.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from datetime import datetime
 from pathlib import Path
@@ -84,7 +84,7 @@ class Described:
     values: Sequence[Any]
 
 
-def pack(value: Any) -> bytes:
+def pack(value: object) -> bytes:
     """A value as bytes."""
     names = {kind: name for name, kind in KINDS.items()}
 
@@ -110,7 +110,7 @@ def unpack(body: bytes, where: str) -> Any:
 class Writer:
     """Writes one document. ``describe`` takes a value apart that MessagePack does not know."""
 
-    def __init__(self, describe: Any) -> None:
+    def __init__(self, describe: Callable[[Any], Described]) -> None:
         self._describe = describe
         self._kinds: dict[str, tuple[int, Sequence[str]]] = {}
         self._parts: list[bytes] = []
@@ -118,18 +118,18 @@ class Writer:
             int, tuple[int, Any]
         ] = {}  # id → number; the value too, or its id would be used again
 
-    def document(self, value: Any) -> bytes:
+    def document(self, value: object) -> bytes:
         """The whole."""
         root = self._packed(value)
         kinds = [[kind, list(names)] for kind, (_, names) in self._kinds.items()]
         body = msgpack.packb([kinds, self._parts, root])
         return FORMAT.to_bytes(2, "big") + zlib.compress(body, level=3)
 
-    def _packed(self, value: Any) -> bytes:
+    def _packed(self, value: object) -> bytes:
         packed: bytes = msgpack.packb(value, default=self._foreign, strict_types=False)
         return packed
 
-    def _foreign(self, value: Any) -> Any:
+    def _foreign(self, value: object) -> Any:
         if isinstance(value, np.generic):
             return value.item()
         if isinstance(value, np.ndarray):
@@ -142,7 +142,7 @@ class Writer:
             return msgpack.ExtType(_INSTANT, value.isoformat().encode())
         return self._part(value, self._value)
 
-    def _part(self, value: Any, write: Any) -> Any:
+    def _part(self, value: object, write: Callable[[Any], bytes]) -> msgpack.ExtType:
         """A reference to what is written once."""
         if id(value) not in self._seen:
             body = write(value)
@@ -150,13 +150,13 @@ class Writer:
             self._seen[id(value)] = len(self._parts) - 1, value
         return msgpack.ExtType(_PART, msgpack.packb(self._seen[id(value)][0]))
 
-    def _value(self, value: Any) -> bytes:
+    def _value(self, value: object) -> bytes:
         found = self._describe(value)
         number, _ = self._kinds.setdefault(found.kind, (len(self._kinds), found.names))
         held = [self._part(v, self._map) if isinstance(v, dict) and v else v for v in found.values]
         return self._packed([number, held])
 
-    def _map(self, value: Any) -> bytes:
+    def _map(self, value: object) -> bytes:
         number, _ = self._kinds.setdefault(_MAP, (len(self._kinds), ()))
         return self._packed([number, value])
 

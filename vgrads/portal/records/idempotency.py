@@ -29,7 +29,7 @@ class Key:
     digest: str
 
 
-def key_of(user: str, key: str | None, asked: Any) -> Key | None:
+def key_of(user: str, key: str | None, asked: object) -> Key | None:
     """The key of a request, if it brought one; ``asked``: everything that makes it that request."""
     if key is None:
         return None

@@ -54,7 +54,7 @@ class RunRecord:
         self._owner, self._number = new_owner(), 0
         self._watch = watch or Watch()
 
-    def create(self, row: RunRow, setup: Any, book: Book) -> None:
+    def create(self, row: RunRow, setup: object, book: Book) -> None:
         """Add a run with all that it can be resumed from, and be its manager: all in one
         transaction."""
         with Session(self._engine) as session:
@@ -320,7 +320,7 @@ class RunRecord:
 
     # the archive
 
-    def keep_setup(self, setup: Any) -> None:
+    def keep_setup(self, setup: object) -> None:
         """Keep what the run was started with."""
         self._keep(SETUP, setup)
 
@@ -328,7 +328,7 @@ class RunRecord:
         """Keep a book; its version's event may or may not come to be written."""
         self._keep(f"book-{version}", book)
 
-    def _keep(self, name: str, value: Any) -> None:
+    def _keep(self, name: str, value: object) -> None:
         body = pack(value)
         self.persist(
             lambda session, _: session.merge(ArchiveRow(run_id=self.run_id, name=name, body=body))

@@ -15,7 +15,7 @@ from vgrads.portal.web.guard import COOKIE
 Json = dict[str, Any]
 
 
-def page_of(request: Request, name: str, template: str, **values: Any) -> HTMLResponse:
+def page_of(request: Request, name: str, template: str, **values: object) -> HTMLResponse:
     """A page; ``name``: its address in the head of every page."""
     who: Principal | None = request.scope["state"]["principal"]
     text = render(

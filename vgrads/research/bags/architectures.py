@@ -9,21 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from vgrads.kernel.arrays import Columns, Floats, Ints
 from vgrads.kernel.errors import InputError
 from vgrads.research.bags.committed import run_earliest, run_flock
-from vgrads.research.bags.scheduling import EARLIEST, Scheduling, scheduling_named
+from vgrads.research.bags.scheduling import EARLIEST, Assigned, Scheduling, scheduling_named
 from vgrads.research.bags.selection import Selection, selection_named
 from vgrads.research.bags.simulate import run_manager
 from vgrads.research.bags.system import System
 from vgrads.research.bags.workload import Bags
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 _CLOSE_S = 1e-6
 
 
@@ -85,16 +82,16 @@ def most_at_once(start_s: Floats, end_s: Floats) -> int:
     return int(np.cumsum(steps[order]).max(initial=0))
 
 
-Architecture = Callable[[Bags, System, Algorithm, Scheduling, Selection], Any]
+Architecture = Callable[[Bags, System, Algorithm, Scheduling, Selection], Assigned]
 
 
-def _columns(bags: Bags) -> tuple[Any, Any, Any]:
+def _columns(bags: Bags) -> Columns:
     return bags.submit_s, bags.user, bags.first
 
 
 def central(
     bags: Bags, system: System, how: Algorithm, scheduling: Scheduling, selection: Selection
-) -> Any:
+) -> Assigned:
     """One manager with a global queue above all clusters (csp)."""
     place = (system.procs, system.speed)
     told = bags.runtime_s if how.estimate_s is None else how.estimate_s
@@ -106,7 +103,7 @@ def central(
 
 def separate(
     bags: Bags, system: System, how: Algorithm, scheduling: Scheduling, selection: Selection
-) -> Any:
+) -> Assigned:
     """Every cluster on its own, with the stream of bags that is its own (sep-c)."""
     count = len(bags.runtime_s)
     columns = [np.full(count, np.nan) for _ in range(4)]
@@ -136,7 +133,7 @@ FLOCKING = ("FPLT", "DFPLT", "FPF")
 
 def flocking(
     bags: Bags, system: System, how: Algorithm, scheduling: Scheduling, selection: Selection
-) -> Any:
+) -> Assigned:
     """Managers of clusters among which users wander (fcondor); tasks are all eligible where they
     queue."""
     if how.selection != "S-T" or how.scheduling not in FLOCKING:

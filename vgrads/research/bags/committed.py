@@ -7,13 +7,14 @@ are made to wait (§2.2).
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
 from vgrads.kernel import heap
-from vgrads.research.bags.scheduling import earliest_end
+from vgrads.kernel.arrays import Bools, Columns, Floats, Ints
+from vgrads.research.bags.scheduling import Assigned, earliest_end
 
 push, pop = heap.push.fast, heap.pop.fast
 
@@ -33,23 +34,23 @@ class Charts(NamedTuple):
     that run, when it ``began``, the ``guess`` of its run time.
     """
 
-    offset: Any
-    free: Any
-    head: Any
-    tail: Any
-    stale: Any
-    drawn: Any
-    running: Any
-    idle_at: Any
-    number: Any
-    behind: Any
-    place: Any
-    began: Any
-    guess: Any
+    offset: Ints
+    free: Ints
+    head: Ints
+    tail: Ints
+    stale: Bools
+    drawn: Floats
+    running: Ints
+    idle_at: Floats
+    number: Ints
+    behind: Ints
+    place: Ints
+    began: Floats
+    guess: Floats
 
 
 @njit(cache=True)
-def _charts(procs: Any, estimate_s: Any) -> Charts:
+def _charts(procs: Ints, estimate_s: Floats) -> Charts:
     clusters, count, room = len(procs), len(estimate_s), procs.sum()
     offset = np.concatenate((np.zeros(1, np.int64), np.cumsum(procs)))
     return Charts(
@@ -127,7 +128,7 @@ def _append(q: Charts, task: int, c: int) -> None:
 
 
 @njit(cache=True)
-def _expect(q: Charts, speed: Any, now: float, idle_s: Any) -> None:
+def _expect(q: Charts, speed: Floats, now: float, idle_s: Floats) -> None:
     """When each cluster will be free for one more task: a stale chart is drawn anew, at most once a
     period."""
     for c in range(len(speed)):
@@ -139,7 +140,7 @@ def _expect(q: Charts, speed: Any, now: float, idle_s: Any) -> None:
 
 
 @njit(cache=True)
-def run_earliest(bags: Any, tasks: Any, system: Any, by_user: bool) -> Any:
+def run_earliest(bags: Columns, tasks: Columns, system: Columns, by_user: bool) -> Assigned:
     """ECT by what is told of run times, or with ``by_user`` by the last one that ended of the same
     user.
 
@@ -194,7 +195,7 @@ def run_earliest(bags: Any, tasks: Any, system: Any, by_user: bool) -> Any:
 
 
 @njit(cache=True)
-def run_flock(bags: Any, tasks: Any, system: Any) -> Any:
+def run_flock(bags: Columns, tasks: Columns, system: Columns) -> Assigned:
     """Users send task after task to one manager while it starts them at once, and turn to the next
     when it does not."""
     submit_s, user_of, first = bags

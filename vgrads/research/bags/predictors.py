@@ -9,22 +9,20 @@ all that its user has run.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from vgrads.kernel.arrays import Floats
 from vgrads.kernel.errors import InputError
 from vgrads.research.bags.workload import Bags
 
-Floats = NDArray[np.float64]
 _ORDER = 5
 _TRACKING = 0.2
 
 
 @njit(cache=True)
-def last_value(series: Any) -> Any:
+def last_value(series: Floats) -> Floats:
     """The last one."""
     said = np.full(len(series), np.nan)
     said[1:] = series[:-1]
@@ -32,7 +30,7 @@ def last_value(series: Any) -> Any:
 
 
 @njit(cache=True)
-def mean(series: Any) -> Any:
+def mean(series: Floats) -> Floats:
     """The mean of all."""
     said, total = np.full(len(series), np.nan), 0.0
     for i in range(1, len(series)):
@@ -42,7 +40,7 @@ def mean(series: Any) -> Any:
 
 
 @njit(cache=True)
-def mean_of_ten(series: Any) -> Any:
+def mean_of_ten(series: Floats) -> Floats:
     """The mean of the last ten."""
     said, total = np.full(len(series), np.nan), 0.0
     for i in range(1, len(series)):
@@ -54,7 +52,7 @@ def mean_of_ten(series: Any) -> Any:
 
 
 @njit(cache=True)
-def smoothed(series: Any) -> Any:
+def smoothed(series: Floats) -> Floats:
     """Exponential smoothing with weight one half."""
     said, level = np.full(len(series), np.nan), 0.0
     for i in range(1, len(series)):
@@ -64,7 +62,7 @@ def smoothed(series: Any) -> Any:
 
 
 @njit(cache=True)
-def adaptive(series: Any) -> Any:
+def adaptive(series: Floats) -> Floats:
     """Exponential smoothing whose weight is the tracking signal, smoothed error over smoothed
     absolute error (Trigg and Leach 1967, doi:10.1057/jors.1967.5)."""
     said = np.full(len(series), np.nan)
@@ -83,7 +81,7 @@ def adaptive(series: Any) -> Any:
 
 
 @njit(cache=True)
-def autoregressive(series: Any) -> Any:
+def autoregressive(series: Floats) -> Floats:
     """AR(5) about the running mean, its coefficients by Yule and Walker from all that is known
     (Levinson's recursion); the mean while fewer than ten values are known. Never below 0."""
     count = len(series)
@@ -120,7 +118,7 @@ def autoregressive(series: Any) -> Any:
 
 
 @njit(cache=True)
-def _levinson(gammas: Any) -> Any:
+def _levinson(gammas: Floats) -> Floats:
     """Coefficients of the autoregression with these autocovariances."""
     order = len(gammas) - 1
     weights, before = np.zeros(order), np.zeros(order)

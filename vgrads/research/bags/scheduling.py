@@ -10,15 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from vgrads.kernel.arrays import Floats, Ints
 from vgrads.kernel.errors import InputError
 
-Floats = NDArray[np.float64]
+Assigned = tuple[Floats, Floats, Ints, Floats, float, int]
+"""Of each task: first start, end, cluster, start of the replica that ended first; then the
+processor seconds that all replicas took, and how many more replicas than tasks there were."""
+
 FASTEST, TURNS, MEASURED, EARLIEST = range(4)
 
 
@@ -38,7 +40,7 @@ def shortest_first(estimate_s: Floats) -> Floats:
 
 
 @njit(cache=True, inline="always")
-def fastest_free(free: Any, speed: Any) -> int:
+def fastest_free(free: Ints, speed: Floats) -> int:
     """The fastest cluster with a free processor; −1 where there is none."""
     best = -1
     for c in range(len(free)):
@@ -48,7 +50,7 @@ def fastest_free(free: Any, speed: Any) -> int:
 
 
 @njit(cache=True, inline="always")
-def next_free(free: Any, last: int) -> int:
+def next_free(free: Ints, last: int) -> int:
     """The next cluster in turn with a free processor."""
     count = len(free)
     for step in range(1, count + 1):
@@ -59,7 +61,7 @@ def next_free(free: Any, last: int) -> int:
 
 
 @njit(cache=True, inline="always")
-def best_measured(free: Any, measured: Any, speed: Any) -> int:
+def best_measured(free: Ints, measured: Ints, speed: Floats) -> int:
     """The fastest cluster with a free processor on which a task has ended; else the first with a
     free one."""
     best = -1
@@ -70,7 +72,7 @@ def best_measured(free: Any, measured: Any, speed: Any) -> int:
 
 
 @njit(cache=True, inline="always")
-def earliest_end(now_s: float, estimate_s: float, idle_s: Any, speed: Any) -> int:
+def earliest_end(now_s: float, estimate_s: float, idle_s: Floats, speed: Floats) -> int:
     """The cluster where a task would end first; ``idle_s``: when a processor of each will be free
     for it."""
     best, end = 0, np.inf

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numba import njit
 
+from vgrads.kernel.arrays import Floats, Ints
 from vgrads.kernel.errors import InputError
 
 ALL, BAG, TASK = 0, 1, 2
@@ -33,7 +33,7 @@ class Selection:
 
 
 @njit(cache=True, inline="always")
-def highest_priority(waiting: Any) -> int:
+def highest_priority(waiting: Ints) -> int:
     """The user with the highest priority among those with waiting tasks: the lowest number; −1
     where none waits."""
     for user in range(len(waiting)):
@@ -43,7 +43,7 @@ def highest_priority(waiting: Any) -> int:
 
 
 @njit(cache=True, inline="always")
-def least_used(waiting: Any, used_s: Any, running: Any, since_s: Any, now_s: float) -> int:
+def least_used(waiting: Ints, used_s: Floats, running: Ints, since_s: Floats, now_s: float) -> int:
     """The user with the lowest consumption: processor time of what has ended and of what runs, up
     to now."""
     best, lowest = -1, np.inf
@@ -56,7 +56,7 @@ def least_used(waiting: Any, used_s: Any, running: Any, since_s: Any, now_s: flo
 
 
 @njit(cache=True, inline="always")
-def in_turn(waiting: Any, last: int) -> int:
+def in_turn(waiting: Ints, last: int) -> int:
     """The next user behind the last one who has something waiting."""
     count = len(waiting)
     for step in range(1, count + 1):

@@ -13,15 +13,15 @@ dozen for each task made the loop four times slower.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numba import njit
 
 from vgrads.kernel import heap
+from vgrads.kernel.arrays import Columns, Floats, Ints
 from vgrads.research.bags.scheduling import (
     FASTEST,
     MEASURED,
+    Assigned,
     best_measured,
     fastest_free,
     next_free,
@@ -50,7 +50,9 @@ USER, FIRST, TAKEN, OF_USER = range(4)  # of bags; OF_USER: bags sorted by user
 
 
 @njit(cache=True)
-def run_manager(bags: Any, tasks: Any, system: Any, policy: Any) -> Any:
+def run_manager(
+    bags: Columns, tasks: Columns, system: Columns, policy: tuple[int, int, int, int]
+) -> Assigned:
     """Play a workload; returns for each task: first start, end, cluster and start of the copy that
     ended first.
 
@@ -145,7 +147,7 @@ def run_manager(bags: Any, tasks: Any, system: Any, policy: Any) -> Any:
 
 
 @njit(cache=True)
-def _begin(bags: Any, tasks: Any) -> Any:
+def _begin(bags: Columns, tasks: Columns) -> tuple[Ints, Floats, Ints, Floats, Ints, Floats, Ints]:
     """Counters, tables of tasks and users, and the heap of what is eligible."""
     count, users = len(tasks[0]), bags[1].max() + 1
     n = np.zeros(6, np.int64)
@@ -157,7 +159,7 @@ def _begin(bags: Any, tasks: Any) -> Any:
 
 
 @njit(cache=True)
-def _bag_table(bags: Any, v: Any) -> Any:
+def _bag_table(bags: Columns, v: Ints) -> Ints:
     """Users, first tasks, and bags in the order of their users; ``v``: where each user's begin."""
     count = len(bags[0])
     b = np.zeros((4, count + 1), np.int64)
@@ -171,7 +173,9 @@ def _bag_table(bags: Any, v: Any) -> Any:
 
 
 @njit(cache=True)
-def _arrive(n: Any, p: Any, t: Any, i: Any, b: Any, v: Any, e_keys: Any, e_tasks: Any) -> None:
+def _arrive(
+    n: Ints, p: Ints, t: Floats, i: Ints, b: Ints, v: Ints, e_keys: Floats, e_tasks: Ints
+) -> None:
     """The next bag comes."""
     bag = n[ARRIVED]
     user = b[USER, bag]
@@ -186,7 +190,15 @@ def _arrive(n: Any, p: Any, t: Any, i: Any, b: Any, v: Any, e_keys: Any, e_tasks
 
 @njit(cache=True)
 def _refill(
-    now: float, n: Any, p: Any, t: Any, b: Any, u: Any, v: Any, e_keys: Any, e_tasks: Any
+    now: float,
+    n: Ints,
+    p: Ints,
+    t: Floats,
+    b: Ints,
+    u: Floats,
+    v: Ints,
+    e_keys: Floats,
+    e_tasks: Ints,
 ) -> None:
     """A new eligible set, by the selection policy."""
     if p[CHOOSE] == OLDEST:
@@ -217,7 +229,7 @@ def _refill(
 
 
 @njit(cache=True)
-def _choose_cluster(n: Any, p: Any, free: Any, known: Any, speed: Any) -> int:
+def _choose_cluster(n: Ints, p: Ints, free: Ints, known: Ints, speed: Floats) -> int:
     """Where a free processor is preferred."""
     if p[PLACE] == FASTEST:
         return fastest_free(free, speed)

@@ -98,7 +98,7 @@ class _Numbers(Sequence[tuple[str, ...]]):
     def __len__(self) -> int:
         return self.many
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: object) -> Any:
         return (str(index),)
 
 

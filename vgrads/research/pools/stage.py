@@ -75,7 +75,7 @@ class Stage:
         if policy:
             self.at(0.0, self.look)
 
-    def at(self, at_s: float, what: Callable[..., None], *about: Any) -> None:
+    def at(self, at_s: float, what: Callable[..., None], *about: object) -> None:
         """Something will happen."""
         heappush(self.events, (at_s, self.number(), what, about))
 
@@ -114,7 +114,9 @@ class Stage:
         for _ in range(min(len(self.idle), len(self.waiting))):
             self.want(self.idle.popleft())
 
-    def serve(self, resource: str, seconds: float, what: Callable[..., None], *about: Any) -> None:
+    def serve(
+        self, resource: str, seconds: float, what: Callable[..., None], *about: object
+    ) -> None:
         """Something happens once a resource has served that; workers get their tasks first, results
         wait in a row."""
         server = self.servers[resource]

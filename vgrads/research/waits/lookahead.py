@@ -10,16 +10,14 @@ believes that the site schedules by ``policy``, which backtests must justify.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from vgrads.kernel.arrays import Floats, Ints
 from vgrads.kernel.compiled import compiled
 from vgrads.simulator.replay import replay_compiled
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 _DAY_S = 86_400.0
 _LIKE = 1.25  # requests within this factor are alike
 _RECORD = 50  # surprises that are needed before they correct anything
@@ -122,7 +120,14 @@ def surprise(starts_s: Floats, started_s: float) -> float:
 
 
 @compiled
-def _futures(how: Any, job: Any, running: Any, waiting: Any, known: Any, past: Any) -> Any:
+def _futures(
+    how: tuple[int, int, int, bool],
+    job: tuple[int, float, float, float],
+    running: tuple[Ints, Floats, Floats],
+    waiting: tuple[Ints, Floats],
+    known: tuple[Floats, Floats],
+    past: tuple[Floats, Ints, Floats],
+) -> Floats:
     seed, scenarios, procs, backfill = how
     size, walltime, submit_in, by = job
     found = np.empty(scenarios)
@@ -139,9 +144,10 @@ def _futures(how: Any, job: Any, running: Any, waiting: Any, known: Any, past: A
         order = np.argsort(told)
         placed = (ends[order], told[order], running[0][order])
         back = _DAY_S * np.random.randint(first_day, last_day + 1)
-        first = np.searchsorted(-past[0], -back, side="right")
-        last = np.searchsorted(-past[0], by - back, side="right")
-        ours = queued + np.searchsorted(-past[0][first:last], submit_in - back, side="left")
+        first = int(np.searchsorted(-past[0], -back, side="right"))
+        last = int(np.searchsorted(-past[0], by - back, side="right"))
+        before = np.searchsorted(-past[0][first:last], submit_in - back, side="left")
+        ours = queued + int(before)
         count = queued + max(0, last - first) + 1
         submit, width = np.zeros(count), np.empty(count, dtype=np.int64)
         request, run = np.empty(count), np.empty(count)
@@ -162,7 +168,7 @@ def _futures(how: Any, job: Any, running: Any, waiting: Any, known: Any, past: A
 
 
 @compiled
-def _run_time(known: Any, request: float, elapsed: float) -> float:
+def _run_time(known: tuple[Floats, Floats], request: float, elapsed: float) -> float:
     """A run time of a job with a like request that ran at least as long as this one already did."""
     asked, runs = known
     low = int(np.searchsorted(asked, request / _LIKE, side="left"))

@@ -42,7 +42,7 @@ class _Value:
     items: tuple[_Value, ...] | None = None
 
     @staticmethod
-    def given(value: Any) -> _Value:
+    def given(value: object) -> _Value:
         """A value of the input object."""
         return _Value((), tuple(map(_Value.given, value)) if isinstance(value, list) else None)
 
@@ -324,7 +324,7 @@ def _least(resources: Json, what: str) -> float:
     return _number(resources.get(f"{what}Min")) or _number(resources.get(f"{what}Max")) or 0.0
 
 
-def _number(value: Any) -> float | None:
+def _number(value: object) -> float | None:
     """A number above 0; None for none, and for an expression."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None

@@ -16,6 +16,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+SnakemakeDag = Any
+"""Of :mod:`snakemake.dag`, in the interpreter of Snakemake, which ours need not have."""
+SnakemakeJob = Any
+"""Of :mod:`snakemake.jobs`: a job, or a group of jobs."""
+
 ABOUT = "snakemake"
 """The key of what a :class:`vgrads.workflows.sets.TaskDocument` has no field for; drop it to get
 one."""
@@ -28,7 +33,7 @@ _LONGEST_KIND = 200
 _MOST_PROCS = 100_000_000  # sys.maxsize stands for "all" with Snakemake
 
 
-def tasks_of(dag: Any) -> list[dict[str, Any]]:
+def tasks_of(dag: SnakemakeDag) -> list[dict[str, Any]]:
     """All jobs that are still to be run, as tasks; what they need of finished and of local jobs is
     gone.
 
@@ -59,7 +64,7 @@ def tasks_of(dag: Any) -> list[dict[str, Any]]:
     return sorted(found_tasks, key=lambda task: str(task["id"]))  # Snakemake keeps them in sets
 
 
-def task_id(job: Any) -> str:
+def task_id(job: SnakemakeJob) -> str:
     """The name of a job's task: its rule and wildcards; the same at every start, which
     ``job.jobid`` is not.
 
@@ -91,14 +96,14 @@ def notes_of(tasks: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     )
 
 
-def _local(unit: Any) -> bool:
+def _local(unit: SnakemakeJob) -> bool:
     """True for what Snakemake runs itself, beside the executor."""
     return bool(unit.is_local)
 
 
 def _parents(
-    dag: Any,
-    job: Any,
+    dag: SnakemakeDag,
+    job: SnakemakeJob,
     units: Mapping[Any, Any],
     ids: Mapping[Any, str],
     through: dict[Any, tuple[str, ...]],
@@ -131,7 +136,7 @@ def _names(
     return tuple(found)
 
 
-def _task(unit: Any, name: str, parents: Iterable[str]) -> dict[str, Any]:
+def _task(unit: SnakemakeJob, name: str, parents: Iterable[str]) -> dict[str, Any]:
     resources = unit.resources
     mib, mb = _number(resources.get("mem_mib")), _number(resources.get("mem_mb"))
     minutes = _number(resources.get("runtime"))
@@ -152,7 +157,7 @@ def _task(unit: Any, name: str, parents: Iterable[str]) -> dict[str, Any]:
     return task if stated is None else task | {"runtime_s": stated}
 
 
-def _kind(unit: Any) -> str:
+def _kind(unit: SnakemakeJob) -> str:
     """What is alike in tasks that are learned from together."""
     if not unit.is_group():
         return str(unit.rule.name)
@@ -160,7 +165,7 @@ def _kind(unit: Any) -> str:
     return f"group {'+'.join(rules)}"[:_LONGEST_KIND]
 
 
-def _stated_s(unit: Any) -> float | None:
+def _stated_s(unit: SnakemakeJob) -> float | None:
     """Seconds that the user states; of a group layer after layer, as Snakemake folds
     ``runtime``."""
     if not unit.is_group():
@@ -175,7 +180,7 @@ def _stated_s(unit: Any) -> float | None:
     return total
 
 
-def _number(value: Any) -> float | None:
+def _number(value: object) -> float | None:
     """A resource as a number; None for none, for ``<TBD>`` (known only when inputs are there) and
     for words."""
     if isinstance(value, bool) or not isinstance(value, int | float):

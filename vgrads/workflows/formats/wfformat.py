@@ -81,7 +81,7 @@ def _file_name(file: Json) -> str:
     return _as_name(file.get("id", file.get("name")))
 
 
-def _as_name(recorded: Any) -> str:
+def _as_name(recorded: object) -> str:
     """A file as recorded; where that is a place on the machine of then, the same below a task's
     folder."""
     return str(recorded).lstrip("/")
@@ -110,7 +110,7 @@ def _task(
     )
 
 
-def _command(command: Any) -> str:
+def _command(command: object) -> str:
     if isinstance(command, str):
         return command
     if not isinstance(command, Mapping):
