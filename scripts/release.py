@@ -15,7 +15,13 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 KINDS = ("added", "changed", "fixed")
 _HEAD = "# Changelog\n\nGathered from `changelog/` at each release.\n"
-_PLACES = (("pyproject.toml", r'^version = "(.*)"$'), ("CITATION.cff", r"^version: (.*)$"))
+_PLUGIN = "plugins/snakemake-executor-plugin-vgrads/pyproject.toml"
+_PLACES = (
+    ("pyproject.toml", r'^version = "(.*)"$'),
+    ("CITATION.cff", r"^version: (.*)$"),
+    (_PLUGIN, r'^version = "(.*)"$'),
+    (_PLUGIN, r'"vgrads==([^"]*)"'),
+)
 
 
 def gather(folder: Path, version: str, day: str) -> tuple[str, list[Path]]:

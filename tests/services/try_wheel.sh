@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Install a wheel into an empty environment and run the main job with it, outside the checkout.
-#     bash tests/services/try_wheel.sh dist/vgrads-0.2.0-py3-none-any.whl
+#     bash tests/services/try_wheel.sh dist/vgrads-VERSION-py3-none-any.whl
 set -euo pipefail
 wheel=$(realpath "$1")
 constraints=$(realpath "$(dirname "$0")/../../constraints.txt")

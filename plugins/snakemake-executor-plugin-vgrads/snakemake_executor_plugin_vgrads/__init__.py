@@ -9,7 +9,12 @@ from typing import Any
 
 from snakemake_interface_executor_plugins.settings import CommonSettings, ExecutorSettingsBase
 
-from snakemake_executor_plugin_vgrads.executor import Executor
+from snakemake_executor_plugin_vgrads.versions import mismatch
+
+if mismatch():
+    from snakemake_executor_plugin_vgrads.versions import Executor
+else:
+    from snakemake_executor_plugin_vgrads.executor import Executor  # type: ignore[assignment]
 
 __all__ = ["Executor", "ExecutorSettings", "common_settings"]
 
