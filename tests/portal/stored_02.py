@@ -14,19 +14,28 @@ service's. Of the service also a set that is only planned, one with its run ``SE
 from __future__ import annotations
 
 import json
+import os
+import re
+import signal
 import sqlite3
+import struct
+import subprocess
 import sys
 import tarfile
 import time
 import zlib
-from contextlib import closing
+from collections import Counter
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import msgpack
+import pytest
 
+from tests.conftest import ROOT
 from tests.portal.serving import free_port
 from tests.services import pbs_like
+from vgrads.agent.machine import Place
 from vgrads.portal.records.lease import new_owner
 
 DONE, KILLED = "run-8949f1ed9e", "run-949050dd2d"
@@ -38,6 +47,12 @@ FIXTURE = Path(__file__).parents[1] / "fixtures" / "home-0.2.tar.xz"
 _WRITTEN = "/vgrads-fixture-02"
 BOOT = "00000000-0000-4000-8000-000000000002"
 _LONG_AGO_S = 1e9
+_FRAME, _PACKED = struct.Struct("<4sII"), b"vgj2"
+"""Of a group of a bag's journal: its kind, its length, its checksum."""
+_HOST = re.compile(
+    rb'"id": "([0-9a-f]{32})", "at_s": ([0-9.]+), "slot": "([^"]+)", "node": ([0-9]+)'
+)
+_CONTACT = re.compile(rb"(?:^|\0)VGRADS_CONTACT=tls://127\.0\.0\.1:([0-9]+)\0")
 _PATH = 4
 """The number of a path's extension type in a document."""
 
@@ -45,7 +60,7 @@ _PATH = 4
 def lay_out(folder: Path) -> Path:
     """The home as if it had been written in ``folder`` a minute ago, on this machine."""
     with tarfile.open(FIXTURE) as archive:
-        archive.extractall(folder, filter="data")
+        archive.extractall(folder, filter=_moved_link)
     home = folder / "home"
     with closing(sqlite3.connect(home / "vgrads.db")) as database:
         _move_rows(database, str(folder))
@@ -54,6 +69,8 @@ def lay_out(folder: Path) -> Path:
         if path.is_file() and path.suffix not in (".db", ".txt", ".bin"):
             _move_file(path, str(folder))
     _move_ports(folder)
+    for journal in home.glob("*/*/journal"):
+        _move_hosts(journal)
     pbs_like.install(folder / "pbs")
     for path in (folder / "pbs").glob("*.job"):  # no process of this machine is theirs
         path.write_text(json.dumps(json.loads(path.read_text()) | {"pid": None}))
@@ -61,6 +78,15 @@ def lay_out(folder: Path) -> Path:
     python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
     python.chmod(0o755)
     return home
+
+
+def _moved_link(member: tarfile.TarInfo, place: str) -> tarfile.TarInfo | None:
+    """A link within what was written leads to the same file where it is now."""
+    if member.issym() and member.linkname.startswith(_WRITTEN):
+        target = member.linkname.removeprefix(f"{_WRITTEN}/")
+        near = os.path.relpath(target, Path(member.name).parent)
+        member = member.replace(linkname=near, deep=False)
+    return tarfile.data_filter(member, place)
 
 
 def _move_rows(database: sqlite3.Connection, place: str) -> None:
@@ -123,3 +149,85 @@ def _move_ports(folder: Path) -> None:
             script.write_text(text.replace(f"127.0.0.1:{before}", f"127.0.0.1:{after}"))
     for path in folder.glob("home/runs/*/contact.json"):
         path.write_text(json.dumps(json.loads(path.read_text()) | {"port": free_port()}))
+
+
+def _move_hosts(journal: Path) -> None:
+    """Hosts of a journal are known again when their agents come back: on this machine."""
+    run, kept = journal.parent.name, journal.parent / "run"
+    run = kept.read_text() if kept.exists() else run
+    for path in journal.glob("seg-*.log"):
+        body, moved = path.read_bytes(), b""
+        while body:
+            magic, length, _ = _FRAME.unpack_from(body)
+            group, body = body[_FRAME.size :][:length], body[_FRAME.size + length :]
+            packed = magic == _PACKED
+            group = _HOST.sub(
+                lambda host: _known_here(host, run), zlib.decompress(group) if packed else group
+            )
+            group = zlib.compress(group, 1) if packed else group
+            moved += _FRAME.pack(magic, len(group), zlib.crc32(group)) + group
+        path.write_bytes(moved)
+
+
+def _known_here(host: re.Match[bytes], run: str) -> bytes:
+    told = {"VGRADS_SLOT": f"{run}.{host[3].decode()}", "VGRADS_NODE": host[4].decode()}
+    return host[0].replace(host[1], Place.told(told).host.encode())
+
+
+def end_all_of(home: Path) -> None:
+    """End commands that work with this home, and agents that look for its managers: they go on
+    without them."""
+    ports = {path.read_bytes().strip() for path in home.glob("*/*/port")}
+    command = f"VGRADS_HOME={home}".encode()
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            told = (process / "environ").read_bytes()
+            found = _CONTACT.search(told)
+            if command in told.split(b"\0") or (found and found[1] in ports):
+                os.kill(int(process.name), signal.SIGKILL)
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    found = lay_out(tmp_path)
+    monkeypatch.setenv("VGRADS_HOME", str(found))
+    monkeypatch.setenv("PBS_LIKE", str(tmp_path / "pbs"))
+    monkeypatch.setenv("PATH", f"{tmp_path / 'pbs' / 'bin'}:{os.environ['PATH']}")
+    yield found
+    for job in jobs(tmp_path):
+        subprocess.run(["qdel", job["id"]], check=False, capture_output=True)
+    end_all_of(found)
+
+
+@pytest.fixture
+def call(home, vgrads, monkeypatch):
+    """The command line with that home."""
+    monkeypatch.setenv("VGRADS_HOME", str(home))
+    return vgrads
+
+
+def jobs(folder):
+    """The jobs of the batch system."""
+    return [json.loads(path.read_text()) for path in sorted((folder / "pbs").glob("*.job"))]
+
+
+def ran(folder, name):
+    """How often each task has run."""
+    path = folder / f"{name}.ran"
+    return Counter(path.read_text().split()) if path.exists() else Counter()
+
+
+def start(folder, name, *arguments):
+    """A command in a process of its own; what it says is in ``folder/NAME.said``."""
+    with (folder / f"{name}.said").open("ab") as said:
+        return subprocess.Popen(
+            [sys.executable, "-m", "vgrads", *map(str, arguments)],
+            cwd=ROOT,
+            stdout=said,
+            stderr=said,
+        )
+
+
+def said(folder, name):
+    """What a command has said so far, as one line."""
+    return " ".join((folder / f"{name}.said").read_text().split())
