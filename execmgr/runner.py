@@ -130,6 +130,7 @@ class Runner:
         found: list[Event] = []
         for slot, record in self.state.slots.items():
             if record.state is not None and not record.state.ended:
+                self._sites.rename(self.book, slot, record.again)
                 found += take(slot, record.state)
                 if record.closing:
                     found += self._sites.close(self.book, slot)

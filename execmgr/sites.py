@@ -58,6 +58,15 @@ class Sites:
         self._unheard: dict[
             str, float
         ] = {}  # ready slots whose pilots have not reported, since when
+        self._again: dict[str, int] = {}  # slots that were asked for anew, and how often
+        self._outdated: dict[str, str] = {}  # what they were called before, and at which site
+
+    def rename(self, book: Slots, slot: str, again: int) -> None:
+        """A slot was asked for anew so often: under its new name, once what bears the ones before
+        is given back."""
+        self._again[slot] = again
+        for before in range(again):
+            self._outdated[spec_id(slot, self._run, before)] = book.place(slot)
 
     def find(self, book: Slots, slot: str, state: SlotState) -> list[Event]:
         """Watch a slot that an earlier manager asked for: asking again is asking once, and finds
@@ -103,7 +112,7 @@ class Sites:
 
     def _asked(self, site: str, driver: Driver, asked: list[str]) -> list[Event]:
         try:
-            answers = driver.status([spec_id(slot, self._run) for slot in asked])
+            answers = driver.status([self._name(slot) for slot in asked])
         except SiteError as error:
             return self._note(site, error)
         self._silent.pop(site, None)
@@ -149,7 +158,9 @@ class Sites:
         """Requests to a site that are still to be made."""
         if not self._may_ask(site):
             return []
-        found: list[Event] = []
+        found = self._give_back_outdated(site)
+        if site in self._outdated.values():
+            return found
         for slot in sorted(s for s in self._to_close if book.place(s) == site):
             found += self._try(site, slot, book, closing=True)
         for slot in sorted(s for s in self._to_open if book.place(s) == site):
@@ -157,14 +168,31 @@ class Sites:
                 found += self._try(site, slot, book, closing=False)
         return found
 
+    def _give_back_outdated(self, site: str) -> list[Event]:
+        """Before anything else is asked of a site: a pilot of before would take the place of the
+        one that is asked for now."""
+        for name in [name for name, where in self._outdated.items() if where == site]:
+            try:
+                self._drivers[site].cancel(name)
+            except SiteError as error:
+                if error.transient:
+                    return self._note(site, error)
+            del self._outdated[name]
+        return []
+
+    def _name(self, slot: str) -> str:
+        """What a slot is called at its site."""
+        return spec_id(slot, self._run, self._again.get(slot, 0))
+
     def _try(self, site: str, slot: str, book: Slots, closing: bool) -> list[Event]:
         pending = self._to_close if closing else self._to_open
         try:
             if closing:
                 self._to_open.discard(slot)
-                self._drivers[site].cancel(spec_id(slot, self._run))
+                self._drivers[site].cancel(self._name(slot))
             else:
-                self._drivers[site].submit(book.spec(slot, self._run, self._pilot(site)))
+                spec = book.spec(slot, self._run, self._pilot(site))
+                self._drivers[site].submit(replace(spec, id=self._name(slot)))
         except SiteError as error:
             if error.transient:
                 return self._note(site, error)

@@ -116,9 +116,10 @@ def _overdue_s(use: SlotUse) -> float:
     return max(use.start_s, later_s + ready_s) + _GRACE_S
 
 
-def spec_id(slot_id: str, run: str) -> str:
-    """The id under which a site knows a slot of a run."""
-    return f"{run}.{slot_id}"
+def spec_id(slot_id: str, run: str, again: int = 0) -> str:
+    """The id under which a site knows a slot of a run; ``again``: how often it was asked for
+    anew."""
+    return f"{run}.{slot_id}.again{again}" if again else f"{run}.{slot_id}"
 
 
 def amend(book: Book, plan: Plan, snapshot: Snapshot, settled: frozenset[CopyKey]) -> Book:

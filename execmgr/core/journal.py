@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from vgrads.drivers.api import SlotState
 from vgrads.execmgr.core.book import Book
 from vgrads.execmgr.core.states import (
+    AskedAgain,
     Cancelled,
     CopyEnded,
     Event,
@@ -89,6 +90,7 @@ def ruling(state: RunState, event: Event) -> int:
 
 _KINDS: dict[str, type[Any]] = {
     "slot": SlotNews,
+    "again": AskedAgain,
     "copy": CopyEnded,
     "tick": Tick,
     "cancel": Cancelled,

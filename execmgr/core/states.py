@@ -41,6 +41,15 @@ class SlotNews:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AskedAgain:
+    """What was asked for is given back, and the slot is asked for anew under another name."""
+
+    at_s: float
+    slot: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CopyEnded:
     """A running copy came to its end; ``committed``: its outputs, if it has any, are where they
     belong.
@@ -124,7 +133,7 @@ class Told:
     given_up: tuple[tuple[TaskKey, str], ...] = ()
 
 
-Event = Told | SlotNews | CopyEnded | Tick | Cancelled | Replanned | SiteSilent
+Event = Told | SlotNews | AskedAgain | CopyEnded | Tick | Cancelled | Replanned | SiteSilent
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +186,8 @@ class SlotRecord:
     """A slot of the run; ``next``: nothing waits before this position of its planned order.
 
     ``wake_s``: when it needs another look even if nothing is reported; ``overdue``: it was noticed
-    to be late; ``permanent``: it failed for what is written down wrong.
+    to be late; ``permanent``: it failed for what is written down wrong; ``again``: how often it was
+    asked for anew.
     """
 
     state: SlotState | None = None  # None: not asked for yet
@@ -192,6 +202,7 @@ class SlotRecord:
     wake_s: float = 0.0
     overdue: bool = False
     permanent: bool = False
+    again: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

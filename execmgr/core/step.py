@@ -23,6 +23,7 @@ from vgrads.execmgr.core.book import Book
 from vgrads.execmgr.core.endings import alike, fault_of
 from vgrads.execmgr.core.growth import after_failure, exhausted, fits, too_much
 from vgrads.execmgr.core.states import (
+    AskedAgain,
     Cancelled,
     Command,
     CommitCopy,
@@ -62,6 +63,8 @@ def step(book: Book, state: RunState, event: Event) -> tuple[RunState, list[Comm
     turn = _Step(book, state, max(event.at_s, state.now_s))
     if isinstance(event, SlotNews):
         turn.slot_news(event)
+    elif isinstance(event, AskedAgain):
+        turn.asked_again(event)
     elif isinstance(event, CopyEnded):
         turn.copy_ended(event)
     elif isinstance(event, Replanned):
@@ -117,6 +120,26 @@ class _Step(Turn):
             for key in self.book.order[slot]:
                 if self.copies[key].state == waited:
                     self.stop_copy(key, ending, f"slot lost: {reason}")
+
+    def asked_again(self, event: AskedAgain) -> None:
+        """What runs in the slot waits for it once more; what has run is committed without it."""
+        record = self.slots[event.slot]
+        if record.state is None or record.state.ended:
+            return
+        for key in self.book.order[event.slot]:
+            copy = self.copies[key]
+            if copy.state == CopyState.RUNNING and not copy.committing:
+                again = replace(
+                    copy, state=CopyState.WAITING, attempt=copy.attempt + 1, reason=event.reason
+                )
+                self.await_again(key, again)
+        held = self.slots[event.slot]
+        fresh = SlotRecord(state=SlotState.REQUESTED, asked_s=self.now_s, reason=event.reason)
+        self.slots = self.slots.set(
+            event.slot, replace(fresh, used=held.used, next=held.next, again=held.again + 1)
+        )
+        self.touched.add(event.slot)
+        self.note(f"slot {event.slot} {event.reason}")
 
     def copy_ended(self, event: CopyEnded) -> None:
         if self.copies[event.key].state != CopyState.RUNNING:

@@ -53,6 +53,9 @@ _GONE_S = 90.0  # Slurm gives jobs half a minute to end, and its daemon some mor
 _PATIENCE_S = (
     180.0  # with a pilot whose slot is ready: Python starts slowly from a busy file system
 )
+PILOT = 1
+"""Which pilots a manager works with, kept with each run. 0: ``python -m execmgr.pilot``, up to
+0.2. Raise it where today's manager cannot work with pilots that an earlier one has queued."""
 HORIZON_S = 3 * 86400.0  # background load that is laid out beyond the deadline
 
 

@@ -10,7 +10,14 @@ from typing import Any
 
 from vgrads.execmgr.core.book import Book
 from vgrads.execmgr.core.journal import advance
-from vgrads.execmgr.core.states import CopyEnded, CopyRecord, CopyState, Event, RunState
+from vgrads.execmgr.core.states import (
+    AskedAgain,
+    CopyEnded,
+    CopyRecord,
+    CopyState,
+    Event,
+    RunState,
+)
 from vgrads.execmgr.core.step import begin
 from vgrads.execmgr.core.times import Times
 from vgrads.execmgr.tasks.folder import AWAY, HERE, TaskFolder
@@ -51,18 +58,30 @@ def attempts_of(books: Sequence[Book], events: Iterable[Event]) -> tuple[list[At
                     told.get((event.key, old.attempt))
                 )
             if state.copies[event.key].attempt > old.attempt:  # it will be tried once more
-                end = replace(
-                    old,
-                    state=CopyState.FAILED,
-                    end_s=event.at_s,
-                    reason=event.reason,
-                    code=event.code,
-                )
-                ended.append(_attempt(books[state.version], event.key, end))
+                ended.append(_given_up(books, state, event.key, old, event))
+        elif isinstance(event, AskedAgain):
+            for key in books[state.version].order[event.slot]:
+                old = before.copies[key]
+                if state.copies[key].attempt > old.attempt:
+                    ended.append(_given_up(books, state, key, old, event))
     book = books[state.version]
     last = [_attempt(book, key, record) for key, record in state.copies.items() if _began(record)]
     found = [replace(one, times=told.get((one.key, one.number))) for one in (*ended, *last)]
     return sorted(found, key=lambda one: (one.start_s, one.key, one.number)), state
+
+
+def _given_up(
+    books: Sequence[Book],
+    state: RunState,
+    key: CopyKey,
+    record: CopyRecord,
+    event: CopyEnded | AskedAgain,
+) -> Attempt:
+    """An attempt that ended, and was followed by another one or will be."""
+    reason = event.reason if isinstance(event, CopyEnded) else f"its slot {event.reason}"
+    code = event.code if isinstance(event, CopyEnded) else None
+    end = replace(record, state=CopyState.FAILED, end_s=event.at_s, reason=reason, code=code)
+    return _attempt(books[state.version], key, end)
 
 
 def _began(record: CopyRecord) -> bool:

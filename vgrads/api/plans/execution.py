@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
 from vgrads.api.plans.planning import Grid, Planned, as_it_stands, as_planned, open_grid, take_slots
+from vgrads.api.plans.refusals import refuse_without_commands, refuse_without_s3
 from vgrads.api.plans.runtimes import NOTHING, RunTimes
 from vgrads.api.plans.up_to_date import carry_over
 from vgrads.api.queues.histories import Instant
 from vgrads.api.wiring import (
+    PILOT,
     Surrounding,
     all_simulated,
     await_gone,
@@ -45,7 +46,6 @@ from vgrads.execmgr.runner import (
     no_replanner,
 )
 from vgrads.kernel.clock import Moment
-from vgrads.kernel.errors import InputError
 from vgrads.planner.replan import Offers
 from vgrads.vgrid.acquisition import Acquisition
 from vgrads.vgrid.catalog import Catalog
@@ -103,13 +103,14 @@ class RunOptions:
 @dataclass(frozen=True, kw_only=True)
 class Setup:
     """What a run was started with: all that is needed to go on with it. When: see
-    :class:`vgrads.kernel.clock.Moment`."""
+    :class:`vgrads.kernel.clock.Moment`. ``pilot``: of its slots, 0 before that was kept."""
 
     options: RunOptions
     catalog: Catalog
     began_unix_s: float
     began_boot: str = ""
     began_up_s: float = 0.0
+    pilot: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,8 +172,8 @@ def prepare_run(planned: Planned, options: RunOptions, own: bool = True) -> tupl
     book = make_book(planned.plan, planned.snapshot)
     setup = begun_now(options, planned.grid.catalog)
     if own and not is_simulated(book, setup.catalog) and not book.released:
-        _refuse_without_commands(book)
-        _refuse_without_s3(book)
+        refuse_without_commands(book)
+        refuse_without_s3(book)
     return setup, book
 
 
@@ -216,7 +217,8 @@ def wanted_slots(book: Book, state: RunState, run_id: str) -> set[str]:
     """Slots that a run has or may still ask for, by their names at the sites; what ended is wanted
     no more."""
     ended = {s for s, r in state.slots.items() if r.state is not None and r.state.ended}
-    return {spec_id(slot, run_id) for slot in book.uses if slot not in ended}
+    again = {s: r.again for s, r in state.slots.items()}
+    return {spec_id(s, run_id, again.get(s, 0)) for s in book.uses if s not in ended}
 
 
 def cancel_run(begun: Begun, record: Record, reason: str) -> Outcome:
@@ -267,6 +269,7 @@ def begun_now(options: RunOptions, catalog: Catalog) -> Setup:
         began_unix_s=now.unix_s,
         began_boot=now.boot,
         began_up_s=now.up_s,
+        pilot=PILOT,
     )
 
 
@@ -373,30 +376,3 @@ def _offers(grid: Grid, names: tuple[str, ...], book: Book, state: RunState) -> 
         as_it_stands(usable, state.now_s), seen=(*usable.seen, *acquisitions(book, state))
     )
     return lambda rest: take_slots(rest, wiser)
-
-
-def _refuse_without_s3(book: Book) -> None:
-    if importlib.util.find_spec("s3fs") is not None:
-        return
-    for placement in book.plan.placements:
-        task = book.snapshot.task(placement.task_key)
-        for file in (*task.fetches, *task.sends):
-            if file.url.startswith("s3:"):
-                raise InputError(
-                    f"'{file.url}' needs s3, which is not installed",
-                    where=f"task '{placement.task}' of {placement.workflow}",
-                    fix="pip install 'vgrads[s3]', here and where tasks run",
-                )
-
-
-def _refuse_without_commands(book: Book) -> None:
-    for placement in book.plan.placements:
-        if not book.snapshot.task(placement.task_key).command:
-            raise InputError(
-                "has no command to run",
-                where=f"task '{placement.task}' of {placement.workflow}",
-                fix=(
-                    "run it on simulated sites; a Snakefile's jobs are run by 'snakemake "
-                    "--executor vgrads'"
-                ),
-            )

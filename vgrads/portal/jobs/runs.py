@@ -26,6 +26,7 @@ from vgrads.api.plans.execution import (
 )
 from vgrads.api.plans.planning import Planned
 from vgrads.api.plans.runtimes import records_of
+from vgrads.api.plans.upgraded import with_todays_pilots
 from vgrads.api.wiring import any_real
 from vgrads.execmgr.core.acquisitions import acquisitions
 from vgrads.execmgr.core.book import Book
@@ -180,7 +181,9 @@ def go_on(
     def work() -> Outcome:
         if taken.stop:
             return cancel_run(taken.begun, record, taken.stop)
-        return resume_run(taken.begun, record, watch, outside)
+        ours = outside is None and not taken.replayed
+        begun = with_todays_pilots(taken.begun, record, watch) if ours else taken.begun
+        return resume_run(begun, record, watch, outside)
 
     return carry_out(store, record, store.gantt_of(record.run_id), work)
 

@@ -51,9 +51,10 @@ def _marks_of_running(store: Store) -> set[str]:
     found = set()
     for run in store.list_runs(limit=1000):
         if run.state in GOES_ON:
-            books = RunRecord(store.engine, run.id).books()
+            record = RunRecord(store.engine, run.id)
+            books, again = record.books(), record.asked_again()
             slots = books[-1].uses if books else ()
-            found |= {mark(spec_id(slot, run.id)) for slot in slots}
+            found |= {mark(spec_id(slot, run.id, again[slot])) for slot in slots}
     for name in {row.dispatcher for row in Bags(store.engine).unended()}:
         slots = read_status(dispatcher_folder(name)).get("slots", ())
         found |= {mark(spec_id(slot, name)) for slot in slots}

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn, TypeVar
 
@@ -273,6 +274,12 @@ class RunRecord:
     def _count(self, session: Session) -> int:
         query = select(func.count()).where(EventRow.run_id == self.run_id)
         return session.exec(query).one()
+
+    def asked_again(self) -> Counter[str]:
+        """How often each slot was asked for anew."""
+        told = col(EventRow.body).like('{"kind": "again"%')
+        query = select(EventRow.body).where(EventRow.run_id == self.run_id, told)
+        return Counter(json.loads(body)["slot"] for body in self._all(query))
 
     def events(self, until: int | None = None) -> list[Event]:
         """What was written, all or up to a position; what is appended from now on comes after it.

@@ -19,6 +19,7 @@ from vgrads.execmgr.core.book import Book
 from vgrads.execmgr.core.endings import workflows_done
 from vgrads.execmgr.core.remainder import progress_of
 from vgrads.execmgr.core.states import (
+    AskedAgain,
     Cancelled,
     CopyEnded,
     CopyState,
@@ -56,6 +57,8 @@ class RunReporter:
                 verb = "planned anew" if event.version > self._version else "the planner was asked"
                 self._version = event.version
                 self._line(event.at_s, f"{verb}: {event.reason}", "yellow")
+            elif isinstance(event, AskedAgain):
+                self._line(event.at_s, f"slot {event.slot} {event.reason}", "yellow")
             elif isinstance(event, SiteSilent):
                 self._line(event.at_s, f"{event.reason}; asked again later", "yellow")
             elif isinstance(event, Cancelled):

@@ -149,7 +149,7 @@
       const since = Date.now();
       const looks = setInterval(parts, 3000);
       let drawn = 0;
-      for (const kind of ["slot", "copy", "replan", "cancel", "silent", "tick"]) source.addEventListener(kind, () => {
+      for (const kind of ["slot", "again", "copy", "replan", "cancel", "silent", "tick"]) source.addEventListener(kind, () => {
         soon();
         if (Date.now() - drawn > 4000) { drawn = Date.now(); promise(); }
       });
