@@ -1,19 +1,30 @@
-# make demo: the main job. make test: everything that a fresh clone can prove. make check: lint, types, layers, tests.
+# make demo: the main job. make test: the tests that a newcomer needs, in minutes. make check: lint, types, layers, tests.
+# make test-more: the rest of the tests, with real services; make test-long: those that are run by hand.
 # make docs: the documents as a site. make wheel: what is installed elsewhere. make snakemake: a Snakemake with the plugin.
 # make coverage: the tests, with what they reach, which takes longer.
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test coverage check lint bench docs wheel audit clean data snakemake
+# tests wait more than they compute: more of them at a time than there are processors
+WORKERS ?= 4
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --durations 10
+
+.PHONY: demo test test-more test-long coverage check lint bench docs wheel audit clean data snakemake
 
 demo: .venv/installed
 	$(BIN)/vgrads demo
 
 test: .venv/developed .venv/snakemake/ready
-	$(BIN)/python -m pytest
+	$(PYTEST) -m "not more and not services and not long"
+
+test-more: .venv/developed .venv/snakemake/ready
+	$(PYTEST) -m "(more or services) and not long"
+
+test-long: .venv/developed .venv/snakemake/ready
+	$(BIN)/python -m pytest -m long --durations 10
 
 coverage: .venv/developed .venv/snakemake/ready
-	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered
+	$(PYTEST) -m "not long" --cov --cov-report=term:skip-covered
 
 check: lint test
 

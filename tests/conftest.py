@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import signal
+from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,12 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import leftovers, scheduling
+from tests.leftovers import nothing_is_left
 from tests.services.fixtures import gridengine_site, slurm_site
 from vgrads.portal.main import main
 
-__all__ = ["gridengine_site", "slurm_site"]  # fixtures
+__all__ = ["gridengine_site", "nothing_is_left", "slurm_site"]  # fixtures
 
 settings.register_profile("vgrads", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("vgrads")
@@ -26,6 +29,29 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 ROOT = Path(__file__).parent.parent
 DATA = ROOT / "data"
 SHARED = ROOT.parent / "shared" / "traces"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Before anything asks for the temporary directory."""
+    leftovers.begin(config)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The long ones first."""
+    scheduling.ordered(items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """How workers share the tests."""
+    return scheduling.scheduling(config, log)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> Generator[None]:
+    """After all workers have ended."""
+    yield
+    leftovers.end(session)
 
 
 @dataclass(frozen=True)

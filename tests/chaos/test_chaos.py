@@ -27,6 +27,8 @@ from vgrads.execmgr.core.states import CopyState
 from vgrads.portal.records.run_record import RunRecord
 from vgrads.portal.records.store import Store
 
+pytestmark = pytest.mark.more
+
 FIRST = int(os.environ.get("VGRADS_CHAOS_FROM", "0"))
 SEEDS = range(FIRST, FIRST + int(os.environ.get("VGRADS_CHAOS", "7")))
 NOTES = os.environ.get("VGRADS_CHAOS_NOTES", "")

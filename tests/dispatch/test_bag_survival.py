@@ -23,6 +23,8 @@ from vgrads.dispatch.fleet.virtual import VirtualHosts
 from vgrads.dispatch.storage.journal import Journal, read_ends, read_state
 from vgrads.kernel.errors import InputError
 
+pytestmark = pytest.mark.more
+
 SCHEDULES = int(os.environ.get("VGRADS_SCHEDULES", "200"))
 MEMORY = Path("/dev/shm")
 

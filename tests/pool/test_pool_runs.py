@@ -21,6 +21,7 @@ def pooling(tmp_path):
     found.stop()
 
 
+@pytest.mark.more
 def test_two_managers_share_a_pool_and_what_one_leaves_serves_the_other(pooling, tmp_path):
     pool = pooling.pool(POOL.format(most=4), "--sites", tmp_path / "sites.toml")
     first = pooling.bag("first", 100, s="0.5")
@@ -64,6 +65,7 @@ def test_a_pool_that_is_killed_goes_on_with_the_hosts_that_it_has(pooling, tmp_p
     assert again.wait(30) == 0
 
 
+@pytest.mark.more
 def test_a_manager_and_a_worker_that_are_killed_lose_no_task(pooling, tmp_path):
     pooling.pool(POOL.format(most=2), "--sites", tmp_path / "sites.toml")
     bag = pooling.bag("hurt", 60)
@@ -104,6 +106,7 @@ def test_a_pool_that_cannot_be_is_refused_in_one_line(vgrads, write):
     assert vgrads("pool", "explain").code == 2
 
 
+@pytest.mark.more
 def test_a_pool_that_comes_back_without_a_site_where_it_has_slots_says_so(pooling, tmp_path):
     pool = pooling.pool(POOL.format(most=2), "--sites", tmp_path / "sites.toml")
     pooling.bag("held", 200)
@@ -118,6 +121,7 @@ def test_a_pool_that_comes_back_without_a_site_where_it_has_slots_says_so(poolin
     until(lambda: [one["running"] for one in pooling.json("pool", "status")["pools"]] == [2])
 
 
+@pytest.mark.more
 def test_work_goes_on_while_the_service_between_them_is_gone(pooling, tmp_path):
     (tmp_path / "service").mkdir()
     with serving(tmp_path / "service") as served:

@@ -25,6 +25,8 @@ from vgrads.dispatch.core.talk import Message, Rules
 from vgrads.dispatch.core.tasks import GIVEN, PENDING
 from vgrads.dispatch.storage.kept import is_closed, open_bag
 
+pytestmark = pytest.mark.more
+
 MOST = 12
 STEPS = st.lists(
     st.one_of(

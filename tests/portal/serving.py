@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import urllib.request
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.ports import free_ports
 from tests.waiting import until
 from vgrads.portal.client import Client
 
@@ -28,20 +28,13 @@ SMALL = {
 }
 
 
-def free_port() -> int:
-    """A port of the loopback address that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 class Served:
     """``vgrads serve`` in a process of its own."""
 
     def __init__(
         self, home: Path, *options: object, port: int = 0, folder: Path | None = None
     ) -> None:
-        self.port = port or free_port()
+        self.port = port or free_ports()
         self.url = f"http://127.0.0.1:{self.port}"
         self._home, self._options, self._folder = home, [str(o) for o in options], folder
         self.log = home / "serve.log"

@@ -13,6 +13,8 @@ from tests.portal.serving import LEAD, serving
 from vgrads.portal.records.access import Access
 from vgrads.portal.records.store import Store
 
+pytestmark = pytest.mark.more
+
 _CHECKS = (
     "not_a_server_error,status_code_conformance,content_type_conformance,negative_data_rejection,"
     "unsupported_method"

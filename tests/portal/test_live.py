@@ -3,7 +3,6 @@ figures."""
 
 import json
 import os
-import socket
 import threading
 import time
 import urllib.request
@@ -16,6 +15,7 @@ from immutables import Map
 
 from tests.conftest import DATA
 from tests.portal.serving import LEAD
+from tests.ports import free_ports
 from tests.waiting import until
 from vgrads.execmgr.core.states import CopyEnded, RunState, Tick
 from vgrads.execmgr.engines.base import TaskOrder
@@ -49,9 +49,7 @@ DIAMOND = {
 @contextmanager
 def served(store, sites):
     """The service on a free port of the loopback address."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_ports()
     config = uvicorn.Config(
         make_app(store, load_catalog(sites)), host="127.0.0.1", port=port, log_level="error"
     )

@@ -37,6 +37,8 @@ from vgrads.simulator.load import load_background
 from vgrads.traces.gwf import read_gwf, write_gwf
 from vgrads.traces.swf import read_swf, write_swf
 
+pytestmark = pytest.mark.more
+
 AVERAGE = MODELS["average"]
 SMALL = System(procs=np.array([2, 1, 3]), speed=np.array([1.0, 1.75, 1.25]))
 

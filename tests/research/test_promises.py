@@ -25,6 +25,8 @@ from vgrads.traces.swf import write_swf
 from vgrads.workflows.dag import make_workflow
 from vgrads.workflows.task import Task
 
+pytestmark = pytest.mark.more
+
 DAY_S = 86_400.0
 
 

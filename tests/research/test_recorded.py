@@ -30,6 +30,8 @@ from vgrads.workflows.dag import make_workflow
 from vgrads.workflows.sets import WorkflowSet
 from vgrads.workflows.task import Task
 
+pytestmark = pytest.mark.more
+
 
 @cache
 def busy():

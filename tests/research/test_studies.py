@@ -18,6 +18,8 @@ from vgrads.research.promises.quality import table as scoreboard
 from vgrads.research.promises.replication import lead, trial
 from vgrads.research.waits.varq_promises import POLICIES, Extent, draw, replay, table
 
+pytestmark = pytest.mark.more
+
 
 @pytest.fixture(scope="module")
 def outcomes():

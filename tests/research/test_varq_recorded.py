@@ -25,6 +25,8 @@ from vgrads.research.waits.varq_recorded import (
 from vgrads.traces.swf import write_swf
 from vgrads.vgrid.varq import Reservation
 
+pytestmark = pytest.mark.more
+
 
 def question(at_s=0.0, procs=5, walltime_s=600.0, ahead_s=1000.0):
     wanted = Reservation(procs=procs, walltime_s=walltime_s, start_by_s=ahead_s, probability=0.5)

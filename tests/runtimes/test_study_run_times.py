@@ -4,6 +4,8 @@ import pytest
 
 from vgrads.research.runtimes.promises import Kept, _row, rows
 
+pytestmark = pytest.mark.more
+
 
 def test_gap_and_brier_score_are_those_of_hand():
     found = [

@@ -6,6 +6,7 @@ it runs.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import socket
@@ -98,9 +99,22 @@ def missing() -> str:
 
 @contextmanager
 def gridengine_service() -> Iterator[dict[str, str]]:
-    """The environment in which Grid Engine's commands work, while the block runs."""
+    """The environment in which Grid Engine's commands work, while the block runs; another session
+    of tests on this machine waits meanwhile."""
+    held = os.open(ROOT, os.O_RDONLY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with _begun():
+            yield ENVIRONMENT
+    finally:
+        os.close(held)
+
+
+@contextmanager
+def _begun() -> Iterator[None]:
+    """One that answers already is left as it is."""
     if _answers():
-        yield ENVIRONMENT
+        yield
         return
     common = ROOT / "default" / "common"
     (common / "host_aliases").write_text(f"{_HOST} {socket.gethostname()}\n")
@@ -112,7 +126,7 @@ def gridengine_service() -> Iterator[dict[str, str]]:
         _init("exec", "start")
         until(_queue_is_up, "the execution daemon")
         _run(["qdel", "-u", "root"])  # what an earlier session left
-        yield ENVIRONMENT
+        yield
     finally:
         for program in ("sge_execd", "sge_qmaster"):  # asked to, it would take ten seconds
             subprocess.run(["pkill", "-KILL", "-x", program], check=False)

@@ -6,12 +6,12 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.ports import free_ports
 from tests.waiting import until
 
 _AS_USER = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
@@ -46,9 +46,7 @@ class Server:
             if part.stat().st_uid == os.getuid() and not part.stat().st_mode & 0o001:
                 part.chmod(part.stat().st_mode | 0o011)
         shutil.chown(self._data, "postgres")
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_ports()
         self.url = f"postgresql+psycopg://vgrads@127.0.0.1:{self.port}/postgres"
         subprocess.run(
             [*_AS_USER, programs / "initdb", "-D", self._data, "-A", "trust", "-U", "vgrads"],

@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.ports import free_ports
 from tests.waiting import listens, until
 
 NODES, CORES = 4, 8
@@ -97,14 +98,13 @@ class SlurmService:
 @contextmanager
 def slurm_service(folder: Path, min_job_age: int = 300) -> Iterator[SlurmService]:
     """Slurm while the block runs."""
-    ports = _free_ports(2 + NODES)
+    port, dbd_port, first = free_ports(), free_ports(), free_ports(NODES)
     host = socket.gethostname().partition(".")[0]
-    first = _free_range(NODES)
     values = {
         "folder": folder,
         "host": host,
-        "port": ports[0],
-        "dbd_port": ports[1],
+        "port": port,
+        "dbd_port": dbd_port,
         "nodes": NODES,
         "cores": CORES,
         "first": first,
@@ -121,7 +121,7 @@ def slurm_service(folder: Path, min_job_age: int = 300) -> Iterator[SlurmService
         service = SlurmService(folder, stack)
         _start_munge(service)
         _start_database(service)
-        _start_slurm(service, ports[1])
+        _start_slurm(service, dbd_port)
         yield service
 
 
@@ -310,21 +310,3 @@ def _program(name: str) -> str | None:
 
 def _quiet(command: list[str]) -> bool:
     return subprocess.run(command, check=False, capture_output=True).returncode == 0
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
-
-
-def _free_range(count: int) -> int:
-    """The first of some neighbouring ports that nobody listens on."""
-    for first in range(21000, 30000, count):
-        if not any(listens(first + n) for n in range(count)):
-            return first
-    raise AssertionError("no free ports")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import getpass
 import os
 import shutil
-import socket
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.ports import free_ports
 from tests.waiting import listens, until
 
 
@@ -39,9 +39,7 @@ def ssh_service(
             ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)], check=True
         )
     shutil.copy(folder / "user.pub", folder / "authorized")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_ports()
     set_env = " ".join(f"{key}={value}" for key, value in environment.items())
     (folder / "sshd_config").write_text(
         f"Port {port}\nListenAddress 127.0.0.1\nHostKey {folder}/host\nAuthorizedKeysFile "

@@ -23,6 +23,8 @@ from vgrads.kernel.errors import InputError
 from vgrads.portal.records.access import Access
 from vgrads.portal.records.store import Store
 
+pytestmark = pytest.mark.more
+
 until = partial(waiting.until, seconds=120.0)
 
 RELEASED = DIAMOND | {

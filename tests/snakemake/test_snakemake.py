@@ -16,6 +16,8 @@ from tests.snakemake.snakemakes import BIN, HERE, PLUGIN, PYTHON, ROOT, Project,
 from vgrads.portal.records.access import Access
 from vgrads.portal.records.store import Store
 
+pytestmark = pytest.mark.more
+
 until = partial(waiting.until, seconds=120.0)
 
 SAMPLES = """

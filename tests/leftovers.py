@@ -1,0 +1,131 @@
+"""What tests leave behind: processes that they began, and files of vgrads.
+
+Each session, and each of its workers, has a temporary directory of its own, and whatever a test
+begins inherits its name. So a process that belongs to a session is known by its environment,
+however it was begun and whoever its parent is now.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+_VARIABLE = "TMPDIR"
+_GRACE_S = 15.0  # what has been told to end may take that long, where the machine is loaded
+_SESSION = pytest.StashKey[Path]()
+_HELPERS = (b"multiprocessing.forkserver", b"multiprocessing.resource_tracker")
+"""Of this process, whom multiprocessing begins once and which end with it."""
+_KEPT = ".given-back"
+"""A mark that a slot on this machine was given back: it stays ten minutes, for a pilot that begins
+late (vgrads/agent/dask_pilot.py)."""
+
+
+def begin(config: pytest.Config) -> None:
+    """Give the session, or this worker of it, its temporary directory."""
+    if hasattr(config, "workerinput"):
+        folder = Path(os.environ[_VARIABLE]).parent / config.workerinput["workerid"]
+    else:
+        session = Path(tempfile.mkdtemp(prefix="vgt-")).resolve()
+        session.chmod(0o711)  # databases run as users of their own
+        config.stash[_SESSION] = session
+        if config.option.basetemp is None:
+            config.option.basetemp = session / "t"
+        folder = session / "main"
+    folder.mkdir()
+    folder.chmod(0o1777)
+    os.environ[_VARIABLE] = str(folder)
+    tempfile.tempdir = None  # asked for anew
+
+
+def end(session: pytest.Session) -> None:
+    """Fail a session that leaves something; remove its directory where all went well."""
+    folder = session.config.stash.get(_SESSION, None)
+    if folder is None:
+        return
+    found = _settled(
+        lambda: [*processes(folder), *(one for part in folder.iterdir() for one in files(part))]
+    )
+    if found:
+        print("\nthe tests left behind:", *found, sep="\n  ")
+        for number in _numbers(folder):
+            with suppress(OSError):
+                os.kill(number, signal.SIGKILL)
+        session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
+    if session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+        shutil.rmtree(folder, ignore_errors=True)
+    else:
+        print(f"\nthe tests' files: {folder}")
+
+
+def processes(folder: Path) -> list[str]:
+    """The processes whose temporary directory is in a folder, but for this one and its helpers."""
+    return [f"process {number}: {_command(number)}" for number in _numbers(folder)]
+
+
+def files(folder: Path) -> list[str]:
+    """What vgrads has left in a temporary directory."""
+    return [str(one) for one in sorted(folder.glob("vgrads-*")) if one.suffix != _KEPT]
+
+
+def _numbers(folder: Path) -> list[int]:
+    start = f"{_VARIABLE}={folder}".encode()
+    found = []
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            with suppress(OSError):
+                around = Path(entry.path, "environ").read_bytes()
+                if start in around and _belongs(around, start) and not _helps(int(entry.name)):
+                    found.append(int(entry.name))
+    return found
+
+
+def _belongs(around: bytes, start: bytes) -> bool:
+    """A variable begins like that, and the folder's name ends there."""
+    return any(one == start or one.startswith(start + b"/") for one in around.split(b"\0"))
+
+
+def _helps(number: int) -> bool:
+    with suppress(OSError):
+        command = Path(f"/proc/{number}/cmdline").read_bytes()
+        parent = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[1]
+        return int(parent) == os.getpid() and any(one in command for one in _HELPERS)
+    return True  # it has ended
+
+
+def _command(number: int) -> str:
+    with suppress(OSError):
+        return Path(f"/proc/{number}/cmdline").read_bytes().replace(b"\0", b" ").decode()[:200]
+    return "ended"
+
+
+def _settled(look: Callable[[], list[str]]) -> list[str]:
+    """What is still there after those that are about to end have ended."""
+    end_s = time.monotonic() + _GRACE_S
+    while (found := look()) and time.monotonic() < end_s:
+        time.sleep(0.05)
+    return found
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(request: pytest.FixtureRequest):
+    """Fail a test that leaves a process or a file of vgrads in the temporary directory. What real
+    services hold for a module's tests is looked at when the session ends."""
+    folder = Path(os.environ[_VARIABLE])
+    if request.node.get_closest_marker("services"):
+        yield
+        return
+    before = {*processes(folder), *files(folder)}
+    yield
+    left = _settled(
+        lambda: [one for one in (*processes(folder), *files(folder)) if one not in before]
+    )
+    if left:
+        pytest.fail("left behind: " + "; ".join(left), pytrace=False)

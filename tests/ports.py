@@ -1,0 +1,42 @@
+"""Ports for what tests begin: no two processes of tests on this machine are given the same one.
+
+Each process claims a block, below those that the system hands out by itself, by a name that goes
+with the process.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import socket
+from collections.abc import Iterator
+from functools import cache
+
+from tests.waiting import listens
+
+_BLOCKS, _SIZE = range(12_000, 32_000, 200), 200
+
+
+def free_ports(count: int = 1) -> int:
+    """The first of so many neighbouring ports of the loopback address that nobody listens on."""
+    _, first, turns = _block()
+    for _ in range(_SIZE):
+        turn = [next(turns) % _SIZE for _ in range(count)]
+        if turn[-1] - turn[0] == count - 1 and not any(listens(first + n) for n in turn):
+            return first + turn[0]
+    raise AssertionError("no free ports")
+
+
+@cache
+def _block() -> tuple[socket.socket, int, Iterator[int]]:
+    """What holds this process's block, the block's first port, and whose turn it is."""
+    for first in _BLOCKS:
+        claim = socket.socket(socket.AF_UNIX)
+        try:
+            claim.bind(f"\0vgrads-tests-ports-{first}")
+            return claim, first, itertools.count()
+        except OSError as error:
+            claim.close()
+            if error.errno != errno.EADDRINUSE:
+                raise
+    raise AssertionError("all ports for tests are claimed")

@@ -1,0 +1,58 @@
+"""Which tests go to one worker, and which begin first: what is long and must be played one after
+another is not left to the end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from xdist.scheduler import LoadFileScheduling
+
+GRID_ENGINE = (
+    "tests/drivers/test_services.py",
+    "tests/dispatch/test_bag_services.py",
+    "tests/pool/test_pool_services.py",
+    "tests/execmgr/test_endtoend.py",
+    "tests/snakemake/test_snakemake_services.py",
+)
+"""Their tests play one after another: a machine has one Grid Engine."""
+
+APART = (
+    "tests/chaos/",
+    "tests/dispatch/test_bag_survival.py",
+    "tests/execmgr/test_survival.py",
+    "tests/house/test_doc_commands.py",
+    "tests/pool/test_pool_runs.py",
+    "tests/research/",
+    "tests/snakemake/test_released.py",
+    "tests/snakemake/test_snakemake.py",
+)
+"""Files of long tests that share nothing dear: these need not go to one worker."""
+
+
+class Scheduling(LoadFileScheduling):
+    """A file's tests go to one worker, so that what they share is made once."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.split("::", 1)[0]
+        if file in GRID_ENGINE:
+            return "Grid Engine"
+        return nodeid if file.startswith(APART) else file
+
+
+def ordered(items: list[pytest.Item]) -> None:
+    """Grid Engine's tests first, then the long ones, then the others as they are found."""
+
+    def rank(item: pytest.Item) -> int:
+        file = item.nodeid.split("::", 1)[0]
+        return 0 if file in GRID_ENGINE else 1 if file.startswith(APART) else 2
+
+    items.sort(key=rank)
+
+
+def scheduling(config: pytest.Config, log: Any) -> Scheduling | None:
+    """Ours for ``--dist loadfile``; what xdist has for the others."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    config.option.loadscopereorder = False
+    return Scheduling(config, log)
