@@ -55,14 +55,22 @@ def end(session: pytest.Session) -> None:
     )
     if found:
         print("\nthe tests left behind:", *found, sep="\n  ")
-        for number in _numbers(folder):
-            with suppress(OSError):
-                os.kill(number, signal.SIGKILL)
+        end_all(folder)
         session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
     if session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
         shutil.rmtree(folder, ignore_errors=True)
     else:
         print(f"\nthe tests' files: {folder}")
+
+
+def end_all(folder: Path) -> None:
+    """Kill the processes whose temporary directory is in a folder: what outlives its manager on
+    purpose, as the hosts of a service do."""
+    while found := _numbers(folder):
+        for number in found:
+            with suppress(OSError):
+                os.kill(number, signal.SIGKILL)
+        time.sleep(0.02)
 
 
 def processes(folder: Path) -> list[str]:
@@ -101,8 +109,12 @@ def _helps(number: int) -> bool:
 
 
 def _command(number: int) -> str:
+    """What a process runs, and in which test it was begun."""
     with suppress(OSError):
-        return Path(f"/proc/{number}/cmdline").read_bytes().replace(b"\0", b" ").decode()[:200]
+        words = Path(f"/proc/{number}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+        around = Path(f"/proc/{number}/environ").read_bytes().split(b"\0")
+        test = [one.decode() for one in around if one.startswith(b"PYTEST_CURRENT_TEST=")]
+        return f"{words[:200]} {' '.join(test)}"
     return "ended"
 
 

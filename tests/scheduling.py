@@ -21,7 +21,6 @@ APART = (
     "tests/chaos/",
     "tests/dispatch/test_bag_survival.py",
     "tests/execmgr/test_survival.py",
-    "tests/house/test_doc_commands.py",
     "tests/pool/test_pool_runs.py",
     "tests/research/",
     "tests/snakemake/test_released.py",

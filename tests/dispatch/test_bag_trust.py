@@ -347,7 +347,7 @@ def test_bags_of_a_service_see_nothing_of_its_environment(tmp_path, monkeypatch)
         with pytest.raises(InputError, match="runtime_s"):
             client.submit_bag(poison)
     finally:
-        served.end()
+        served.leave()
 
 
 # parameters and inputs

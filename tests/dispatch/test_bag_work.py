@@ -512,7 +512,7 @@ def test_only_one_dispatcher_works_on_a_folder(tmp_path):
 def service(tmp_path_factory):
     served = _served(tmp_path_factory.mktemp("home"))
     yield served
-    served.end()
+    served.leave()
 
 
 def _served(home):
@@ -539,7 +539,7 @@ def test_a_host_that_another_service_left_here_is_not_taken_for_ones_own(service
         client = Client(neighbour.url)
         assert [end["code"] for end in client.bag_results(client.submit_bag(bag))] == [0]
     finally:
-        neighbour.end()
+        neighbour.leave()
 
 
 def test_futures_of_commands(service):

@@ -10,6 +10,7 @@ import urllib.request
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests import leftovers
 from tests.ports import free_ports
 from tests.waiting import until
 from vgrads.portal.client import Client
@@ -49,7 +50,12 @@ class Served:
             str(self.port),
             *self._options,
         ]
-        environment = {**os.environ, "VGRADS_HOME": str(self._home)}
+        (self._home / "tmp").mkdir(exist_ok=True)
+        environment = {
+            **os.environ,
+            "VGRADS_HOME": str(self._home),
+            "TMPDIR": str(self._home / "tmp"),
+        }
         environment.pop("VGRADS_DB", None)
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
@@ -75,6 +81,12 @@ class Served:
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(30)
 
+    def leave(self) -> None:
+        """End it, and then its hosts, which stay for the service that comes after it."""
+        if self.process.poll() is None:
+            self.end()
+        leftovers.end_all(self._home / "tmp")
+
     def client(self, token: str = "") -> Client:
         """A client of it."""
         return Client(self.url, token=token)
@@ -87,5 +99,4 @@ def serving(home: Path, *options: object, folder: Path | None = None):
     try:
         yield served
     finally:
-        if served.process.poll() is None:
-            served.end()
+        served.leave()

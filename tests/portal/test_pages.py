@@ -31,7 +31,7 @@ def service(tmp_path_factory):
     there("" if CHROMIUM else "needs chromium")
     served = Served(tmp_path_factory.mktemp("pages"))
     yield served
-    served.end()
+    served.leave()
 
 
 @pytest.fixture(scope="module")
@@ -413,4 +413,4 @@ def test_a_person_logs_in_and_sees_only_their_own(browser, tmp_path):
         page.wait_for_url("**/login")
         context.close()
     finally:
-        served.end()
+        served.leave()
