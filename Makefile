@@ -9,6 +9,9 @@ BIN := .venv/bin
 WORKERS ?= 4
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --durations 10
 
+# and begin hundreds of processes, which need not compile every module anew
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test test-more test-long coverage check lint bench docs wheel audit clean data snakemake
 
 demo: .venv/installed
