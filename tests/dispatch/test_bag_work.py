@@ -531,6 +531,7 @@ def _served(home):
     return Served(home)
 
 
+@pytest.mark.more
 def test_a_host_that_another_service_left_here_is_not_taken_for_ones_own(service, tmp_path):
     bag = {"name": "x", "command": "true"}
     list(Client(service.url).bag_results(Client(service.url).submit_bag(bag)))

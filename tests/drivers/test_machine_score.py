@@ -86,6 +86,7 @@ def test_the_script_needs_nothing_of_ours_and_an_old_python(tmp_path):
     assert refused.returncode == 1 and "cannot measure" in refused.stderr
 
 
+@pytest.mark.more
 def test_the_benchmark_runs_at_a_site_as_any_task_does_and_is_kept(vgrads, write):
     sites = write(
         "sites.toml", '[[site]]\nname = "here"\nkind = "local"\nprocs = 1\ndriver = "local"\n'

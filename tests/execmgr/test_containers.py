@@ -10,6 +10,8 @@ from vgrads.execmgr.tasks.processes import kill, marked, name_of
 from vgrads.workflows.manner import Container, Manner
 from vgrads.workflows.remote import RemoteFile
 
+pytestmark = pytest.mark.services
+
 IN_PODMAN = Manner(
     env=(("GREETING", "a, 'b' \"c\""),), container=Container(image=IMAGE, engine="podman")
 )

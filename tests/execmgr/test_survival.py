@@ -218,6 +218,7 @@ def test_a_manager_killed_at_every_position_of_its_journal():
             )
 
 
+@pytest.mark.more
 @settings(max_examples=int(os.environ.get("VGRADS_SCHEDULES", "200")))
 @given(
     st.lists(dags(5), min_size=1, max_size=3),

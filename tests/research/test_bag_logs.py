@@ -107,6 +107,7 @@ def test_generate_fit_generate_gives_the_same_kind_of_workload(vgrads, tmp_path,
     assert played.code == 0
 
 
+@pytest.mark.more
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize(
     ("name", "family", "parameters"),
@@ -227,6 +228,7 @@ def test_a_recorded_daily_cycle_fits_better_by_its_own_clock(shared):
 # a log, a system, all policies
 
 
+@pytest.mark.more
 def test_all_policies_are_played_for_a_log(vgrads, drawn):
     out, made = drawn
     told = vgrads("bags", "simulate", out, "--clusters", "64x1.0,32x1.5", "--json").json

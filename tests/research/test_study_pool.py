@@ -47,6 +47,7 @@ def test_a_serial_manager_and_one_that_overlaps_have_the_knees_of_their_sums_and
         assert 1.0 / plateau == pytest.approx(busiest, rel=0.02)
 
 
+@pytest.mark.more
 def test_capacity_is_told_within_its_interval_most_of_the_time():
     ran = [estimate(place, n, 3) for n, place in enumerate(places(10, 9))]
     inside = [one for each in ran for one in each.inside]
@@ -85,6 +86,7 @@ def test_a_flow_keeps_as_many_busy_as_it_says():
     assert sum(batch.tasks for batch in batches) == pytest.approx(1000.0 * 30.0 / 20.0, abs=2)
 
 
+@pytest.mark.more
 def test_ours_comes_to_rest():
     found = constant("known", 4)
     assert found.overshoot * found.level <= max(2.0, 0.05 * found.level)
@@ -93,6 +95,7 @@ def test_ours_comes_to_rest():
     assert max(one for one in turns if one is not None) < 3
 
 
+@pytest.mark.more
 def test_the_study_prints_its_tables(capsys, tmp_path):
     small = ["--plays", "1", "--settings", "4", "--schedules", "4", "--only"]
     page = tmp_path / "pool.html"
