@@ -247,6 +247,7 @@ def test_a_real_task_that_fails_breaks_the_promise_and_says_why(vgrads, write):
     assert "did not write 'x'" in vgrads("run", path).out
 
 
+@pytest.mark.more
 def test_recorded_workflow_on_real_logs(vgrads, write, shared):
     swf = shared / "swf"
     sites = "".join(
