@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -59,6 +60,7 @@ async def _work(pilot: int) -> None:
                 os.getppid() != pilot
             ):  # killed: nobody ends this worker with its slot, or counts it as lost
                 _end_its_tasks()
+                shutil.rmtree(os.environ["VGRADS_WORK"], ignore_errors=True)
                 return
             await asyncio.sleep(_LOOK_S)
         reaping.cancel()

@@ -257,7 +257,7 @@ def test_a_slot_imports_nothing_from_the_folder_in_which_it_starts(tmp_path, mon
 
 
 def test_a_worker_whose_pilot_was_killed_ends_and_so_do_its_tasks(tmp_path):
-    """Nobody would end it with its slot."""
+    """Nobody would end it with its slot, or remove its folder."""
     bench = Bench("dask", tmp_path)
     try:
         os.mkfifo(tmp_path / "pipe")
