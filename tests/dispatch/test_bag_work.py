@@ -28,7 +28,7 @@ from vgrads.kernel.clock import WallClock
 from vgrads.kernel.errors import InputError
 from vgrads.portal.client import Client
 from vgrads.portal.client_bags import command_of
-from vgrads.portal.web.bag_routes import _commands
+from vgrads.portal.web.bag_intake import commands_of
 
 SQUARES = """
 name: squares
@@ -583,9 +583,9 @@ def test_a_bag_by_rest_its_results_as_they_come_and_its_page(service):
     [[b'"a', b'b"', b'"c","d"'], [b'"a"', b'["b"]'], [b'"a"', b'"b","c"'], [b'"a"', b'" "']],
 )
 def test_lines_are_right_one_by_one_though_they_are_read_together(lines):
-    assert _commands([b'"a b"', b'"\\u00e4\\n"'], 0) == ["a b", "ä\n"]
+    assert commands_of([b'"a b"', b'"\\u00e4\\n"'], 0) == ["a b", "ä\n"]
     with pytest.raises(InputError, match=r"line [678]: "):
-        _commands(lines, 5)
+        commands_of(lines, 5)
 
 
 def test_tasks_are_streamed_into_an_open_bag(service):

@@ -69,6 +69,17 @@ class Block:
         names = [os.path.basename(item_of(side, n)) for side, n in zip("ab", cell)]
         return f"cell {cell[0]} {cell[1]} ({names[0]}, {names[1]})"
 
+    def around(self) -> Iterator[tuple[Cell, bytes]]:
+        """The values around the block, and of which cells they are."""
+        for n, value in enumerate(self.above):
+            yield (self.top - 1, self.left - 1 + n), value
+        for n, value in enumerate(self.beside):
+            yield (self.top + n, self.left - 1), value
+
+    def fail(self, cell: Cell, why: str) -> NoReturn:
+        """A cell cannot be computed, for this reason."""
+        raise Failed(f"{self.name(cell)}: {why}") from None
+
     def counted(self) -> None:
         """One more is done; Enough where it has been measured."""
         self.count += 1
@@ -135,10 +146,9 @@ class Programs:
         block = self.block
         if block.wave:
             os.makedirs("R", exist_ok=True)
-            for n, value in enumerate(block.above):
-                self.write((block.top - 1, block.left - 1 + n), value)
-            for n, value in enumerate(block.beside):
-                self.write((block.top + n, block.left - 1), value)
+            for cell, value in block.around():
+                with open(self.path(cell), "wb") as file:
+                    file.write(value)
             waiting = deque([(block.top, block.left)])
         else:
             waiting = deque(block.cells())
@@ -168,10 +178,6 @@ class Programs:
         """The file of a cell's value."""
         return f"R/R.{cell[0] + self.work['x']}.{cell[1] + self.work['y']}"
 
-    def write(self, cell: Cell, value: bytes) -> None:
-        with open(self.path(cell), "wb") as file:
-            file.write(value)
-
     def items(self, cell: Cell) -> list[str]:
         """What F is called with."""
         i, j = cell
@@ -198,7 +204,7 @@ class Programs:
                 self.words[0], self.words + self.items(cell), os.environ, file_actions=actions
             )
         except OSError as error:
-            self.fail(cell, f"{self.words[0]} cannot be begun: {error}")
+            self.block.fail(cell, f"{self.words[0]} cannot be begun: {error}")
         self.running[pid] = (cell, lane, out)
 
     def end(self) -> Cell:
@@ -213,15 +219,12 @@ class Programs:
                 else f"exited with code {os.WEXITSTATUS(status)}"
             )
             text = _bytes_of(f"err.{lane}")[-_TEXT:].decode("utf-8", "replace").strip()
-            self.fail(cell, f"F {how}: {text}".rstrip(": "))
+            self.block.fail(cell, f"F {how}: {text}".rstrip(": "))
         value = _bytes_of(out)
         if not value:
-            self.fail(cell, "F printed nothing")
+            self.block.fail(cell, "F printed nothing")
         self.values[cell] = value
         return cell
-
-    def fail(self, cell: Cell, why: str) -> NoReturn:
-        raise Failed(f"{self.block.name(cell)}: {why}") from None
 
 
 # -- functions in this process: of a shared library, or of Python
@@ -235,11 +238,8 @@ def library(work: dict[str, Any]) -> Callable[..., bytes]:
     import threading
 
     function = getattr(ctypes.CDLL(os.path.abspath(work["function"][0])), work["function"][1])
-    items = 3 if work["kind"] == "wavefront" else 2
-    function.argtypes = [ctypes.c_char_p, ctypes.c_size_t] * items + [
-        ctypes.c_void_p,
-        ctypes.c_size_t,
-    ]
+    items, size_t = 3 if work["kind"] == "wavefront" else 2, ctypes.c_size_t
+    function.argtypes = [ctypes.c_char_p, size_t] * items + [ctypes.c_void_p, size_t]
     function.restype = ctypes.c_long
     own: Any = threading.local()
 
@@ -304,14 +304,13 @@ class Functions:
         try:
             value = self.call(*given)
         except Failed as error:
-            raise Failed(f"{self.block.name(cell)}: {error}") from None
+            self.block.fail(cell, str(error))
         except Enough:
             raise
         except Exception as error:  # whatever a user's function raises
-            why = f"{self.block.name(cell)}: F raised {type(error).__name__}: {error}"
-            raise Failed(why) from None
+            self.block.fail(cell, f"F raised {type(error).__name__}: {error}")
         if not value:
-            raise Failed(f"{self.block.name(cell)}: F returned nothing")
+            self.block.fail(cell, "F returned nothing")
         if self.block.most_s:
             self.block.counted()
         return value
@@ -356,11 +355,7 @@ class Functions:
         from concurrent.futures import ThreadPoolExecutor
 
         block = self.block
-        at: dict[Cell, bytes] = {}
-        for n, value in enumerate(block.above):
-            at[block.top - 1, block.left - 1 + n] = value
-        for n, value in enumerate(block.beside):
-            at[block.top + n, block.left - 1] = value
+        at = dict(block.around())
 
         def cell(place: Cell) -> bytes:
             i, j = place

@@ -16,12 +16,9 @@ from starlette.exceptions import HTTPException
 
 from vgrads.api.bags.answers import Results, how_it_ended, why
 from vgrads.dispatch.storage.kept import (
-    NotOpen,
-    check_open,
     close_bag,
     host_names,
     is_worked_on,
-    more_commands,
     open_bag,
     read_latest,
     read_status,
@@ -34,6 +31,7 @@ from vgrads.portal.jobs.bags import bag_standing, dispatcher_folder
 from vgrads.portal.records.access import Principal
 from vgrads.portal.records.bags import ENDED, HERE, Bags
 from vgrads.portal.records.tables import BagRow
+from vgrads.portal.web.bag_intake import BUNDLE, take_tasks
 from vgrads.portal.web.guard import Reader, Submitter
 from vgrads.portal.web.service import Service
 from vgrads.portal.web.set_routes import kind_of
@@ -69,8 +67,6 @@ _UNMEASURED: Json = dict.fromkeys(_COUNTS, 0) | {
     "problem": "",
     "times": {},
 }
-_MOST_LINE = 1 << 20
-_BUNDLE = 10_000
 
 
 def add_bag_routes(app: FastAPI, service: Service) -> None:
@@ -122,7 +118,7 @@ def _add_submission(app: FastAPI, service: Service) -> None:
         answer says how many.
         """
         row = await run_in_threadpool(visible_bag, service, bag_id, who)
-        return {"id": row.id, "taken": await _take_tasks(row, request)}
+        return {"id": row.id, "taken": await take_tasks(row, request)}
 
     @app.post("/v1/bags/{bag_id}/close", status_code=202)
     def close(bag_id: BagId, who: Submitter) -> Json:
@@ -143,34 +139,6 @@ def _add_submission(app: FastAPI, service: Service) -> None:
         return {"id": row.id, "told": "its dispatcher was asked to stop it"}
 
 
-async def _take_tasks(row: BagRow, request: Request) -> int:
-    """Keep the commands of a request; how many. 409 where the bag takes none."""
-    count, folder = 0, dispatcher_folder(row.dispatcher)
-    await run_in_threadpool(_check_open, row)
-    async for lines in _bundles(request.stream()):
-        try:
-            count += await run_in_threadpool(
-                more_commands, folder, row.number, _commands(lines, count)
-            )
-        except NotOpen as error:
-            raise HTTPException(409, f"{error}; {count} were taken") from error
-        except InputError as error:
-            raise InputError(f"{error.what}; {count} were taken", where=error.where) from error
-    return count
-
-
-def _check_open(row: BagRow) -> None:
-    """409, with the reason, for a bag that takes no more tasks."""
-    if row.state in ENDED or row.stop:
-        raise HTTPException(
-            409, f"bag '{row.id}' is over: {row.state if row.state in ENDED else row.stop}"
-        )
-    try:
-        check_open(dispatcher_folder(row.dispatcher), row.number)
-    except NotOpen as error:
-        raise HTTPException(409, f"{row.id}: {error}") from error
-
-
 def _refuse_unattended(row: BagRow) -> None:
     """409 for a bag that is over, or of the command line whose dispatcher is gone: no service takes
     its place."""
@@ -178,48 +146,6 @@ def _refuse_unattended(row: BagRow) -> None:
         raise HTTPException(409, f"bag '{row.id}' is over: {row.state}")
     if row.owner == HERE and not is_worked_on(dispatcher_folder(row.dispatcher)):
         raise HTTPException(409, f"nobody is at work on bag '{row.id}'; see vgrads bags cancel")
-
-
-async def _bundles(stream: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
-    """The lines of a stream, in bundles."""
-    left = b""
-    lines: list[bytes] = []
-    async for part in stream:
-        *whole, left = (left + part).split(b"\n")
-        if len(left) > _MOST_LINE:
-            raise InputError(f"a command is longer than {_MOST_LINE} bytes", where="body")
-        lines += [line for line in whole if line.strip()]
-        while len(lines) >= _BUNDLE:
-            yield lines[:_BUNDLE]
-            lines = lines[_BUNDLE:]
-    if left.strip():
-        lines.append(left)
-    if lines:
-        yield lines
-
-
-def _commands(lines: list[bytes], first: int) -> list[str]:
-    """Commands of lines, read in one piece where nothing is wrong with them, which is faster."""
-    try:  # no text may hold a line's end, so that what is right together is right one by one
-        found = json.loads(b"[" + b",\n".join(lines) + b"]")
-    except ValueError:
-        found = []
-    good = len(found) == len(lines) and all(isinstance(c, str) and _does(c) for c in found)
-    return found if good else [_command(line, first + i) for i, line in enumerate(lines)]
-
-
-def _does(command: str) -> bool:
-    return bool(command.strip()) and "\0" not in command
-
-
-def _command(line: bytes, number: int) -> str:
-    try:
-        command = json.loads(line)
-    except ValueError as error:
-        raise InputError(f"line {number + 1}: is no JSON", where="body") from error
-    if not isinstance(command, str) or not _does(command):
-        raise InputError(f"line {number + 1}: a command is a text that is not empty", where="body")
-    return command
 
 
 def standing_of(row: BagRow) -> Json:
@@ -344,8 +270,8 @@ async def _lines(service: Service, row: BagRow, follow: bool, skip: int) -> Asyn
             lambda: [json.dumps(r).encode() + b"\n" for r in reader.more()]
         )
         fresh_lines, skip = found[skip:], max(0, skip - len(found))
-        for at in range(0, len(fresh_lines), _BUNDLE):
-            yield b"".join(fresh_lines[at : at + _BUNDLE])
+        for at in range(0, len(fresh_lines), BUNDLE):
+            yield b"".join(fresh_lines[at : at + BUNDLE])
         if not follow or fresh.state in ENDED or service.stopping.is_set():
             return
         if not found:

@@ -48,6 +48,7 @@ def add_grid_routes(
     """Routes over a store, the present catalogue and what states of its queues teach."""
     _add_list_route(app, store, catalog)
     _add_queue_routes(app, catalog, learned_states)
+    _add_trajectory_route(app, catalog, learned_states)
     _add_request_routes(app, store, catalog)
 
 
@@ -135,6 +136,10 @@ def _add_queue_routes(
         jobs = len(asked.forecast.waits(procs, walltime_s))
         return probability_json(asked, chance, within_s, jobs)
 
+
+def _add_trajectory_route(
+    app: FastAPI, catalog: Callable[[], Catalog], learned_states: LearnedStates
+) -> None:
     @app.get("/v1/sites/{site}/queues/{queue}/trajectory", dependencies=[READ])
     def path(
         site: str,

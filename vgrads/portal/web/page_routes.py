@@ -57,6 +57,7 @@ def add_page_routes(app: FastAPI, service: Service) -> None:
     _add_asking(app, service)
     _add_set_pages(app, service)
     _add_site_pages(app, service)
+    _add_api_page(app, service)
     _add_entrance(app, service)
 
 
@@ -212,29 +213,8 @@ def _add_site_pages(app: FastAPI, service: Service) -> None:
         here = {"site": site, "queue": queue, "procs": procs, "hours": hours}
         if entry.history is None:
             return page_of(request, "/sites", "queue.html", bounds=[], **here)
-        history = entry.history
-        rows, learned = [], service.learned.find(history, entry.of_log)
-        for level in _LEVELS:
-            asked = queries.ask_log(history, entry.of_log, Settings(quantile=level), learned)
-            found = asked.forecast.bound(procs, hours * 3600.0, level, 0.95)
-            rows.append(
-                {
-                    "probability": level,
-                    "bound_s": found.bound_s,
-                    "jobs": found.jobs,
-                    "method": found.method,
-                }
-            )
-        return page_of(
-            request,
-            "/sites",
-            "queue.html",
-            bounds=rows,
-            **here,
-            jobs=rows[3]["jobs"],
-            since=asked.since,
-            downtime=downtime_json(asked),
-        )
+        told = _bounds(service, entry, entry.history, procs, hours)
+        return page_of(request, "/sites", "queue.html", **told, **here)
 
     @app.get("/sites/{site}/{queue}/record.png", include_in_schema=False, dependencies=[READ])
     async def record(site: str, queue: str, dark: bool = False) -> Response:
@@ -242,6 +222,31 @@ def _add_site_pages(app: FastAPI, service: Service) -> None:
         picture = await service.supervisor.think(record_picture, history, entry.of_log, dark)
         return Response(picture, media_type="image/png", headers={"Cache-Control": "max-age=300"})
 
+
+def _bounds(service: Service, entry: Queue, history: str, procs: int, hours: float) -> Json:
+    """What the page of a queue tells: bounds of the wait for some probabilities, and what they rest
+    on."""
+    rows, learned = [], service.learned.find(history, entry.of_log)
+    for level in _LEVELS:
+        asked = queries.ask_log(history, entry.of_log, Settings(quantile=level), learned)
+        found = asked.forecast.bound(procs, hours * 3600.0, level, 0.95)
+        rows.append(
+            {
+                "probability": level,
+                "bound_s": found.bound_s,
+                "jobs": found.jobs,
+                "method": found.method,
+            }
+        )
+    return {
+        "bounds": rows,
+        "jobs": rows[3]["jobs"],
+        "since": asked.since,
+        "downtime": downtime_json(asked),
+    }
+
+
+def _add_api_page(app: FastAPI, service: Service) -> None:
     @app.get("/docs", include_in_schema=False)
     def docs() -> RedirectResponse:
         return RedirectResponse("/api", status_code=308)

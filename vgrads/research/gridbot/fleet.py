@@ -4,6 +4,7 @@ tail runs out."""
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
@@ -79,21 +80,7 @@ def play_fleet(seed: int, scale: float, vanish: bool) -> Fleeted:
     core = Core(State(), Rules(lost_s=60.0), kept.note)
     hosts = VirtualHosts(core, lambda _b, task, _h: (float(lengths[task]), 0), 0.05, beat_s=20.0)
     hosts.on_left = kept.left.__setitem__
-    clock = SimClock()
-    catalog = Catalog(
-        sites=tuple(
-            Site(
-                name=name,
-                kind="batch",
-                procs=count,
-                boot_s=boot_s,
-                boot_spread=0.2,
-                cycle_s=cycle_s,
-            )
-            for (name, _, cycle_s, boot_s), count in zip(_GRIDS, most, strict=True)
-        ),
-        links={},
-    )
+    clock, catalog = SimClock(), _catalog(most)
     nothing = Surrounding(logs={}, instants={}, until_s=0.0, seed=seed)
     names = [site.name for site in catalog.sites]
     sites = Sites("gridbot", make_drivers(catalog, names, clock, nothing), clock, {})
@@ -132,6 +119,14 @@ def play_fleet(seed: int, scale: float, vanish: bool) -> Fleeted:
 
     World(core, fleet, sites, hosts, clock, lambda: bag.over, looked).run()
     return _told(kept, bag.ended_s or inf)
+
+
+def _catalog(most: Sequence[int]) -> Catalog:
+    sites = (
+        Site(name=name, kind="batch", procs=count, boot_s=boot_s, boot_spread=0.2, cycle_s=cycle_s)
+        for (name, _, cycle_s, boot_s), count in zip(_GRIDS, most, strict=True)
+    )
+    return Catalog(sites=tuple(sites), links={})
 
 
 def _told(kept: _Kept, end_s: float) -> Fleeted:

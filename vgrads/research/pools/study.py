@@ -22,6 +22,7 @@ import numpy as np
 from vgrads.pool.sizing import SIZINGS
 from vgrads.research.pools.capacity import FIGURES, estimate, figure, places
 from vgrads.research.pools.loads import KINDS, PATTERNS, Load, other, pattern, policy
+from vgrads.research.pools.printed import PRINTED
 from vgrads.research.pools.stage import play
 from vgrads.research.pools.steady import constant, schedule
 from vgrads.research.report import (
@@ -36,54 +37,6 @@ from vgrads.research.report import (
 
 THESIS = ("d1", "d2", "d3", "d4", "d5", "d6", "d7")
 RIVALS = tuple(name for name in SIZINGS if name != "d8")
-PRINTED: Mapping[str, Mapping[str, tuple[int, int, int]]] = {
-    "P1": {
-        "d1": (209, 57_024, 232),
-        "d2": (213, 39_396, 183),
-        "d3": (208, 55_665, 200),
-        "d4": (294, 21_053, 73),
-        "d5": (212, 27_315, 117),
-        "d6": (255, 19_595, 71),
-        "d7": (260, 19_651, 71),
-    },
-    "P2": {
-        "d1": (2264, 361_214, 1075),
-        "d2": (2236, 342_048, 1079),
-        "d3": (1742, 150_326, 827),
-        "d4": (1787, 98_295, 368),
-        "d5": (1817, 114_680, 680),
-        "d6": (1795, 111_012, 567),
-        "d7": (1836, 103_682, 264),
-    },
-    "P3": {
-        "d1": (2336, 398_229, 1120),
-        "d2": (2891, 502_700, 1325),
-        "d3": (1856, 145_712, 837),
-        "d4": (1814, 109_239, 577),
-        "d5": (1778, 103_298, 554),
-        "d6": (1816, 113_029, 619),
-        "d7": (1845, 136_270, 405),
-    },
-    "P4": {
-        "d1": (1219, 174_295, 448),
-        "d2": (1217, 167_661, 317),
-        "d3": (1217, 139_886, 253),
-        "d4": (1218, 78_412, 108),
-        "d5": (1218, 78_875, 131),
-        "d6": (1217, 73_397, 98),
-        "d7": (1218, 79_553, 111),
-    },
-    "P5": {
-        "d1": (1276, 183_987, 422),
-        "d2": (1276, 179_125, 417),
-        "d3": (1261, 73_050, 117),
-        "d4": (1262, 74_304, 155),
-        "d5": (1265, 67_349, 123),
-        "d6": (1259, 69_411, 108),
-        "d7": (1260, 66_189, 124),
-    },
-}
-"""Table 4.2: turnaround s, worker time s, billing cycles."""
 NEAR, LEAN, QUICK = 1.10, 0.75, 1.03
 """A rival counts if it takes at most so many times the fastest; ours should have so much of the
 leanest's worker time beyond execution, in so many times its turnaround."""

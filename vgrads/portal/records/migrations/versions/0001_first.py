@@ -9,24 +9,31 @@ revision = "0001"
 down_revision = None
 
 
+text, real = sa.String(), sa.Float()
+blob, moment = sa.LargeBinary(), sa.DateTime(timezone=True)
+
+
+def needed(name: str, kind: sa.types.TypeEngine[Any] = text) -> sa.Column[Any]:
+    """A column that is never null."""
+    return sa.Column(name, kind, nullable=False)
+
+
+def key(name: str, *more: sa.ForeignKey, kind: sa.types.TypeEngine[Any] = text) -> sa.Column[Any]:
+    """A column of the primary key."""
+    return sa.Column(name, kind, *more, primary_key=True, nullable=False)
+
+
+def of_run() -> sa.ForeignKey:
+    """To a run."""
+    return sa.ForeignKey("run.id")
+
+
+def of_site() -> sa.ForeignKey:
+    """To a site, with which it goes."""
+    return sa.ForeignKey("site.name", ondelete="CASCADE")
+
+
 def _tables() -> dict[str, list[sa.schema.SchemaItem]]:
-    text, real = sa.String(), sa.Float()
-
-    def needed(name: str, kind: sa.types.TypeEngine[Any] = text) -> sa.Column[Any]:
-        return sa.Column(name, kind, nullable=False)
-
-    def key(
-        name: str, *more: sa.ForeignKey, kind: sa.types.TypeEngine[Any] = text
-    ) -> sa.Column[Any]:
-        return sa.Column(name, kind, *more, primary_key=True, nullable=False)
-
-    def of_run() -> sa.ForeignKey:
-        return sa.ForeignKey("run.id")
-
-    def of_site() -> sa.ForeignKey:
-        return sa.ForeignKey("site.name", ondelete="CASCADE")
-
-    blob, moment = sa.LargeBinary(), sa.DateTime(timezone=True)
     return {
         "workflow_set": [
             key("id"),

@@ -1,0 +1,93 @@
+"""Commands that are added to an open bag: read from a request's stream, in bundles."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+
+from fastapi import Request
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+
+from vgrads.dispatch.storage.kept import (
+    NotOpen,
+    check_open,
+    more_commands,
+)
+from vgrads.kernel.errors import InputError
+from vgrads.portal.jobs.bags import dispatcher_folder
+from vgrads.portal.records.bags import ENDED
+from vgrads.portal.records.tables import BagRow
+
+_MOST_LINE = 1 << 20
+BUNDLE = 10_000
+
+
+async def take_tasks(row: BagRow, request: Request) -> int:
+    """Keep the commands of a request; how many. 409 where the bag takes none."""
+    count, folder = 0, dispatcher_folder(row.dispatcher)
+    await run_in_threadpool(_check_open, row)
+    async for lines in _bundles(request.stream()):
+        try:
+            count += await run_in_threadpool(
+                more_commands, folder, row.number, commands_of(lines, count)
+            )
+        except NotOpen as error:
+            raise HTTPException(409, f"{error}; {count} were taken") from error
+        except InputError as error:
+            raise InputError(f"{error.what}; {count} were taken", where=error.where) from error
+    return count
+
+
+def _check_open(row: BagRow) -> None:
+    """409, with the reason, for a bag that takes no more tasks."""
+    if row.state in ENDED or row.stop:
+        raise HTTPException(
+            409, f"bag '{row.id}' is over: {row.state if row.state in ENDED else row.stop}"
+        )
+    try:
+        check_open(dispatcher_folder(row.dispatcher), row.number)
+    except NotOpen as error:
+        raise HTTPException(409, f"{row.id}: {error}") from error
+
+
+async def _bundles(stream: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
+    """The lines of a stream, in bundles."""
+    left = b""
+    lines: list[bytes] = []
+    async for part in stream:
+        *whole, left = (left + part).split(b"\n")
+        if len(left) > _MOST_LINE:
+            raise InputError(f"a command is longer than {_MOST_LINE} bytes", where="body")
+        lines += [line for line in whole if line.strip()]
+        while len(lines) >= BUNDLE:
+            yield lines[:BUNDLE]
+            lines = lines[BUNDLE:]
+    if left.strip():
+        lines.append(left)
+    if lines:
+        yield lines
+
+
+def commands_of(lines: list[bytes], first: int) -> list[str]:
+    """Commands of lines, read in one piece where nothing is wrong with them, which is faster."""
+    try:  # no text may hold a line's end, so that what is right together is right one by one
+        found = json.loads(b"[" + b",\n".join(lines) + b"]")
+    except ValueError:
+        found = []
+    good = len(found) == len(lines) and all(isinstance(c, str) and _does(c) for c in found)
+    return found if good else [_command(line, first + i) for i, line in enumerate(lines)]
+
+
+def _does(command: str) -> bool:
+    return bool(command.strip()) and "\0" not in command
+
+
+def _command(line: bytes, number: int) -> str:
+    try:
+        command = json.loads(line)
+    except ValueError as error:
+        raise InputError(f"line {number + 1}: is no JSON", where="body") from error
+    if not isinstance(command, str) or not _does(command):
+        raise InputError(f"line {number + 1}: a command is a text that is not empty", where="body")
+    return command
