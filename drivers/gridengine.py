@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from vgrads.drivers.api import Access, QueuedJob, QueueLimits, SlotSpec, SlotState, Survey, mark
-from vgrads.drivers.batch import JobReport, Order
+from vgrads.drivers.dialect import JobReport, Order
 from vgrads.drivers.every_node import QRSH, Launch, by_file
 from vgrads.drivers.shell import quote
 from vgrads.kernel.errors import SiteError

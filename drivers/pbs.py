@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vgrads.drivers.api import Access, QueuedJob, QueueLimits, SlotSpec, SlotState, Survey, mark
-from vgrads.drivers.batch import JobReport, Order
+from vgrads.drivers.dialect import JobReport, Order
 from vgrads.drivers.every_node import PBSDSH, Launch, by_file
 from vgrads.drivers.gridengine import forgiving, local_time
 from vgrads.drivers.shell import quote

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from vgrads.drivers.api import Access, QueuedJob, QueueLimits, SlotSpec, SlotState, Survey
-from vgrads.drivers.batch import JobReport, Order
+from vgrads.drivers.dialect import JobReport, Order
 from vgrads.drivers.every_node import SRUN, Launch, by_environment
 from vgrads.drivers.shell import quote
 

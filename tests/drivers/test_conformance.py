@@ -13,6 +13,7 @@ from tests.services.ec2_like import KEY, SECRET
 from tests.services.run import cloud_service
 from vgrads.drivers.api import Access, SlotSpec, SlotState, mark
 from vgrads.drivers.batch import BatchDriver
+from vgrads.drivers.batch_site import BatchSite
 from vgrads.drivers.cloud import CloudDriver, Price
 from vgrads.drivers.conformance import (
     CHECKS,
@@ -134,16 +135,20 @@ def test_cloud(check, kind, cloud):
     check(cloud_bench(cloud, kind))
 
 
+def pbs_site(folder):
+    access = Access(folder=str(folder / "the marks"), timeout_s=20.0)
+    return BatchSite("pbs", Pbs(), Shell("pbs", access), access)
+
+
 @pytest.fixture(params=["openpbs", "torque"])
 def pbs_bench(request, tmp_path, monkeypatch):
     pbs_like.install(tmp_path)
     monkeypatch.setenv("PBS_LIKE", str(tmp_path))
     monkeypatch.setenv("PBS_FLAVOUR", request.param)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
-    access = Access(folder=str(tmp_path / "the marks"), timeout_s=20.0)
 
     def fresh():
-        return BatchDriver("pbs", Pbs(), Shell("pbs", access), WallClock(), access)
+        return BatchDriver(pbs_site(tmp_path), WallClock())
 
     yield Bench(
         open=fresh,
@@ -180,7 +185,7 @@ def test_pbs_that_does_not_answer(pbs_bench, tmp_path):
     hasty = Access(timeout_s=1.0)
     begin = time.monotonic()
     with pytest.raises(SiteError) as late:
-        BatchDriver("pbs", Pbs(), Shell("pbs", hasty), WallClock(), hasty).survey()
+        BatchSite("pbs", Pbs(), Shell("pbs", hasty), hasty).survey()
     assert (late.value.transient, time.monotonic() - begin < 4.0) == (True, True)
 
 
@@ -217,11 +222,11 @@ def test_a_job_that_runs_on_after_its_slot_ended_is_removed(pbs_bench, tmp_path,
         assert [held.name for held in driver.held()] == [mark(other.id)]
 
 
-def test_pbs_tells_of_its_queue_and_refuses(pbs_bench):
+def test_pbs_tells_of_its_queue_and_refuses(pbs_bench, tmp_path):
     driver = pbs_bench.open()
     driver.submit(pbs_bench.spec(duration_s=1800.0, procs=8))
     driver.submit(pbs_bench.spec(duration_s=600.0, procs=2))
-    jobs = driver.queue()
+    jobs = pbs_site(tmp_path).queue()
     assert [(job.procs, job.requested_s, job.left_s is None) for job in jobs] == [
         (8, 1830.0, False),
         (2, 630.0, True),

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vgrads.drivers.api import Access, SlotSpec, SlotState, mark
-from vgrads.drivers.batch import Order
 from vgrads.drivers.cloud import Price, user_data
+from vgrads.drivers.dialect import Order
 from vgrads.drivers.gridengine import GridEngine
 from vgrads.drivers.pbs import Pbs
 from vgrads.drivers.pilot import environment_exports, parse_marks, slot_script

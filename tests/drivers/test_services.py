@@ -18,6 +18,7 @@ from tests.services.fixtures import there
 from vgrads.api.plans.planning import open_grid
 from vgrads.drivers.api import Access, SlotSpec, SlotState
 from vgrads.drivers.batch import BatchDriver
+from vgrads.drivers.batch_site import BatchSite
 from vgrads.drivers.conformance import REAL_CHECKS, Bench, is_ready, opens_and_is_given_back
 from vgrads.drivers.gridengine import GridEngine
 from vgrads.drivers.pilot import environment_exports, slot_script
@@ -31,10 +32,15 @@ from vgrads.vgrid.catalog import load_catalog
 pytestmark = pytest.mark.services
 
 
-def driver(kind, folder, **access):
-    dialect, queue = (Slurm(), "batch") if kind == "slurm" else (GridEngine(), "batch.q")
+def batch_site(kind, folder, **access):
     chosen = Access(folder=str(folder / "the marks"), **access)
-    return BatchDriver(kind, dialect, Shell(kind, chosen), WallClock(), chosen), queue
+    dialect = Slurm() if kind == "slurm" else GridEngine()
+    return BatchSite(kind, dialect, Shell(kind, chosen), chosen)
+
+
+def driver(kind, folder, **access):
+    queue = "batch" if kind == "slurm" else "batch.q"
+    return BatchDriver(batch_site(kind, folder, **access), WallClock()), queue
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +49,7 @@ def swept(request, tmp_path):
     yield
     for kind in ("slurm", "gridengine"):
         if f"{kind}_site" in request.fixturenames:
-            site, _ = driver(kind, tmp_path)
+            site = batch_site(kind, tmp_path)
             site.sweep([held.handle for held in site.held()])
 
 
@@ -265,6 +271,7 @@ def test_an_impossible_deadline_is_a_failed_slot(slurm_site, tmp_path):
 def test_what_waits_and_what_runs(kind, request, tmp_path):
     request.getfixturevalue(f"{kind}_site")
     site, queue = driver(kind, tmp_path)
+    batch = batch_site(kind, tmp_path)
     procs = 32 if kind == "slurm" else 8
     nodes = 4 if kind == "slurm" else 1
     specs = [
@@ -282,14 +289,14 @@ def test_what_waits_and_what_runs(kind, request, tmp_path):
     for spec in specs:
         site.submit(spec)
     bench(kind, tmp_path).until(site, [specs[0].id], is_ready)
-    jobs = [job for job in site.queue() if job.procs == procs]
+    jobs = [job for job in batch.queue() if job.procs == procs]
     assert sorted(job.left_s is None for job in jobs) == [False, True], jobs
     for job in jobs:
         assert 1800.0 <= job.requested_s <= 1860.0
         assert (job.waited_s or 0.0) < 60.0
         assert 1700.0 < (job.left_s or 1800.0) <= 1860.0
     if kind == "slurm":
-        forecast = site.start_estimate_s(specs[0])
+        forecast = batch.start_estimate_s(specs[0])
         assert forecast is not None
         assert 1500.0 < forecast < 2 * 1860.0
     site.close()

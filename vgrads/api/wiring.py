@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING
 
 from vgrads.agent.environment import pass_environment
 from vgrads.drivers.api import Driver
-from vgrads.drivers.batch import BatchDriver, Dialect
+from vgrads.drivers.batch import BatchDriver
+from vgrads.drivers.batch_site import BatchSite
 from vgrads.drivers.cloud import CloudDriver, Price
 from vgrads.drivers.credentials import find_credentials
+from vgrads.drivers.dialect import Dialect
 from vgrads.drivers.gridengine import GridEngine
 from vgrads.drivers.local import LocalDriver
 from vgrads.drivers.pbs import Pbs
@@ -149,14 +151,14 @@ def _driver(site: Site, clock: Clock, around: Surrounding, own: bool = False) ->
     return SimulatedCloud(CloudRegion(site.procs), clock, behaviour)
 
 
-def open_batch(site: Site, clock: Clock | None = None) -> BatchDriver:
-    """The driver of a real batch site; InputError for any other."""
+def open_batch(site: Site) -> BatchSite:
+    """A real batch site, to be asked; InputError for any other."""
     if site.driver not in _DIALECTS:
         raise InputError(
             f"site '{site.name}' has the driver '{site.driver}', not a batch system", where="SITE"
         )
     dialect, shell = _DIALECTS[site.driver](), Shell(site.name, site.access)
-    return BatchDriver(site.name, dialect, shell, clock or WallClock(), site.access)
+    return BatchSite(site.name, dialect, shell, site.access)
 
 
 def open_site(site: Site, clock: Clock | None = None) -> BatchDriver | CloudDriver | DaskCluster:
@@ -167,7 +169,7 @@ def open_site(site: Site, clock: Clock | None = None) -> BatchDriver | CloudDriv
 
         return DaskCluster(site.name, site.access, clock or WallClock())
     if site.driver not in ("ec2", "eucalyptus"):
-        return open_batch(site, clock)
+        return BatchDriver(open_batch(site), clock or WallClock())
     from vgrads.drivers.ec2 import open_ec2, open_eucalyptus  # libcloud is needed for clouds only
 
     opens = open_ec2 if site.driver == "ec2" else open_eucalyptus

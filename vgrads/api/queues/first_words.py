@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from vgrads.api.wiring import is_real, open_batch
 from vgrads.drivers.api import SlotSpec
-from vgrads.drivers.batch import BatchDriver
+from vgrads.drivers.batch_site import BatchSite
 from vgrads.kernel.errors import SiteError
 from vgrads.vgrid.catalog import Catalog, Queue, Site
 
@@ -44,7 +44,7 @@ class SiteWord:
 
     site: Site
     queue: Queue
-    driver: BatchDriver
+    batch: BatchSite
     said: set[str] = field(default_factory=set)
     _announced: dict[tuple[int, float], float | None] = field(default_factory=dict)
 
@@ -86,7 +86,7 @@ class SiteWord:
 
     def _announcement(self, procs: int, walltime_s: float) -> float:
         nodes = -(-procs // self.site.nodes[0].cores)
-        found = self.driver.start_estimate_s(
+        found = self.batch.start_estimate_s(
             SlotSpec(
                 id="first-word",
                 name="first-word",
@@ -99,7 +99,7 @@ class SiteWord:
         )
         if found is not None:
             return found
-        jobs = [job for job in self.driver.queue() if job.queue == self.queue.name]
+        jobs = [job for job in self.batch.queue() if job.queue == self.queue.name]
         busy = sum(job.procs for job in jobs if job.left_s is not None)
         waits = any(job.left_s is None for job in jobs)
         return _BUSY_S if waits or busy + procs > self.queue.max_procs else 0.0

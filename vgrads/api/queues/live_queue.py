@@ -78,8 +78,8 @@ def look_into_queue(catalog: Catalog, name: str, job: tuple[int, float] | None) 
     """Everybody's jobs at a batch site, and for a job of ours (processors, seconds) the site's own
     forecast."""
     site = catalog.site(name)
-    driver = open_batch(site)
-    jobs = driver.queue()
+    batch = open_batch(site)
+    jobs = batch.queue()
     answer: Json = {
         "site": name,
         "waiting": [_job(j) for j in jobs if j.left_s is None],
@@ -95,7 +95,7 @@ def look_into_queue(catalog: Catalog, name: str, job: tuple[int, float] | None) 
             duration_s=job[1],
         )
         try:
-            answer["forecast_start_in_s"] = driver.start_estimate_s(spec)
+            answer["forecast_start_in_s"] = batch.start_estimate_s(spec)
         except SiteError as error:
             if error.transient:
                 raise

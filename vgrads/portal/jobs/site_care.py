@@ -79,16 +79,16 @@ def collect(name: str, since_s: float, progress: Callable[[float, float], None])
     job that is told of again replaces what was known of it.
     """
     site = _stored_site(name)
-    driver = open_batch(site)
+    batch = open_batch(site)
     with Store() as store:
-        kept = CollectedHistories(site, driver.dialect.accounted, store)
+        kept = CollectedHistories(site, batch.dialect.accounted, store)
         now = datetime.now(UTC).timestamp()
         start_s = kept.start_s(now - since_s)
         ago_s = now - start_s
         while True:
             progress(now - start_s - ago_s, now - start_s)
             until_ago_s = max(0.0, ago_s - _WINDOW_S)
-            kept.merge(driver.accounting(ago_s, until_ago_s))
+            kept.merge(batch.accounting(ago_s, until_ago_s))
             ago_s = until_ago_s
             kept.save(now - ago_s)
             if ago_s <= 0:
