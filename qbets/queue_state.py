@@ -269,14 +269,10 @@ class QueueState:
             float(len(self.arrivals)),
             *self._seen_of(job, at_s),
         )
+        steps = _RECENT + (len(self.waiting.keys) + len(self.running.keys)) ** 2
+        past = (self.recent, self.started, self.most)
         return np.asarray(
-            _features.after(_RECENT + (len(self.waiting.keys) + len(self.running.keys)) ** 2)(
-                told,
-                at_s,
-                self.waiting.rows,
-                self.running.rows,
-                (self.recent, self.started, self.most),
-            )
+            _features.after(steps)(told, at_s, self.waiting.rows, self.running.rows, past)
         )
 
     def _seen_of(self, job: Arrival, at_s: float) -> tuple[float, float, float, float]:
@@ -291,14 +287,13 @@ class QueueState:
         return came, math.log1p(at_s - shape.started_s), shape.waits[-1], max(shape.waits)
 
 
-Question = tuple[float, ...]
-"""What is known of a job: processors, request, expected run, user, queue, hour, weekday, and what
-was seen of its like."""
-
-
 @compiled
 def _features(
-    told: Question, now: float, waiting: Floats, running: Floats, past: tuple[Floats, int, float]
+    told: tuple[float, ...],
+    now: float,
+    waiting: Floats,
+    running: Floats,
+    past: tuple[Floats, int, float],
 ) -> Floats:
     procs, request, expected, user, queue, hour, weekday, last, mean, queue_mean = told[:10]
     recent, started, most = past
@@ -335,7 +330,9 @@ def _features(
 
 
 @compiled
-def _of_waiting(found: Floats, told: Question, now: float, waiting: Floats, most: float) -> None:
+def _of_waiting(
+    found: Floats, told: tuple[float, ...], now: float, waiting: Floats, most: float
+) -> None:
     procs, request, _, user, queue = told[:5]
     product = procs * request
     own, own_work, wide, work, likely, smaller, short, narrow, same = (

@@ -15,12 +15,12 @@ from vgrads.dispatch.core.fold import apply
 from vgrads.dispatch.core.hosts import Hello
 from vgrads.dispatch.core.image import image_of, pack_image, state_of, unpack_image
 from vgrads.dispatch.core.records import End, Ended, Given
-from vgrads.dispatch.core.standing import state_word
 from vgrads.dispatch.core.state import State
 from vgrads.dispatch.core.step import Core
 from vgrads.dispatch.core.talk import Message, Rules
 from vgrads.dispatch.document import BagDocument, with_written_parameters
 from vgrads.dispatch.server.keys import key_of
+from vgrads.dispatch.standing import state_word
 from vgrads.dispatch.storage.bag_files import BagFiles
 from vgrads.dispatch.storage.journal import Journal, read_state
 from vgrads.kernel.documents import parse_mapping, validate_field

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vgrads.dispatch.core.meter import Covered, TaskMeter
 from vgrads.dispatch.core.records import End
+from vgrads.dispatch.fleet.meter import Covered, TaskMeter
 from vgrads.dispatch.storage.bag_files import Read
 
 SPANS = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 12)), min_size=1, max_size=40)

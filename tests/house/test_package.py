@@ -1,6 +1,8 @@
 """What is installed: one name in site-packages, the same from a checkout and from an archive."""
 
 import ast
+import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -10,6 +12,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.house.test_house import LINKED, TOP
+from vgrads.dispatch.agent_file import pilot_command
 
 
 def built(project, target, out):
@@ -99,3 +102,27 @@ def test_the_agent_imports_the_standard_library_and_itself():
                 continue
             for name in names:
                 assert name.split(".")[0] in sys.stdlib_module_names | {"fsspec"}, path.name
+
+
+def test_files_in_the_home_folder_harm_neither_pilots_nor_agents(tmp_path):
+    for name in ("drivers", "planner", "pool", "kernel", "json", "vgrads"):
+        (tmp_path / f"{name}.py").write_text('raise SystemExit("harmed")\n')
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+
+    def run(*command):
+        return subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+
+    pilot = run(sys.executable, "-P", "-c", "import vgrads.execmgr.pilot, vgrads.planner.make")
+    assert (pilot.returncode, pilot.stderr) == (0, "")
+    agent = run("/bin/sh", "-c", pilot_command(sys.executable))
+    assert agent.returncode != 0  # nobody said where its manager is
+    assert "VGRADS_" in agent.stderr and "harmed" not in agent.stderr
+
+
+def test_pilots_of_slots_start_with_nothing_of_their_folder_on_the_path():
+    """The command that a job carries; agents are started with ``-I`` by their own command."""
+    text = (ROOT / TOP / "api" / "wiring.py").read_text()
+    assert re.search(r'python = f"\{quote\(python_of\(site\)\)\} -P"', text)
+    assert '[sys.executable, "-I", name]' in (ROOT / TOP / "dispatch" / "agent_file.py").read_text()

@@ -9,7 +9,6 @@ import pytest
 
 from vgrads.bags.bag import Axis, Bag, Listed, Template
 from vgrads.dispatch.core.events import AgentQuarantined
-from vgrads.dispatch.core.explaining import unserved, why_not
 from vgrads.dispatch.core.fold import apply
 from vgrads.dispatch.core.hosts import Hello
 from vgrads.dispatch.core.records import Copied, End, Ended, Given, Late, pack, unpack
@@ -17,6 +16,7 @@ from vgrads.dispatch.core.state import State
 from vgrads.dispatch.core.step import Core
 from vgrads.dispatch.core.talk import Message, Rules
 from vgrads.dispatch.core.tasks import DONE, FAILED, PENDING
+from vgrads.dispatch.explaining import unserved, why_not
 from vgrads.dispatch.fleet.virtual import VirtualHosts
 from vgrads.dispatch.storage.bag_files import BagFiles
 from vgrads.policies.policy import read_policy

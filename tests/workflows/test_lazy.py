@@ -13,12 +13,12 @@ from tests.dispatch.bag_faults import canonical
 from tests.dispatch.bag_world import play
 from vgrads.bags.bag import Bag, Listed
 from vgrads.dispatch.core.image import image_of, pack_image, state_of, unpack_image
-from vgrads.dispatch.core.standing import bag_json
 from vgrads.dispatch.core.state import State
 from vgrads.dispatch.core.step import Core
 from vgrads.dispatch.core.talk import Rules
 from vgrads.dispatch.core.tasks import DONE, DROPPED, FAILED, GIVEN, HELD, PENDING, Tasks
 from vgrads.dispatch.fleet.virtual import VirtualHosts
+from vgrads.dispatch.standing import bag_json
 from vgrads.dispatch.storage.journal import Journal, read_state
 from vgrads.kernel.errors import InputError
 from vgrads.workflows.generated.allpairs import AllPairs

@@ -6,9 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from vgrads.traces.records import LogQueue
+if TYPE_CHECKING:
+    from vgrads.traces.records import LogQueue  # numpy, which printing help does not need
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

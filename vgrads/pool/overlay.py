@@ -2,15 +2,14 @@
 (Silberstein et al., SC 2009, doi:10.1145/1654059.1654071, §5, which names the problem and leaves
 out how it is solved).
 
-The programme, in processors, since hosts serve whatever bag fits them, and small bags share one:
+The programme, in processors, since hosts serve whatever bag fits them, and small bags share one::
 
     y[b, g] ≥ 0, whole, and 0 where demand b does not fit grid g
     Σ_g y[b, g] ≤ demand[b]
     Σ_b y[b, g] ≤ room[g] · processors of a host of g
     1. serve as much as can be served, the demands of most weight first;
-    2. of what serves that, use hosts in this order: those that work, those that idle, and then, on
-       their way or new, the cheapest by processor, and of equal price those that are believed to
-       come soonest
+    2. of what serves that, use hosts in this order: those that work, those that idle, and then,
+       on their way or new, the cheapest by processor, of equal price those that come soonest
     hosts[g] = ⌈Σ_b y[b, g] / processors of a host of g⌉, the fewest that hold it
 
 Both orders have proven optima that are whole numbers, without a solver. What can be served at once

@@ -5,12 +5,12 @@ With U tasks unfinished, n workers there and W seconds until new ones come, thos
 done n·W ÷ cycle tasks by then (within the capacity), more will have come if work keeps coming, and
 a worker for whom nothing is left has come for nothing. So the size is the largest of these:
 
-    there    min(connected, U, cap)      who works goes on; who is beyond the work or the capacity
-    goes coming   requests stay as long as something would be left for them if they came early (one
-    in ten does) new      more are asked for if, when half of them have come, a minute of work is
-    left for each kept     idle ones, as long as the time until more work comes costs less than the
-    wait to get them back times the
-             chance that they are needed (``vgrads.pool.lookahead``)
+- ``min(connected, U, cap)``: who works goes on; who is beyond the work or the capacity goes;
+- coming: requests stay as long as something would be left for them if they came early (one in ten
+  does);
+- new: more are asked for if, when half of them have come, a minute of work is left for each;
+- kept: idle ones, as long as the time until more work comes costs less than the wait to get them
+  back times the chance that they are needed (:mod:`vgrads.pool.lookahead`).
 
 Between asking and withdrawing lies a gap on purpose, so that nothing swings. ``cap`` is the upper
 end of the capacity's interval and a little, since at the capacity itself the manager has to wait

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from vgrads.dispatch.core.bag_state import BagState
-from vgrads.dispatch.core.explaining import look_at_tails, why_not
 from vgrads.dispatch.core.fold_tasks import MOST_LOSSES
 from vgrads.dispatch.core.records import COULD_NOT, END
 from vgrads.dispatch.core.state import State
 from vgrads.dispatch.core.step import Core
 from vgrads.dispatch.core.talk import Rules
 from vgrads.dispatch.core.tasks import DONE, FAILED, GIVEN, HELD, PENDING, WORDS
+from vgrads.dispatch.explaining import look_at_tails, why_not
 from vgrads.dispatch.server.messages import Said
 from vgrads.dispatch.storage.journal import EndReader, look
 from vgrads.dispatch.storage.kept import host_names, open_bag, read_status

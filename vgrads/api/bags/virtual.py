@@ -18,7 +18,6 @@ from vgrads.api.queues.histories import open_history
 from vgrads.api.wiring import Surrounding, all_simulated, make_drivers
 from vgrads.dispatch.core.events import SlotChanged
 from vgrads.dispatch.core.faults import fault_in
-from vgrads.dispatch.core.standing import Rates, status_json
 from vgrads.dispatch.core.state import State
 from vgrads.dispatch.core.step import Core
 from vgrads.dispatch.core.talk import Rules
@@ -27,6 +26,7 @@ from vgrads.dispatch.fleet.virtual import RunTime, VirtualHosts
 from vgrads.dispatch.fleet.world import World
 from vgrads.dispatch.server.manager import GUEST
 from vgrads.dispatch.server.messages import BEAT_S
+from vgrads.dispatch.standing import Rates, status_json
 from vgrads.dispatch.storage.journal import Journal, read_state
 from vgrads.dispatch.storage.kept import (
     KeptBag,

@@ -25,7 +25,6 @@ from vgrads.api.wiring import (
 from vgrads.dispatch.agent_file import pilot_command
 from vgrads.dispatch.core.faults import fault_in
 from vgrads.dispatch.core.records import End
-from vgrads.dispatch.core.standing import Latest, Rates, status_json
 from vgrads.dispatch.core.talk import Rules
 from vgrads.dispatch.document import BagDocument, build_bag, refuse_missing_inputs
 from vgrads.dispatch.fleet.fleet import Fleet
@@ -33,6 +32,7 @@ from vgrads.dispatch.server.dispatcher import Dispatcher
 from vgrads.dispatch.server.keys import key_of
 from vgrads.dispatch.server.manager import Manager
 from vgrads.dispatch.server.setting import Setting
+from vgrads.dispatch.standing import Latest, Rates, status_json
 from vgrads.dispatch.storage.kept import (
     KeptBag,
     Keys,

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 
 from vgrads.api.pools.ledger import PERIOD_S, Json, Standing, decided_for, period_of
 from vgrads.api.pools.ledger_line import LedgerLine
-from vgrads.dispatch.core.meter import TaskMeter
 from vgrads.dispatch.core.records import End
 from vgrads.dispatch.core.tasks import GIVEN
 from vgrads.dispatch.fleet.fleet import Fleet
+from vgrads.dispatch.fleet.meter import TaskMeter
 from vgrads.dispatch.fleet.pools import excess, lent, staying
 from vgrads.dispatch.fleet.supply import demand_of
 from vgrads.dispatch.server.keys import key_of

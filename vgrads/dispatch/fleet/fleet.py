@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from vgrads.dispatch.core.events import SlotChanged
-from vgrads.dispatch.core.explaining import unserved
 from vgrads.dispatch.core.slots import SlotRequest
 from vgrads.dispatch.core.step import Core
+from vgrads.dispatch.explaining import unserved
 from vgrads.dispatch.fleet.site_view import (
     BusySince,
     Place,
