@@ -1,7 +1,7 @@
 """What a promise costs: LEAD on the shipped sites, told, judged, paid and held.
 
-    python benchmarks/bench_cost.py [--plays 2000] [--days 20.3 22.6 25.5 end past] [--policies
-    vgrads paper]
+    python benchmarks/bench_cost.py [--plays 2000] [--days 20.3 22.6 25.5 end past] \\
+        [--policies vgrads paper]
 
 Two questions: 4 of 8 within 5,600 s with probability .9, and 4 of 4 within 9,000 s with .95; at
 instants of the shipped histories, in days, of which some find busy queues; ``past``: at the end,

@@ -271,9 +271,8 @@ class QueueState:
         )
         steps = _RECENT + (len(self.waiting.keys) + len(self.running.keys)) ** 2
         past = (self.recent, self.started, self.most)
-        return np.asarray(
-            _features.after(steps)(told, at_s, self.waiting.rows, self.running.rows, past)
-        )
+        features = _features.after(steps)
+        return np.asarray(features(told, at_s, self.waiting.rows, self.running.rows, past))
 
     def _seen_of(self, job: Arrival, at_s: float) -> tuple[float, float, float, float]:
         """Of jobs exactly alike: since when none came, none started, the last wait and the longest

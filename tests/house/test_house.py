@@ -32,6 +32,7 @@ SOURCES = sorted(
 SCRIPTS = sorted(path for path in (ROOT / TOP).rglob("*.js"))
 LONG_FUNCTIONS = {"run_manager", "replay_compiled"}  # compiled loops that say why they are one
 MOST_LINES, MOST_FILES, MOST_LINES_OF_A_FUNCTION = 400, 25, 60
+MOST_LINES_OF_A_CLASS, MOST_ANY = 200, 150
 
 
 def shown(path):
@@ -63,6 +64,28 @@ def test_files_and_functions_are_small_and_documented(path):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             lines = node.end_lineno - node.body[0].lineno + 1
             assert lines <= MOST_LINES_OF_A_FUNCTION or node.name in LONG_FUNCTIONS, node.name
+
+
+def test_classes_are_small():
+    long = {
+        f"{shown(path)}: {node.name}": node.end_lineno - node.lineno + 1
+        for path in SOURCES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef) and node.end_lineno - node.lineno >= MOST_LINES_OF_A_CLASS
+    }
+    assert long == {}
+
+
+def test_signatures_name_their_types():
+    done = subprocess.run(
+        [sys.executable, "-m", "ruff", "check", "--select", "ANN401", "--output-format", "concise"]
+        + [str(path) for path in SOURCES],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.count("ANN401") <= MOST_ANY, done.stderr
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=shown)

@@ -4,9 +4,10 @@
 What comes out is weighted max-min fairness: everybody gets the same level of water times its
 weight, nobody more than it needs. In the thesis a manager needs, of this pool,
 
-    example   min(capacity, unfinished tasks) − workers from elsewhere      (its worked example:
-    1000, 1000, 200) stated    min(max(0, capacity − connected), waiting) + received         (Eq
-    4.6–4.8 by the letter: 1000, 1000, 300)
+- ``example``: min(capacity, unfinished tasks) − workers from elsewhere (its worked example: 1000,
+  1000, 200);
+- ``stated``: min(max(0, capacity − connected), waiting) + received (Eq 4.6–4.8 by the letter: 1000,
+  1000, 300);
 
 and the default is ``example``, in which what others bring is not asked for a second time.
 """
