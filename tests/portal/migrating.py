@@ -13,10 +13,12 @@ from sqlmodel import SQLModel
 
 from vgrads.execmgr.core.states import Tick
 from vgrads.kernel.errors import VgradsError
+from vgrads.portal.records.database import open_engine
 from vgrads.portal.records.migrate import HEAD, current, move
 from vgrads.portal.records.run_record import RunRecord
 from vgrads.portal.records.sets import Sets
-from vgrads.portal.records.store import Store, open_engine
+from vgrads.portal.records.site_records import SiteRecords
+from vgrads.portal.records.store import Store
 
 _PLAN = (
     '{"feasible": true, "lacking": null, "deadline_s": 60, "needed": 1, "scheduled": 1, '
@@ -65,7 +67,7 @@ def check_contents(store: Store) -> None:
     assert head.summary["promise"] == {"probability": 0.9}
     assert store.get_run("run-0123456789").state == "kept"
     assert RunRecord(store.engine, "run-0123456789").events() == [Tick(at_s=1.0)]
-    row = store.history("kth", "q")
+    row = SiteRecords(store.engine).history("kth", "q")
     assert row is not None
     assert row.body == BODY
 
@@ -82,8 +84,8 @@ def check_up_and_down(url: str) -> None:
         assert "token" not in inspect(store.engine).get_table_names()
     with Store(url) as store:
         check_contents(store)
-        store.remove_site("kth")
-        assert store.history("kth", "q") is None
+        SiteRecords(store.engine).remove("kth")
+        assert SiteRecords(store.engine).history("kth", "q") is None
         move(store.engine, "base", lose_data=True)
         assert set(inspect(store.engine).get_table_names()) <= {"alembic_version"}
 

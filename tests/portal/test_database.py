@@ -11,10 +11,12 @@ from sqlalchemy import text
 from tests.conftest import DATA
 from tests.portal.migrating import check_many_at_once, check_shape, check_up_and_down, fill_old
 from vgrads.kernel.errors import InputError
+from vgrads.portal.records.database import open_engine
 from vgrads.portal.records.migrate import HEAD, current
 from vgrads.portal.records.retention import prune
 from vgrads.portal.records.sets import Sets
-from vgrads.portal.records.store import Store, open_engine
+from vgrads.portal.records.site_records import SiteRecords
+from vgrads.portal.records.store import Store
 from vgrads.portal.records.tables import HistoryRow
 from vgrads.traces.history import read_history
 
@@ -119,7 +121,7 @@ def test_old_jobs_of_histories_go_and_the_rest_predicts_the_same(url, tmp_path):
     source = DATA / "histories" / "mayhem.swf.gz"
     whole = read_history(source)
     with Store(url) as store:
-        store.put_sites(
+        SiteRecords(store.engine).put(
             [
                 HistoryRow(
                     site="m",
@@ -134,7 +136,7 @@ def test_old_jobs_of_histories_go_and_the_rest_predicts_the_same(url, tmp_path):
         age_s = datetime.now(UTC).timestamp() - middle_s
         gone = prune(store, None, age_s)["jobs"]
         assert gone == pytest.approx(len(whole) // 2, abs=2)
-        row = store.history("m", "q")
+        row = SiteRecords(store.engine).history("m", "q")
         path = tmp_path / row.file
         path.write_bytes(row.body)
         left = read_history(path)

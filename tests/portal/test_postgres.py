@@ -12,8 +12,9 @@ from tests.services import postgres
 from tests.services.fixtures import there
 from vgrads.execmgr.core.states import Cancelled, CopyEnded
 from vgrads.kernel.errors import InputError
+from vgrads.portal.records.database import open_engine
 from vgrads.portal.records.run_record import RunRecord
-from vgrads.portal.records.store import Store, open_engine
+from vgrads.portal.records.store import Store
 
 _numbers = itertools.count()
 pytestmark = pytest.mark.services

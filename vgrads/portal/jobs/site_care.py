@@ -15,6 +15,7 @@ from vgrads.portal.jobs.bags import dispatcher_folder
 from vgrads.portal.records.bags import Bags
 from vgrads.portal.records.collected import CollectedHistories
 from vgrads.portal.records.run_record import RunRecord
+from vgrads.portal.records.site_records import SiteRecords
 from vgrads.portal.records.sites import stored_catalog
 from vgrads.portal.records.store import GOES_ON, Store
 from vgrads.vgrid.catalog import Catalog, Site
@@ -81,7 +82,7 @@ def collect(name: str, since_s: float, progress: Callable[[float, float], None])
     site = _stored_site(name)
     batch = open_batch(site)
     with Store() as store:
-        kept = CollectedHistories(site, batch.dialect.accounted, store)
+        kept = CollectedHistories(site, batch.dialect.accounted, SiteRecords(store.engine))
         now = datetime.now(UTC).timestamp()
         start_s = kept.start_s(now - since_s)
         ago_s = now - start_s

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from vgrads.portal.records.store import Store
+from vgrads.portal.records.site_records import SiteRecords
 from vgrads.portal.records.tables import HistoryRow
 from vgrads.vgrid.catalog import Site
 
@@ -24,13 +24,13 @@ class CollectedHistories:
     """
 
     def __init__(
-        self, site: Site, accounted: Callable[[str], tuple[str, str] | None], store: Store
+        self, site: Site, accounted: Callable[[str], tuple[str, str] | None], records: SiteRecords
     ) -> None:
-        self.site, self._store = site, store
+        self.site, self._records = site, records
         self.added, self.changed = 0, 0
         self._lines: dict[str, dict[str, str]] = {q.name: {} for q in site.queues}
         self._touched: set[str] = set()
-        self._rows = {row.queue: row for row in store.site_rows()[2] if row.site == site.name}
+        self._rows = {row.queue: row for row in records.rows()[2] if row.site == site.name}
         for queue, row in self._rows.items():
             if row.file == COLLECTED and queue in self._lines:
                 for line in gzip.decompress(row.body).decode().splitlines():
@@ -39,7 +39,7 @@ class CollectedHistories:
 
     def start_s(self, earliest_s: float) -> float:
         """Where the next collection begins, in seconds since 1970."""
-        until = self._store.collected_until(self.site.name)
+        until = self._records.collected_until(self.site.name)
         return earliest_s if until is None else max(earliest_s, until - _OVERLAP_S)
 
     def merge(self, found: Mapping[str, tuple[str, str]]) -> None:
@@ -72,7 +72,7 @@ class CollectedHistories:
                     body=body,
                 )
             )
-        self._store.put_collected(self.site.name, until_s, rows)
+        self._records.put_collected(self.site.name, until_s, rows)
         self._touched.clear()
 
     def summary(self) -> Json:

@@ -15,6 +15,7 @@ from sqlmodel import Session, SQLModel, col, select
 
 from vgrads.api.config import run_folder, set_folder
 from vgrads.portal.records.collected import COLLECTED
+from vgrads.portal.records.site_records import SiteRecords
 from vgrads.portal.records.store import GOES_ON, Store
 from vgrads.portal.records.tables import (
     AcquisitionRow,
@@ -57,11 +58,9 @@ def prune(store: Store, keep_s: float | None, history_keep_s: float | None) -> d
         session.commit()
     for folder in folders:  # the rows are gone: whatever is left of a folder is found by nobody
         shutil.rmtree(folder, ignore_errors=True)
-    jobs = (
-        0
-        if history_keep_s is None
-        else sum(_trim(store, s, q, now - history_keep_s) for s, q in store.histories())
-    )
+    records, jobs = SiteRecords(store.engine), 0
+    if history_keep_s is not None:
+        jobs = sum(_trim(records, s, q, now - history_keep_s) for s, q in records.histories())
     if sets or jobs:
         _shrink(store)
     return {"sets": len(sets), "jobs": jobs}
@@ -108,10 +107,10 @@ def _remove_set(session: Session, set_id: str) -> list[Path]:
     return [set_folder(set_id), *map(run_folder, runs)]
 
 
-def _trim(store: Store, site: str, queue: str, before_unix_s: float) -> int:
+def _trim(records: SiteRecords, site: str, queue: str, before_unix_s: float) -> int:
     """Drop the jobs of a history that were submitted before an instant; those that are left become
     an SWF log."""
-    row = store.history(site, queue)
+    row = records.history(site, queue)
     if row is None or row.file == COLLECTED:  # the next collection goes on from all of its lines
         return 0
     with tempfile.TemporaryDirectory() as folder:
@@ -123,7 +122,7 @@ def _trim(store: Store, site: str, queue: str, before_unix_s: float) -> int:
             return 0
         body = gzip.compress(write_swf(log.select(~old)).encode())
     name = f"{row.file.partition('.')[0]}.swf.gz"
-    store.put_sites(
+    records.put(
         [HistoryRow(site=site, queue=queue, file=name, changed=datetime.now(UTC), body=body)]
     )
     return int(old.sum())

@@ -16,6 +16,7 @@ from vgrads.api.plans.runtimes import NOTHING, RunTimes
 from vgrads.kernel.documents import load_mapping, validate
 from vgrads.kernel.errors import InputError, SiteError
 from vgrads.portal.records.runtimes import RunTimeRecords
+from vgrads.portal.records.site_records import SiteRecords
 from vgrads.portal.records.store import Store
 from vgrads.portal.records.tables import HistoryRow, LinkRow, SiteRow
 from vgrads.traces.history import read_history
@@ -62,7 +63,7 @@ def only_site(name: str, file: Path | None) -> Catalog:
 def stored_catalog() -> Catalog | None:
     """The sites of the database, their histories laid out as files; None where there are none."""
     with Store() as store:
-        sites, links, histories = store.site_rows()
+        sites, links, histories = SiteRecords(store.engine).rows()
     if not sites:
         return None
     folder = home() / "cache"
@@ -90,12 +91,13 @@ def with_uploads(catalog: Catalog, store: Store, only_missing: bool = False) -> 
     ``only_missing``: only for queues that name none.
     """
     folder = home() / "cache"
-    kept = set(store.histories())
+    records = SiteRecords(store.engine)
+    kept = set(records.histories())
 
     def with_its_own(site: str, queue: Queue) -> Queue:
         if (site, queue.name) not in kept or (only_missing and queue.history is not None):
             return queue
-        row = store.history(site, queue.name)
+        row = records.history(site, queue.name)
         return queue if row is None else replace(queue, history=str(folder / _lay_out(row, folder)))
 
     sites = tuple(
@@ -140,7 +142,7 @@ def add_sites(file: Path) -> list[str]:
             if queue.history is not None:
                 rows.append(_history_row(site.name, queue.name, Path(queue.history)))
     with Store() as store:
-        store.put_sites(rows)
+        SiteRecords(store.engine).put(rows)
     return [site.name for site in catalog.sites]
 
 
@@ -161,7 +163,7 @@ def _history_row(site: str, queue: str, path: Path) -> HistoryRow:
 def remove_site(name: str) -> None:
     """Forget a site of the database."""
     with Store() as store:
-        if not store.remove_site(name):
+        if not SiteRecords(store.engine).remove(name):
             raise InputError(f"no site '{name}' in the database", fix="vgrads sites list")
 
 

@@ -1,72 +1,33 @@
-"""The database behind a few verbs: sets with their plans, runs, journals, sites, histories."""
+"""The database behind a few verbs: sets with their plans, runs, journals, offers."""
 
 from __future__ import annotations
 
 import json
-import os
 import secrets
-import sqlite3
-import time
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Engine as SqlEngine
-from sqlalchemy import ExceptionContext, delete, func, make_url, text
-from sqlalchemy import event as sql_event
-from sqlalchemy.exc import ArgumentError, InternalError, OperationalError
-from sqlmodel import Session, SQLModel, col, create_engine, select
+from sqlalchemy import delete, func, text
+from sqlmodel import Session, SQLModel, col, select
 
-from vgrads.api.config import home
-from vgrads.kernel.errors import InputError, SiteError
+from vgrads.kernel.errors import InputError
+from vgrads.portal.records.database import database_url, open_engine
 from vgrads.portal.records.migrate import prepare
-from vgrads.portal.records.reconnect import DatabaseLost, connection_options, is_lost
 from vgrads.portal.records.tables import (
     AcquisitionRow,
-    CollectionRow,
     EventRow,
     GridRow,
-    HistoryRow,
-    LinkRow,
     RunRow,
     SetRow,
-    SiteRow,
 )
 from vgrads.vgrid.acquisition import Acquisition
 
-_SQLITE, _BUSY_MS = "sqlite:///", 10_000
 GOES_ON = ("running", "interrupted")
 """States of a run that has not ended."""
-
-
-def database_url() -> str:
-    """``VGRADS_DB``, else an SQLite file in :func:`vgrads.api.config.home`."""
-    return os.environ.get("VGRADS_DB") or f"sqlite:///{home() / 'vgrads.db'}"
-
-
-def sqlite_file(url: str) -> Path | None:
-    """The file of an SQLite database; None for any other, or one in memory."""
-    try:
-        found = make_url(url)
-    except ArgumentError:
-        return None
-    if found.get_backend_name() != "sqlite" or found.database in (None, "", ":memory:"):
-        return None
-    return Path(str(found.database))
-
-
-def close_to_others(url: str) -> None:
-    """Take from everybody else what older versions left open: the home with its runs, the
-    database's files."""
-    here, place = home(), sqlite_file(url)
-    files = [place.with_name(place.name + more) for more in ("", "-wal", "-shm")] if place else []
-    for path in (here, here / "runs", *files):
-        if path.exists() and path.stat().st_mode & 0o077:
-            with suppress(PermissionError):  # somebody else's: theirs to close
-                path.chmod(path.stat().st_mode & 0o700)
 
 
 def new_id(prefix: str) -> str:
@@ -129,7 +90,7 @@ class Store:
             summary=json.dumps(summary_of(plan)),
         )
         set_id = row.id
-        self._save(row)
+        self.add(row)
         return set_id
 
     def get_set(self, set_id: str) -> SetRow | None:
@@ -142,7 +103,7 @@ class Store:
         that."""
         row = new_run(set_id, folder=folder)
         run_id = row.id
-        self._save(row)
+        self.add(row)
         return run_id
 
     def set_run_state(self, run_id: str, state: str) -> None:
@@ -200,52 +161,13 @@ class Store:
             owner=owner,
         )
         grid_id = row.id
-        self._save(row)
+        self.add(row)
         return grid_id
 
     def get_grid(self, grid_id: str) -> GridRow | None:
         """One offer."""
         with Session(self._engine) as session:
             return session.get(GridRow, grid_id)
-
-    def put_sites(self, rows: Iterable[SQLModel]) -> None:
-        """Keep sites, links and histories; those of the same names are replaced, all or nothing."""
-        with Session(self._engine) as session:
-            for row in rows:
-                session.merge(row)
-                session.flush()
-            session.commit()
-
-    def put_collected(self, site: str, until_s: float, histories: Iterable[HistoryRow]) -> None:
-        """Keep histories and how far they go, both or neither."""
-        self.put_sites([*histories, CollectionRow(site=site, until_s=until_s)])
-
-    def collected_until(self, site: str) -> float | None:
-        """How far a site's accounting has been collected; None where it never was."""
-        with Session(self._engine) as session:
-            row = session.get(CollectionRow, site)
-            return row.until_s if row else None
-
-    def site_rows(self) -> tuple[list[SiteRow], list[LinkRow], list[HistoryRow]]:
-        """Everything that is known about sites."""
-        with Session(self._engine) as session:
-            sites = session.exec(select(SiteRow).order_by(SiteRow.name)).all()
-            links = session.exec(select(LinkRow)).all()
-            return list(sites), list(links), list(session.exec(select(HistoryRow)))
-
-    def remove_site(self, name: str) -> bool:
-        """Forget a site with its histories and links; False where there is none."""
-        with Session(self._engine) as session:
-            row = session.get(SiteRow, name)
-            if row is None:
-                return False
-            for link in session.exec(select(LinkRow)):
-                if name in (link.one, link.other):
-                    session.delete(link)
-            session.execute(delete(HistoryRow).where(HistoryRow.site == name))  # type: ignore[arg-type]
-            session.delete(row)
-            session.commit()
-        return True
 
     def get_run(self, run_id: str) -> RunRow:
         """One run; InputError if there is none."""
@@ -280,16 +202,6 @@ class Store:
         with Session(self._engine) as session:
             return session.exec(query).one()
 
-    def histories(self) -> list[tuple[str, str]]:
-        """Site and queue of every history that is kept."""
-        with Session(self._engine) as session:
-            return [(s, q) for s, q in session.exec(select(HistoryRow.site, HistoryRow.queue))]
-
-    def history(self, site: str, queue: str) -> HistoryRow | None:
-        """The history of a queue."""
-        with Session(self._engine) as session:
-            return session.get(HistoryRow, (site, queue))
-
     def count_runs(self) -> dict[str, int]:
         """State → how many runs."""
         query = select(RunRow.state, func.count()).group_by(RunRow.state)
@@ -312,7 +224,9 @@ class Store:
 
     def add(self, row: SQLModel) -> None:
         """Keep a row."""
-        self._save(row)
+        with Session(self._engine) as session:
+            session.add(row)
+            session.commit()
 
     @property
     def engine(self) -> SqlEngine:
@@ -331,11 +245,6 @@ class Store:
         with self._engine.begin() as connection:
             connection.execute(text("UPDATE alembic_version SET version_num = version_num"))
 
-    def _save(self, row: SQLModel) -> None:
-        with Session(self._engine) as session:
-            session.add(row)
-            session.commit()
-
     def close(self) -> None:
         """Give connections back."""
         self._engine.dispose()
@@ -345,60 +254,3 @@ class Store:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def open_engine(url: str | None = None) -> SqlEngine:
-    """The database, as it is; InputError for a URL that is none, or of a kind that is not
-    installed."""
-    chosen = url or database_url()
-    if chosen == f"{_SQLITE}{home() / 'vgrads.db'}":
-        home().mkdir(parents=True, exist_ok=True, mode=0o700)
-    file = sqlite_file(chosen)
-    if file is not None:
-        _make_secret(file)
-    try:
-        engine = create_engine(chosen, **connection_options(make_url(chosen)))
-    except (ArgumentError, ImportError) as error:
-        raise InputError(f"cannot be used: {error}", where="database URL") from error
-    sql_event.listen(engine, "handle_error", _translate)
-    if engine.dialect.name == "sqlite":
-        sql_event.listen(engine, "connect", _prepare_sqlite)
-    return engine
-
-
-def _make_secret(file: Path) -> None:
-    """A new database's file, for nobody else. One that is there is not opened: closing it would
-    take all of this process's locks off it (https://www.sqlite.org/howtocorrupt.html, 2.2)."""
-    with suppress(OSError):  # there already; or it cannot be made, which is told when it is used
-        os.close(os.open(file, os.O_CREAT | os.O_EXCL, 0o600))
-
-
-def _translate(context: ExceptionContext) -> SiteError | None:
-    """A database that cannot do what it is asked is a site that fails: said in a line, asked again
-    later."""
-    lost = is_lost(context)
-    database = isinstance(context.sqlalchemy_exception, OperationalError | InternalError)
-    if context.is_pre_ping or not (database or context.is_disconnect):
-        return None
-    said = (str(context.original_exception).splitlines() or ["no word"])[0]
-    if lost:
-        return DatabaseLost(said, site="database", transient=True, fix="see VGRADS_DB")
-    fix = "free some room on its disk" if "full" in said else "see VGRADS_DB"
-    return SiteError(said, site="database", transient=True, fix=fix)
-
-
-def _prepare_sqlite(connection: Any, _: Any) -> None:
-    """Readers beside one writer; a commit is on disk before anything is done about it."""
-    for pragma in (f"busy_timeout={_BUSY_MS}", "synchronous=FULL", "foreign_keys=ON"):
-        connection.execute(f"PRAGMA {pragma}")
-    end_s = time.monotonic() + _BUSY_MS / 1000.0
-    # two that come first at once: the one that finds it locked is refused without being made to
-    # wait
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode=WAL")
-            return
-        except sqlite3.OperationalError:
-            if time.monotonic() > end_s:
-                raise
-            time.sleep(0.02)

@@ -13,7 +13,8 @@ from typing import Any
 from sqlmodel import Session, col, select
 
 from vgrads.kernel.errors import InputError
-from vgrads.portal.records.store import Store, database_url, sqlite_file
+from vgrads.portal.records.database import database_url, sqlite_file
+from vgrads.portal.records.store import Store
 from vgrads.portal.records.tables import AuditRow
 
 Json = dict[str, Any]

@@ -20,6 +20,7 @@ from starlette.exceptions import HTTPException
 
 from vgrads.api.config import home
 from vgrads.kernel.errors import InputError
+from vgrads.portal.records.site_records import SiteRecords
 from vgrads.portal.records.tables import HistoryRow
 from vgrads.portal.web.guard import Operator
 from vgrads.portal.web.service import Service
@@ -69,7 +70,7 @@ def add_history_routes(app: FastAPI, service: Service) -> None:
                 changed=datetime.now(UTC),
                 body=path.read_bytes(),
             )
-            await run_in_threadpool(service.store.put_sites, [row])
+            await run_in_threadpool(SiteRecords(service.store.engine).put, [row])
         await run_in_threadpool(service.refresh)
         return {"site": site, "queue": target.name, "jobs": len(log), "format": form or "detected"}
 

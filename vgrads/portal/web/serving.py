@@ -21,9 +21,10 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from vgrads.kernel.errors import InputError, SiteError
 from vgrads.portal.jobs.supervisor import Places
 from vgrads.portal.records.access import Access, secret_digest
+from vgrads.portal.records.database import close_to_others
 from vgrads.portal.records.retention import prune
 from vgrads.portal.records.sites import choose_catalog
-from vgrads.portal.records.store import Store, close_to_others
+from vgrads.portal.records.store import Store
 from vgrads.portal.web.app import make_app
 from vgrads.portal.web.guard import Limits
 from vgrads.portal.web.oidc import Provider

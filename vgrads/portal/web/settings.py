@@ -18,7 +18,7 @@ from vgrads.kernel.documents import Count, Positive, document_error
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.files import read_text
 from vgrads.kernel.units import parse_duration
-from vgrads.portal.records.store import database_url
+from vgrads.portal.records.database import database_url
 
 CONFIG = "VGRADS_CONFIG"
 

@@ -116,8 +116,8 @@ def upgrade(
 ) -> None:
     """Bring the database to a version (default: this one's). Every command does so by itself when
     it must."""
+    from vgrads.portal.records.database import open_engine
     from vgrads.portal.records.migrate import HEAD, current, losses, move
-    from vgrads.portal.records.store import open_engine
     from vgrads.portal.records.upkeep import back_up_beside
 
     engine = open_engine(db)
