@@ -311,6 +311,7 @@ workflows:
     assert "ABSENT" in err.read_text() and err.read_text().endswith("said\n")
 
 
+@pytest.mark.more
 def test_bags_of_a_service_see_nothing_of_its_environment(tmp_path, monkeypatch):
     monkeypatch.setenv("VGRADS_HOME", str(tmp_path))
     for name, value in (*SECRETS.items(), ("SOME_SETTING", "hush-setting")):

@@ -59,6 +59,7 @@ def test_cloud_first_spends_where_the_standard_need_not():
     assert make_plan(snapshot, Options(policy="cloud-first")).cost_usd == 1.0
 
 
+@pytest.mark.more
 def test_the_standard_policy_is_as_sure_as_the_papers_rule_where_it_falls_short():
     for number in range(8):
         snapshot, _, _ = instance(number, [])

@@ -153,6 +153,7 @@ retries: 1
 """
 
 
+@pytest.mark.more
 def test_guests_work_a_black_hole_among_them_gets_nothing_and_it_is_said_why(
     vgrads, guests, tmp_path
 ):
@@ -179,6 +180,7 @@ def test_guests_work_a_black_hole_among_them_gets_nothing_and_it_is_said_why(
     assert all(process.wait(20) == 0 for process in guests.processes.values())  # told to go
 
 
+@pytest.mark.more
 def test_copies_save_the_tail_when_a_host_stops_without_a_word(vgrads, guests, tmp_path):
     more = "copies: learned"
     work = start_bag(tmp_path, GUESTS.format(seconds=0.5, count=40, more=more))

@@ -48,6 +48,7 @@ def test_two_managers_share_a_pool_and_what_one_leaves_serves_the_other(pooling,
     assert "everything was given back" in pooling.said("pool")
 
 
+@pytest.mark.more
 def test_a_pool_that_is_killed_goes_on_with_the_hosts_that_it_has(pooling, tmp_path):
     options = ("--sites", tmp_path / "sites.toml")
     pool = pooling.pool(POOL.format(most=2), *options)

@@ -382,6 +382,7 @@ def test_large_bodies_are_refused_before_and_while_they_come(tmp_path):
 # a service that is killed
 
 
+@pytest.mark.more
 def test_plans_and_runs_survive_a_service_that_is_killed(tmp_path):
     heavy = {
         "name": "heavy",
@@ -442,6 +443,7 @@ def test_work_is_done_once_taken_over_and_given_up_only_for_processes_that_died(
         assert works.open_kinds() == {PLAN: 0, RUN: 0}
 
 
+@pytest.mark.more
 def test_a_run_whose_process_dies_again_and_again_is_given_up(tmp_path):
     with serving(tmp_path) as service:
         client = service.client()
@@ -483,6 +485,7 @@ def test_a_port_that_is_taken_is_said(tmp_path):
     assert "cannot listen" in done.stderr.splitlines()[-1]
 
 
+@pytest.mark.more
 def test_a_run_by_an_outside_engine_goes_on_after_a_restart(tmp_path):
     sites = tmp_path / "sites.toml"
     sites.write_text('[[site]]\nname = "here"\nkind = "local"\nprocs = 4\ndriver = "local"\n')
@@ -527,6 +530,7 @@ def test_a_service_that_is_asked_to_ends_soon_though_somebody_listens(tmp_path):
         )  # no stream had to be cut
 
 
+@pytest.mark.more
 def test_an_upload_that_is_cut_off_leaves_nothing(tmp_path):
     with serving(tmp_path) as service:
         url = f"{service.url}/v1/sites/mayhem/queues/default/bound"

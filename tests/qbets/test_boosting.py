@@ -15,6 +15,7 @@ from vgrads.qbets.conditional import LEVELS, _non_negative, base_columns, fit
 from vgrads.qbets.queue_state import FEATURES
 
 
+@pytest.mark.more
 def test_trees_for_all_levels_foretell_no_worse_than_a_library_s_forest_for_each():
     draws = stream(0, "trees")
     rows = draws.normal(size=(6000, 5))

@@ -65,6 +65,7 @@ def test_those_who_come_are_those_of_an_earlier_day_at_this_hour():
 widths = st.lists(st.integers(1, 4), max_size=6)
 
 
+@pytest.mark.more
 @given(widths, widths, st.integers(1, 8), st.integers(60, 4000))
 def test_where_run_times_are_known_the_future_is_what_the_cluster_does(
     running, waiting, procs, time_s

@@ -133,6 +133,7 @@ def test_shipped_histories_say_that_they_are_generated():
         read_history(path).check()
 
 
+@pytest.mark.more
 def test_real_logs_are_read(shared):
     for path in sorted((shared / "swf").glob("*.gz")):
         log = read_history(path)
