@@ -146,9 +146,9 @@ class Judge:
                 self._is_ready(state.bags[record.bag].tasks, task)
                 self.trusted.add((host.id, host.life, (record.bag, task, attempts[task] + 1)))
         if isinstance(record, AgentLeft):
-            self.excuse(state.hosts[record.fields["number"]].id)
+            self.excuse(state.hosts[record.number].id)
         if isinstance(record, AgentJoined):
-            self.dismissed.discard(record.fields["id"])
+            self.dismissed.discard(record.id)
 
     def _is_ready(self, tasks, task):
         for needed in tasks.order.needs(task) if tasks.order is not None else ():

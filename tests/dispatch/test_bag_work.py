@@ -342,7 +342,7 @@ def test_a_wrong_or_revoked_key_is_told_nothing(tmp_path):
         assert (await say(port, hello()))[0] == 200
         found.revoke("h0")
         assert await say(port, hello(2)) == (403, None)
-        assert found.refused == 3
+        assert found.port.refused == 3
 
     with manager(tmp_path / "d", "true") as alive:
         alive(work)
@@ -488,12 +488,11 @@ def test_a_round_hears_no_more_ends_than_take_a_moment(tmp_path):
 
     async def work(found, port):
         heard = read(body, lambda host: 0, 0.0)
-        found._inbox = [(None, heard)] * 3
-        assert len(found._next_messages()) == 2 and found._news.is_set()
-        assert len(found._next_messages()) == 1 and not found._inbox
-        found._inbox = [(None, heard)] * 3
-        found._stopped = True
-        assert len(found._next_messages()) == 3  # the last round hears all of them
+        found.port._inbox = [(None, heard)] * 3
+        assert len(found.port.next_messages(closing=False)) == 2 and found._news.is_set()
+        assert len(found.port.next_messages(closing=False)) == 1 and not found.port._inbox
+        found.port._inbox = [(None, heard)] * 3
+        assert len(found.port.next_messages(closing=True)) == 3  # the last round hears all of them
 
     with manager(tmp_path / "d", "true") as alive:
         alive(work)
