@@ -6,7 +6,8 @@ export VGRADS_PROCS=8
 D=/marks
 mkdir -p "$D" || exit 1
 cd "$D" || exit 1
-( set -C; : >vg-5a53b8b9dcd9.state ) 2>/dev/null || exit 0  # this slot has run: a repeated job has nothing to do
+# A slot that has run: a repeated job has nothing to do.
+( set -C; : >vg-5a53b8b9dcd9.state ) 2>/dev/null || exit 0
 find . -name 'vg-*' -mtime +30 -exec rm -f {} + 2>/dev/null
 echo ready >>vg-5a53b8b9dcd9.state
 NODE_SCRIPT="$PWD/vg-5a53b8b9dcd9.node"
@@ -41,6 +42,7 @@ exit "$worst"
 ' vgrads "$NODE_SCRIPT" ) >vg-5a53b8b9dcd9.out 2>&1 </dev/null
 code=$?
 rm -f "$NODE_SCRIPT" "$NODE_SCRIPT.code"
-said=$(tail -n 40 vg-5a53b8b9dcd9.out | tr -d '\000' | LC_ALL=C grep -Ev '^$|^srun: error: .*: Exited with exit code [0-9]+$' | tail -n 1 | cut -c 1-300)
+said=$(tail -n 40 vg-5a53b8b9dcd9.out | tr -d '\000' | LC_ALL=C grep -Ev '^$|^srun: error: .*: Exited with exit code [0-9]+$' |
+  tail -n 1 | cut -c 1-300)
 printf 'end %s %s\n' "$code" "$said" >>vg-5a53b8b9dcd9.state
 exit $code

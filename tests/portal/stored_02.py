@@ -33,7 +33,7 @@ import msgpack
 import pytest
 
 from tests.conftest import ROOT
-from tests.portal.serving import free_port
+from tests.ports import free_ports
 from tests.services import pbs_like
 from vgrads.agent.machine import Place
 from vgrads.portal.records.lease import new_owner
@@ -142,13 +142,13 @@ def _move_file(path: Path, place: str) -> None:
 def _move_ports(folder: Path) -> None:
     """Managers listen where their hosts look for them: on other ports than in the fixture."""
     for path in [*folder.glob("home/*/*/port"), *folder.glob("home/*/port")]:
-        before, after = path.read_text().strip(), str(free_port())
+        before, after = path.read_text().strip(), str(free_ports())
         path.write_text(after)
         for script in folder.glob("pbs/*.sh"):
             text = script.read_text()
             script.write_text(text.replace(f"127.0.0.1:{before}", f"127.0.0.1:{after}"))
     for path in folder.glob("home/runs/*/contact.json"):
-        path.write_text(json.dumps(json.loads(path.read_text()) | {"port": free_port()}))
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"port": free_ports()}))
 
 
 def _move_hosts(journal: Path) -> None:
