@@ -206,7 +206,7 @@ def _again(draft: Draft, placements: list[Placement]) -> bool:
     longer fit."""
     mark = draft.mark()
     for p in placements:
-        start_s = draft.calendars[p.slot].earliest_fit(
+        start_s = draft.slots.calendar(p.slot).earliest_fit(
             p.start_s, p.end_s - p.start_s, p.procs, p.end_s
         )
         if start_s != p.start_s:

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vgrads.kernel.profile import Profile
+from vgrads.planner.placement.bookings import Bookings
 from vgrads.planner.plan import Placement
+from vgrads.planner.promise.gangs import chances_of_gangs
 from vgrads.planner.promise.probability import (
     Bits,
     Scenarios,
@@ -25,19 +26,18 @@ from vgrads.planner.promise.probability import (
     standard_error,
 )
 from vgrads.planner.snapshot import CopyKey, Snapshot, TaskKey
-from vgrads.vgrid.binding import latest_submission
 
 Reasons = Mapping[str, Any]
 """The numbers that decided, by name."""
 
 
 class Draft:
-    """Calendars of all slots, placements of all tasks, and in which scenarios what gets done."""
+    """Placements of all tasks, the slots that they hold, and in which scenarios what gets done."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
         self.scenarios = Scenarios(snapshot)
-        self.calendars = {slot.id: Profile(slot.procs, slot.end_s) for slot in snapshot.slots}
+        self.slots = Bookings(snapshot)
         self.copies: dict[str, dict[str, list[Placement]]] = {}
         self.outcomes: dict[str, WorkflowOutcome] = {}
         # workflows of which every copy lies whole in one slot: copy → when it is done
@@ -49,12 +49,11 @@ class Draft:
         self.reasons: dict[CopyKey, Reasons] = {}
         # tasks whose copies came or went since their workflow was settled
         self._touched: defaultdict[str, set[str]] = defaultdict(set)
-        self._by_slot: defaultdict[str, list[Placement]] = defaultdict(list)
 
     def place(self, placement: Placement) -> None:
         """Add a copy. Its workflow's outcome is brought up to date by :meth:`settle`."""
         outcome = self.outcome(placement.workflow)
-        self._book(placement)
+        self._book_all([placement])
         self._touched[placement.workflow].add(placement.task)
         outcome.copies.setdefault(placement.task, []).append(
             (placement, outcome.success(placement))
@@ -69,28 +68,12 @@ class Draft:
         self._book_all(placements)
 
     def _book_all(self, placements: Sequence[Placement]) -> None:
-        """:meth:`_book` for copies of one workflow's tasks."""
-        tasks, by_slot = (
-            self.copies.setdefault(placements[0].workflow, {}),
-            defaultdict[str, list[Placement]](list),
-        )
+        """Take copies of one workflow's tasks down, and their processors."""
+        tasks = self.copies.setdefault(placements[0].workflow, {})
         for p in placements:
-            if p.task in tasks:
-                tasks[p.task].append(p)
-            else:
-                tasks[p.task] = [p]
-            by_slot[p.slot].append(p)
+            tasks.setdefault(p.task, []).append(p)
         self._journal += placements
-        for slot, own in by_slot.items():
-            self._by_slot[slot] += own
-            self.calendars[slot].add_all([(p.start_s, p.end_s, p.procs) for p in own])
-
-    def _book(self, placement: Placement) -> None:
-        tasks = self.copies.setdefault(placement.workflow, {})
-        tasks.setdefault(placement.task, []).append(placement)
-        self.calendars[placement.slot].add(placement.start_s, placement.end_s, placement.procs)
-        self._by_slot[placement.slot].append(placement)
-        self._journal.append(placement)
+        self.slots.add(placements)
 
     def place_gang(self, placements: Sequence[Placement]) -> bool:
         """Add a copy of every task of a workflow, all in one slot; False where that raises nothing.
@@ -155,17 +138,14 @@ class Draft:
         """Take back everything placed since the mark."""
         taken = self._journal[mark:]
         del self._journal[mark:]
-        by_slot = defaultdict[str, list[tuple[float, float, int]]](list)
-        for p in reversed(taken):  # the newest of its task's
+        taken.reverse()  # the newest of its task's first
+        for p in taken:
             self.copies[p.workflow][p.task].pop()
-            by_slot[p.slot].append((p.start_s, p.end_s, -p.procs))
             if p.workflow in self._gangs:
                 self._gangs[p.workflow].pop(p.copy, None)
             else:
                 self._touched[p.workflow].add(p.task)
-        for slot, rows in by_slot.items():
-            del self._by_slot[slot][-len(rows) :]
-            self.calendars[slot].add_all(rows)
+        self.slots.take_back(taken)
         for workflow in sorted({p.workflow for p in taken}):
             if not any(self.copies[workflow].values()):
                 del self.copies[workflow]
@@ -231,22 +211,10 @@ class Draft:
         """P(some copy of the task succeeds)."""
         return self.scenarios.share(self.outcome(key[0]).task_done(key[1]))
 
-    def in_slot(self, slot_id: str) -> list[Placement]:
-        """Copies placed in a slot."""
-        return self._by_slot[slot_id]
-
-    def slot_cost(self, slot_id: str) -> float:
-        """USD for holding a slot from its request to the end of its last task."""
-        slot, placed = self.snapshot.slot_by_id[slot_id], self.in_slot(slot_id)
-        if not slot.paid or not placed:
-            return 0.0
-        submit_s = latest_submission(slot, [p.start_s for p in placed])
-        return slot.cost_usd(max(p.end_s for p in placed) - submit_s)
-
     @property
     def cost_usd(self) -> float:
         """USD for all slots used."""
-        return sum(self.slot_cost(slot.id) for slot in self.snapshot.slots if slot.paid)
+        return self.slots.cost_usd
 
     def probabilities(self) -> Mapping[tuple[str, str, int], float]:
         """Success probability of every copy."""
@@ -256,29 +224,8 @@ class Draft:
             for pairs in outcome.copies.values()
             for placement, bits in pairs
         }
-        by_slot = defaultdict[str, list[tuple[CopyKey, float, float]]](list)
-        for name in self._gangs:
-            for p, first_s in self._gang_begins(name):
-                by_slot[p.slot].append((p.key, first_s, p.end_s))
-        for slot_id, rows in by_slot.items():
-            keys, firsts_s, ends_s = zip(*rows, strict=True)
-            chances = self.scenarios.chances(self.snapshot.slot_by_id[slot_id], firsts_s, ends_s)
-            found.update(zip(keys, chances.tolist(), strict=True))
-        return found
-
-    def _gang_begins(self, name: str) -> Iterator[tuple[Placement, float]]:
-        """A task succeeds where the slot is ready by the first start before it, which is told, and
-        lives to its end."""
-        workflow, placed = self.snapshot.workflow_by_name[name], self.copies[name]
-        for n in range(len(self._gangs[name])):
-            first_s = dict[str, float]()
-            for task_id in workflow.order:
-                p = placed[task_id][n]
-                begin_s = p.start_s
-                for parent in workflow.tasks[task_id].parents:
-                    begin_s = min(begin_s, first_s[parent])
-                first_s[task_id] = begin_s
-                yield p, begin_s
+        gangs = ((name, self.copies[name], len(gang)) for name, gang in self._gangs.items())
+        return found | chances_of_gangs(self.scenarios, self.snapshot, gangs)
 
 
 class PaperDraft(Draft):

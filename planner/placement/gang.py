@@ -95,7 +95,7 @@ class Gangs:
         latest_end_s = min(snapshot.wanted.deadline_s, slot.end_s)
         starts_s = np.empty(count)
         for begin_s, _ in reversed(slot.curve.milestones):
-            steps = self.draft.calendars[slot.id].steps(count)
+            steps = self.draft.slots.calendar(slot.id).steps(count)
             if pack.after(5 * count)(
                 shape.arrays, turns, lengths_s, (steps, slot.procs, begin_s, latest_end_s), starts_s
             ):

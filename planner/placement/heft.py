@@ -128,7 +128,7 @@ def _machines(draft: Draft, slots: Sequence[Slot], more: int) -> Machines:
     """These slots with room for so many more tasks."""
     number: dict[str, int] = {}
     site = np.array([number.setdefault(slot.site, len(number)) for slot in slots])
-    calendars = [draft.calendars[slot.id].steps(more) for slot in slots]
+    calendars = [draft.slots.calendar(slot.id).steps(more) for slot in slots]
     widest = max(len(steps.times_s) for steps in calendars)
     times_s, used = np.zeros((len(slots), widest)), np.zeros((len(slots), widest), np.int64)
     for n, steps in enumerate(calendars):

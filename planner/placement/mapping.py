@@ -34,7 +34,7 @@ def candidates(
     copy = len(taken)
     tried: set[tuple[str, int, StartCurve]] = set()
     for slot in slots:
-        calendar = draft.calendars[slot.id]
+        calendar = draft.slots.calendar(slot.id)
         twin = (slot.site, slot.procs, slot.curve)
         if slot.id in taken or not slot.holds(task.needs) or (calendar.empty and twin in tried):
             continue
@@ -76,7 +76,7 @@ def _starts(
     draft: Draft, slot: Slot, ready_s: float, duration_s: float, procs: int, latest_end_s: float
 ) -> list[float]:
     """Starts worth trying: as early as possible, and where the slot has become surer."""
-    calendar = draft.calendars[slot.id]
+    calendar = draft.slots.calendar(slot.id)
     start_s = calendar.earliest_fit(ready_s, duration_s, procs, latest_end_s)
     if start_s is None:
         return []

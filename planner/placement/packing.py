@@ -183,7 +183,7 @@ class Packer:
 
     def _room(self, windows: Sequence[Window]) -> Room:
         found = np.zeros(len(windows), WINDOW)
-        placed = [self.draft.in_slot(w.slot.id) for w in windows]
+        placed = [self.draft.slots.placed(w.slot.id) for w in windows]
         steps = self._steps + 2 * max(map(len, placed))
         room = Room(
             found.view(np.recarray),

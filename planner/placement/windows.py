@@ -97,7 +97,7 @@ def machines(draft: Draft, slots: Iterable[Slot], share: float = 1.0) -> list[Ma
     first."""
     found: dict[tuple[object, ...], list[Slot]] = defaultdict(list)
     for slot in slots:
-        if slot.paid and slot.curve.best > 0 and not draft.in_slot(slot.id):
+        if slot.paid and slot.curve.best > 0 and not draft.slots.placed(slot.id):
             alike = (
                 slot.site,
                 slot.queue,
@@ -129,7 +129,7 @@ def standing(draft: Draft, slots: Iterable[Slot]) -> list[Window]:
     found = []
     deadline_s = draft.snapshot.wanted.deadline_s
     for slot in slots:
-        placed = draft.in_slot(slot.id)
+        placed = draft.slots.placed(slot.id)
         if slot.paid and placed:
             asked_s = latest_submission(slot, [p.start_s for p in placed])
             units = math.ceil((max(p.end_s for p in placed) - asked_s) / slot.billing_s - 1e-9)

@@ -324,7 +324,7 @@ def test_plans_of_whole_workflows_keep_the_same_invariants(shapes, rows, seed):
         assert draft.promise == fresh.promise
         assert alone == pytest.approx(told)
     assert_valid(draft, snapshot)
-    for calendar in draft.calendars.values():
+    for calendar in (draft.slots.calendar(slot.id) for slot in draft.snapshot.slots):
         calendar.check()
 
 

@@ -1,0 +1,59 @@
+"""Which placements hold the slots: processors that are free over time, and what the slots cost."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from vgrads.kernel.profile import Profile
+from vgrads.planner.plan import Placement
+from vgrads.planner.snapshot import Snapshot
+from vgrads.vgrid.binding import latest_submission
+
+
+class Bookings:
+    """The calendar of every slot, and what is placed in it."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._slots = snapshot.slot_by_id
+        self._calendars = {slot.id: Profile(slot.procs, slot.end_s) for slot in snapshot.slots}
+        self._placed: defaultdict[str, list[Placement]] = defaultdict(list)
+
+    def calendar(self, slot_id: str) -> Profile:
+        """Processors of a slot that are free over time."""
+        return self._calendars[slot_id]
+
+    def placed(self, slot_id: str) -> list[Placement]:
+        """Copies placed in a slot."""
+        return self._placed[slot_id]
+
+    def add(self, placements: Sequence[Placement]) -> None:
+        """Book processors for copies."""
+        by_slot = defaultdict[str, list[Placement]](list)
+        for p in placements:
+            by_slot[p.slot].append(p)
+        for slot_id, own in by_slot.items():
+            self._placed[slot_id] += own
+            self._calendars[slot_id].add_all([(p.start_s, p.end_s, p.procs) for p in own])
+
+    def take_back(self, placements: Sequence[Placement]) -> None:
+        """Undo :meth:`add` for the copies that were added last, the newest first."""
+        by_slot = defaultdict[str, list[tuple[float, float, int]]](list)
+        for p in placements:
+            by_slot[p.slot].append((p.start_s, p.end_s, -p.procs))
+        for slot_id, rows in by_slot.items():
+            del self._placed[slot_id][-len(rows) :]
+            self._calendars[slot_id].add_all(rows)
+
+    def slot_usd(self, slot_id: str) -> float:
+        """USD for holding a slot from its request to the end of its last task."""
+        slot, placed = self._slots[slot_id], self._placed[slot_id]
+        if not slot.paid or not placed:
+            return 0.0
+        submit_s = latest_submission(slot, [p.start_s for p in placed])
+        return slot.cost_usd(max(p.end_s for p in placed) - submit_s)
+
+    @property
+    def cost_usd(self) -> float:
+        """USD for all slots used."""
+        return sum(self.slot_usd(slot_id) for slot_id in self._calendars)
