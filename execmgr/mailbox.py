@@ -14,8 +14,13 @@ from typing import Protocol
 
 from vgrads.execmgr.core.book import Book
 from vgrads.execmgr.core.states import CopyState, Release, RunState
+from vgrads.kernel.clock import Clock
 from vgrads.planner.snapshot import TaskKey
 from vgrads.workflows.task import Task
+
+SILENCE_S = 600.0
+"""After which a run whose tasks are released one by one is given up: whoever releases them says
+something each minute."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,15 +62,40 @@ class Mailbox(Protocol):
         """Tell these, in this order."""
 
 
-class Answers:
-    """What has not been told yet of how tasks stand."""
+class Releases:
+    """What whoever releases the tasks of a run tells, and is told; says nothing where nobody
+    does."""
 
-    def __init__(self) -> None:
+    def __init__(self, box: Mailbox | None, clock: Clock) -> None:
+        self._box, self._clock, self._heard_s = box, clock, clock.now()
         self._told: dict[TaskKey, Answer] = {}
 
-    def news(self, book: Book, state: RunState) -> list[Answer]:
-        """What has changed since the last call; nothing while a plan is awaited, which may change
-        it again."""
+    def take(self, after: int) -> Mail | None:
+        """What was told behind this number; None where there is nothing."""
+        mail = self._box.take(after) if self._box is not None else None
+        if mail is not None:
+            self._heard_s = self._clock.now()
+        return mail
+
+    def answer(self, answers: Sequence[Answer]) -> None:
+        """Tell these, in this order."""
+        if self._box is not None:
+            self._box.answer(answers)
+
+    def tell(self, book: Book, state: RunState) -> None:
+        """Tell how tasks stand now, where that has changed since the last call."""
+        if self._box is not None:
+            self._box.answer(self._news(book, state))
+
+    def left_alone(self) -> str:
+        """Why the run is to stop: whoever was to release tasks is gone, so what is held is given
+        back."""
+        if self._box is None or self._clock.now() - self._heard_s < SILENCE_S:
+            return ""
+        return f"nobody has released a task, or given a sign, for {SILENCE_S / 60:.0f} minutes"
+
+    def _news(self, book: Book, state: RunState) -> list[Answer]:
+        """Nothing while a plan is awaited, which may change it again."""
         if state.replanning:
             return []
         found = []

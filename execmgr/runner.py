@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
 from vgrads.drivers.api import Driver, SlotState
 from vgrads.execmgr.core.book import Book
 from vgrads.execmgr.core.endings import over
-from vgrads.execmgr.core.growth import grown
 from vgrads.execmgr.core.journal import Journal, LeaseLost
 from vgrads.execmgr.core.states import (
     CancelCopy,
@@ -18,7 +16,6 @@ from vgrads.execmgr.core.states import (
     CloseSlot,
     Command,
     CommitCopy,
-    CopyEnded,
     CopyState,
     Event,
     OpenSlot,
@@ -30,23 +27,20 @@ from vgrads.execmgr.core.states import (
     Told,
 )
 from vgrads.execmgr.core.step import begin, step
-from vgrads.execmgr.core.times import Times, with_own
 from vgrads.execmgr.engines.base import Engine, Reach, TaskOrder
-from vgrads.execmgr.mailbox import Answer, Answers, Mailbox, added_to
+from vgrads.execmgr.mailbox import Answer, Mailbox, Releases, added_to
+from vgrads.execmgr.orders import task_order
+from vgrads.execmgr.own_work import OwnWork
 from vgrads.execmgr.sites import Sites
 from vgrads.kernel.clock import Clock
 from vgrads.kernel.errors import InputError
-from vgrads.planner.snapshot import CopyKey, TaskKey
-from vgrads.workflows.manner import Manner, with_env
+from vgrads.planner.snapshot import CopyKey
 from vgrads.workflows.task import Task
 
 Watcher = Callable[[Book, RunState, list[Event]], None]
 """Is told the book that rules, what the run has come to, and what has just happened."""
 Replanner = Callable[[Book, RunState], tuple[Book | None, str]]
 """What is left → the book that does it better (kept wherever books are kept), or None, and why."""
-SILENCE_S = 600.0
-"""After which a run whose tasks are released one by one is given up: whoever releases them says
-something each minute."""
 POLL_S = 0.5  # longest wait of the loop in real time; ends of tasks are noticed at once
 
 
@@ -90,8 +84,7 @@ class Surroundings:
 
 
 class Runner:
-    """Carries out one plan. ``watch`` is called after every step, for progress and pictures;
-    ``spent``: where the time of all attempts went that ended while it looked."""
+    """Carries out one plan. ``watch`` is called after every step, for progress and pictures."""
 
     def __init__(
         self, run: str, book: Book, around: Surroundings, watch: Watcher | None = None
@@ -99,9 +92,8 @@ class Runner:
         self.run_id, self.book, self.around = run, book, around
         self.state = begin(book)
         self._watch, self._due_s = watch, 0.0
-        self._worked_s, self._answers = time.thread_time(), Answers()
-        self._heard_s = around.clock.now()
-        self.spent = Times()
+        self.own_work = OwnWork(around.clock)
+        self._releases = Releases(around.mailbox, around.clock)
         self._sites = Sites(run, around.drivers, around.clock, around.reach)
 
     def run(self) -> RunState:
@@ -172,8 +164,8 @@ class Runner:
         ]
         committing = [key for key in running if self.state.copies[key].committing]
         engine = self.around.engine
-        engine.recover([self._order(key) for key in running if key not in committing])
-        engine.commit([self._order(key) for key in committing])
+        engine.recover(self._orders(key for key in running if key not in committing))
+        engine.commit(self._orders(committing))
         self._handle([*found, Tick(at_s=self.around.clock.now())])
 
     def _leave(self) -> None:
@@ -200,12 +192,8 @@ class Runner:
 
     def _read_mail(self) -> None:
         """Hear who releases the tasks, and tell how they stand."""
-        box = self.around.mailbox
-        if box is None:
-            return
-        mail = box.take(self.state.heard)
+        mail = self._releases.take(self.state.heard)
         if mail is not None:
-            self._heard_s = self.around.clock.now()
             refused = self._grow(mail.added)
             told = Told(
                 at_s=self.around.clock.now(),
@@ -214,14 +202,8 @@ class Runner:
                 given_up=mail.given_up,
             )
             self._handle([told])
-            box.answer(refused)
-        box.answer(self._answers.news(self.book, self.state))
-
-    def _left_alone(self) -> str:
-        """Whoever was to release tasks is gone: what is held is given back."""
-        if self.around.mailbox is None or self.around.clock.now() - self._heard_s < SILENCE_S:
-            return ""
-        return f"nobody has released a task, or given a sign, for {SILENCE_S / 60:.0f} minutes"
+            self._releases.answer(refused)
+        self._releases.tell(self.book, self.state)
 
     def _grow(self, added: Sequence[tuple[str, Task]]) -> list[Answer]:
         """Plan with tasks that were added; those that cannot be are told so."""
@@ -246,8 +228,11 @@ class Runner:
         return []
 
     def _collect(self) -> list[Event]:
-        found: list[Event] = [*self._sites.news(self.book), *self._ends()]
-        reason = "" if self.state.cancelled else self.around.asked_to_stop() or self._left_alone()
+        found = self._sites.news(self.book)
+        found += self.own_work.shared(self.around.engine.poll())
+        reason = ""
+        if not self.state.cancelled:
+            reason = self.around.asked_to_stop() or self._releases.left_alone()
         if reason:
             found.append(Cancelled(at_s=self.around.clock.now(), reason=reason))
         # what ended at the instant at which its slot did has ended
@@ -258,23 +243,10 @@ class Runner:
             return found
         return [Tick(at_s=now)]
 
-    def _ends(self) -> list[CopyEnded]:
-        """What the engine tells; each end with its part of what this manager has worked since the
-        last ones."""
-        ended = self.around.engine.poll()
-        if not ended or self.around.clock.virtual:
-            return ended
-        before_s, self._worked_s = self._worked_s, time.thread_time()
-        own_s = max(0.0, self._worked_s - before_s) / len(ended)
-        found = [replace(one, times=with_own(one.times, own_s)) for one in ended]
-        for one in found:
-            self.spent = self.spent.and_then(one.times)
-        return found
-
     def _act(self, commands: list[Command]) -> list[Event]:
         found: list[Event] = []
-        starts = [self._order(c.key) for c in commands if isinstance(c, StartCopy)]
-        commits = [self._order(c.key) for c in commands if isinstance(c, CommitCopy)]
+        starts = self._orders(c.key for c in commands if isinstance(c, StartCopy))
+        commits = self._orders(c.key for c in commands if isinstance(c, CommitCopy))
         for command in commands:
             if isinstance(command, OpenSlot):
                 found += self._sites.open(self.book, command.slot)
@@ -296,39 +268,8 @@ class Runner:
             self.book, version = book, version + 1
         return Replanned(at_s=self.around.clock.now(), version=version, reason=reason)
 
-    def _order(self, key: CopyKey) -> TaskOrder:
-        placement = self.book.placements[key]
-        task_key: TaskKey = placement.task_key
-        task = self.book.snapshot.task(task_key)
-        leave = self.state.released.get(task_key)
-        if leave is not None:
-            task = replace(task, command=leave.command, memory_mib=leave.memory_mib)
-        more = grown(self.book, self.state.copies, key)
-        return TaskOrder(
-            key=key,
-            site=self.book.site_of(key),
-            slot=placement.slot,
-            procs=task.threads or task.procs,
-            command=task.command,
-            inputs=task.inputs,
-            outputs=task.outputs,
-            runtime_s=self.book.median_s(key) * more.time,
-            attempt=self.state.copies[key].attempt,
-            memory_mib=task.memory_mib * more.memory,
-            manner=self._manner(key, task),
-            fetches=tuple(file.of(*task_key) for file in task.fetches),
-            sends=tuple(file.of(*task_key) for file in task.sends),
-        )
-
-    def _manner(self, key: CopyKey, task: Task) -> Manner:
-        """How a task runs where it is planned: a container that any engine may run by the first
-        that its site has."""
-        manner = with_env(task.manner, self.book.snapshot.wanted.env)
-        box = manner.boxed
-        if box is None or box.engine:
-            return manner
-        engines = self.book.uses[self.book.slot_of(key)].slot.containers
-        return replace(manner, container=replace(box, engine=engines[0]))
+    def _orders(self, keys: Iterable[CopyKey]) -> list[TaskOrder]:
+        return [task_order(self.book, self.state, key) for key in keys]
 
     def _wait(self) -> None:
         """Let time pass until news is due: a jump in virtual time, a wait for the engine in real

@@ -8,27 +8,19 @@ is given back later. A site that refuses for good makes its slot fail.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
 from vgrads.drivers.api import Driver, SlotSpec, SlotState, SlotStatus
-from vgrads.execmgr.core.book import spec_id
-from vgrads.execmgr.core.states import Event, SiteSilent, SlotNews
+from vgrads.execmgr.core.states import Event, SlotNews
 from vgrads.execmgr.engines.base import Pilot, Reach
+from vgrads.execmgr.silent_sites import SilentSites
+from vgrads.execmgr.slot_names import SlotNames
 from vgrads.kernel.clock import Clock
 from vgrads.kernel.errors import SiteError
 
 _AT_ONCE = Reach()
 _SOON_S = 1.0
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
-
-
-@dataclass(slots=True)
-class _Silence:
-    """Since when a site does not answer, and when it is asked next."""
-
-    next_s: float
-    pause_s: float
 
 
 class Slots(Protocol):
@@ -53,20 +45,16 @@ class Sites:
         self._to_open: set[str] = set()
         self._to_close: set[str] = set()
         self._to_look: set[str] = set()
-        self._silent: dict[str, _Silence] = {}
+        self._silent = SilentSites(clock)
         self._looked_s: dict[str, float] = {}
-        self._unheard: dict[
-            str, float
-        ] = {}  # ready slots whose pilots have not reported, since when
-        self._again: dict[str, int] = {}  # slots that were asked for anew, and how often
-        self._outdated: dict[str, str] = {}  # what they were called before, and at which site
+        # ready slots whose pilots have not reported, since when
+        self._unheard: dict[str, float] = {}
+        self._names = SlotNames(run)
 
     def rename(self, book: Slots, slot: str, again: int) -> None:
         """A slot was asked for anew so often: under its new name, once what bears the ones before
         is given back."""
-        self._again[slot] = again
-        for before in range(again):
-            self._outdated[spec_id(slot, self._run, before)] = book.place(slot)
+        self._names.rename(slot, again, book.place(slot))
 
     def find(self, book: Slots, slot: str, state: SlotState) -> list[Event]:
         """Watch a slot that an earlier manager asked for: asking again is asking once, and finds
@@ -100,11 +88,11 @@ class Sites:
         no more."""
         found: list[Event] = []
         for site, driver in self._drivers.items():
-            if not self._may_ask(site):
+            if not self._silent.may_ask(site):
                 continue
             found += self._retry(book, site)
             asked = self._open_slots(book, site)
-            if asked and self._may_ask(site) and self._is_time(site):
+            if asked and self._silent.may_ask(site) and self._is_time(site):
                 self._to_look.discard(site)
                 self._looked_s[site] = self._clock.now()
                 found += self._asked(site, driver, asked)
@@ -112,10 +100,10 @@ class Sites:
 
     def _asked(self, site: str, driver: Driver, asked: list[str]) -> list[Event]:
         try:
-            answers = driver.status([self._name(slot) for slot in asked])
+            answers = driver.status([self._names.of(slot) for slot in asked])
         except SiteError as error:
-            return self._note(site, error)
-        self._silent.pop(site, None)
+            return self._silent.note(site, error)
+        self._silent.heard(site)
         found: list[Event] = []
         for slot, status in zip(asked, answers, strict=True):
             told = self._reported(site, slot, status)
@@ -156,46 +144,42 @@ class Sites:
 
     def _retry(self, book: Slots, site: str) -> list[Event]:
         """Requests to a site that are still to be made."""
-        if not self._may_ask(site):
+        if not self._silent.may_ask(site):
             return []
         found = self._give_back_outdated(site)
-        if site in self._outdated.values():
+        if self._names.outdated(site):
             return found
         for slot in sorted(s for s in self._to_close if book.place(s) == site):
             found += self._try(site, slot, book, closing=True)
         for slot in sorted(s for s in self._to_open if book.place(s) == site):
-            if self._may_ask(site):
+            if self._silent.may_ask(site):
                 found += self._try(site, slot, book, closing=False)
         return found
 
     def _give_back_outdated(self, site: str) -> list[Event]:
         """Before anything else is asked of a site: a pilot of before would take the place of the
         one that is asked for now."""
-        for name in [name for name, where in self._outdated.items() if where == site]:
+        for name in self._names.outdated(site):
             try:
                 self._drivers[site].cancel(name)
             except SiteError as error:
                 if error.transient:
-                    return self._note(site, error)
-            del self._outdated[name]
+                    return self._silent.note(site, error)
+            self._names.drop(name)
         return []
-
-    def _name(self, slot: str) -> str:
-        """What a slot is called at its site."""
-        return spec_id(slot, self._run, self._again.get(slot, 0))
 
     def _try(self, site: str, slot: str, book: Slots, closing: bool) -> list[Event]:
         pending = self._to_close if closing else self._to_open
         try:
             if closing:
                 self._to_open.discard(slot)
-                self._drivers[site].cancel(self._name(slot))
+                self._drivers[site].cancel(self._names.of(slot))
             else:
                 spec = book.spec(slot, self._run, self._pilot(site))
-                self._drivers[site].submit(replace(spec, id=self._name(slot)))
+                self._drivers[site].submit(replace(spec, id=self._names.of(slot)))
         except SiteError as error:
             if error.transient:
-                return self._note(site, error)
+                return self._silent.note(site, error)
             pending.discard(slot)
             self._seen[slot] = SlotState.FAILED
             news = SlotNews(
@@ -207,7 +191,7 @@ class Sites:
             )
             return [news]
         pending.discard(slot)
-        self._silent.pop(site, None)
+        self._silent.heard(site)
         self._to_look.add(site)  # what was asked shows at once, or later
         return []
 
@@ -221,17 +205,6 @@ class Sites:
     def _pilot(self, site: str) -> Pilot | None:
         make = self._reach.get(site, _AT_ONCE).pilot
         return make() if make else None
-
-    def _may_ask(self, site: str) -> bool:
-        silence = self._silent.get(site)
-        return silence is None or self._clock.now() >= silence.next_s
-
-    def _note(self, site: str, error: SiteError) -> list[Event]:
-        """Pause, doubling; the first silence is told."""
-        now, before = self._clock.now(), self._silent.get(site)
-        pause_s = min(_LONGEST_PAUSE_S, before.pause_s * 2) if before else _FIRST_PAUSE_S
-        self._silent[site] = _Silence(now + pause_s, pause_s)
-        return [] if before else [SiteSilent(at_s=now, site=site, reason=str(error))]
 
     def _open_slots(self, book: Slots, site: str) -> list[str]:
         """Slots asked of a site that are not known to have ended."""
@@ -248,8 +221,8 @@ class Sites:
             pending = any(book.place(slot) == site for slot in (*self._to_open, *self._to_close))
             if not pending and not self._open_slots(book, site):
                 continue
-            if not self._may_ask(site):
-                due.append(self._silent[site].next_s)
+            if not self._silent.may_ask(site):
+                due.append(self._silent.next_s(site))
             else:
                 due.append(
                     self._clock.now() if pending or site in self._to_look else driver.wake_at()

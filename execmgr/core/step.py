@@ -20,8 +20,9 @@ from immutables import Map
 
 from vgrads.drivers.api import SlotState
 from vgrads.execmgr.core.book import Book
-from vgrads.execmgr.core.endings import alike, fault_of
-from vgrads.execmgr.core.growth import after_failure, exhausted, fits, too_much
+from vgrads.execmgr.core.endings import alike
+from vgrads.execmgr.core.retries import give_up, tries_again
+from vgrads.execmgr.core.slot_order import settle
 from vgrads.execmgr.core.states import (
     AskedAgain,
     Cancelled,
@@ -42,7 +43,6 @@ from vgrads.execmgr.core.states import (
 from vgrads.execmgr.core.triggers import beyond_help, overdue, shortfall
 from vgrads.execmgr.core.turn import Turn
 from vgrads.execmgr.core.withdrawal import withdrawn
-from vgrads.planner.rules import ATTEMPTS
 from vgrads.planner.snapshot import CopyKey, TaskKey
 
 _MOST_REPLANS = 20
@@ -75,7 +75,7 @@ def step(book: Book, state: RunState, event: Event) -> tuple[RunState, list[Comm
         turn.told(event)
     elif isinstance(event, SiteSilent):
         turn.note(event.reason)
-    turn.settle()
+    settle(turn)
     turn.withdraw()
     turn.consider_replan()
     return turn.freeze(), turn.commands
@@ -148,7 +148,7 @@ class _Step(Turn):
         if event.ok and not event.committed:
             self._commit(event.key)
             return
-        if not event.ok and task not in self.done and self._tries_again(event):
+        if not event.ok and task not in self.done and tries_again(self, event):
             return
         record = replace(self.copies[event.key], code=event.code)
         self.copies = self.copies.set(event.key, record)
@@ -172,50 +172,6 @@ class _Step(Turn):
             self.copies = self.copies.set(key, replace(record, committing=True))
             self.commands.append(CommitCopy(key))
 
-    def _tries_again(self, event: CopyEnded) -> bool:
-        """A failed copy waits once more where it was, if no other copy can do its task, and time is
-        left."""
-        key = event.key
-        if self.book.released and event.code is not None:
-            return self._awaits_release(event)
-        fault, more = self._weigh(event)
-        if fault:
-            self._condemn(key[:2], fault)
-            return False
-        if not more or self.latest_start(key) < self.now_s:
-            return False
-        twins = self.book.copies[key[:2]]
-        if any(not self.copies[twin].state.settled for twin in twins if twin != key):
-            return False
-        record = self.copies[key]
-        again = replace(
-            record,
-            state=CopyState.WAITING,
-            attempt=record.attempt + 1,
-            committing=False,
-            code=event.code,
-            reason=f"tried again after: {event.reason}",
-        )
-        self.await_again(key, again)
-        return True
-
-    def _awaits_release(self, event: CopyEnded) -> bool:
-        """Of a task that fails by itself whoever released it says whether it is tried again, and
-        how."""
-        record = self.copies[event.key]
-        leave = self.released[event.key[:2]]
-        self.released = self.released.set(event.key[:2], replace(leave, used=True))
-        again = replace(
-            record,
-            state=CopyState.WAITING,
-            attempt=record.attempt + 1,
-            committing=False,
-            code=event.code,
-            reason=event.reason,
-        )
-        self.await_again(event.key, again)
-        return True
-
     def told(self, event: Told) -> None:
         """Tasks may begin, or are given up; what is unknown here, or done, is passed over."""
         for task, release in event.released:
@@ -224,36 +180,8 @@ class _Step(Turn):
                 self.touched.update(self.book.slot_of(copy) for copy in self.book.copies[task])
         for task, reason in event.given_up:
             if task in self.book.copies and task not in self.done:
-                self._condemn(task, reason)
+                give_up(self, task, reason)
         self.state = replace(self.state, heard=event.upto)
-
-    def _weigh(self, event: CopyEnded) -> tuple[str, bool]:
-        """Why a task that failed is not to be begun any more, anywhere, or whether this copy may
-        try again."""
-        key = event.key
-        rule = self.book.snapshot.task(key[:2]).manner.rule_for(event.code, event.ended)
-        if rule is None:
-            more = self.copies[key].attempt + 1 < ATTEMPTS
-            return fault_of(self.book, self.copies, event), more
-        fault = exhausted(self.book, self.copies, key, rule, event.reason)
-        self.copies = self.copies.set(key, after_failure(self.copies[key], rule))
-        for twin in self.book.copies[key[:2]]:
-            if self.copies[twin].state == CopyState.WAITING and not fits(
-                self.book, self.copies, twin
-            ):
-                self.end_copy(
-                    twin, CopyState.SKIPPED, "its slot has not the memory that it needs by now"
-                )
-        return fault or too_much(self.book, self.copies, event), fits(self.book, self.copies, key)
-
-    def _condemn(self, task: TaskKey, fault: str) -> None:
-        """A task that fails by itself is begun no more, anywhere; copies that run may still do
-        it."""
-        self.faulty = self.faulty.set(task, fault)
-        self.note(f"{task[0]}/{task[1]}: {fault}")
-        for twin in self.book.copies[task]:
-            if self.copies[twin].state == CopyState.WAITING:
-                self.end_copy(twin, CopyState.SKIPPED, fault)
 
     def replanned(self, event: Replanned) -> None:
         """Take the new book's orders over; what runs or has ended stays."""
@@ -308,7 +236,7 @@ class _Step(Turn):
             self.stop_copy(key, CopyState.CANCELLED, "withdrawn: enough is sure without it")
         if spare:
             self.note(words)
-            self.settle()
+            settle(self)
 
     def consider_replan(self) -> None:
         """Ask the planner where too few workflows are left, or a slot is overdue; once for each

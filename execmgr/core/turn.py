@@ -5,29 +5,25 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from vgrads.drivers.api import SlotState
 from vgrads.execmgr.core.book import Book
 from vgrads.execmgr.core.states import (
     CancelCopy,
-    CloseSlot,
     Command,
     CopyRecord,
     CopyState,
     Delivery,
-    OpenSlot,
     RunState,
     StartCopy,
 )
-from vgrads.planner.rules import LOOK_AHEAD, SLACK_S, may_pass
+from vgrads.planner.rules import SLACK_S
 from vgrads.planner.snapshot import CopyKey, TaskKey
 
 _INF = float("inf")
-_MAY_PASS = may_pass.plain
 
 
 class Turn:
     """Maps under change. ``touched``: slots for which something may have changed; they are walked
-    by :meth:`settle`."""
+    by :func:`vgrads.execmgr.core.slot_order.settle`."""
 
     def __init__(self, book: Book, state: RunState, now_s: float) -> None:
         self.book, self.now_s, self.state = book, now_s, state
@@ -59,8 +55,6 @@ class Turn:
         """Change a slot's record; it is looked at again."""
         self.slots = self.slots.set(slot, replace(self.slots[slot], **changes))
         self.touched.add(slot)
-
-    # copies
 
     def begin_copy(self, key: CopyKey) -> None:
         """Start a waiting copy."""
@@ -175,95 +169,3 @@ class Turn:
         """True where a task of a released set was released."""
         leave = self.released.get(task)
         return leave is not None and not leave.used
-
-    # slots
-
-    def settle(self) -> None:
-        """Open slots that are due, start what may start, give up what cannot, until nothing
-        changes."""
-        while self.touched:
-            batch = [slot for slot in self.book.order if slot in self.touched]
-            self.touched = set()
-            for slot in batch:
-                self._tend(slot)
-
-    def _tend(self, slot: str) -> None:
-        record = self.slots[slot]
-        if record.closing or (record.state is not None and record.state.ended):
-            self.slots = self.slots.set(slot, replace(record, wake_s=_INF))
-            return
-        wake_s = self._walk(slot)
-        record = self.slots[slot]
-        if record.next >= len(self.book.order[slot]) and record.used == 0:
-            self._close(slot)
-            return
-        submit_s = self.book.uses[slot].submit_s
-        if record.state is None and self.now_s >= submit_s:
-            record = replace(record, state=SlotState.REQUESTED, asked_s=self.now_s)
-            self.commands.append(OpenSlot(slot))
-        if record.state is None:
-            wake_s = min(wake_s, submit_s)
-        elif record.state < SlotState.READY and self.book.overdue_s[slot] > self.now_s:
-            wake_s = min(wake_s, self.book.overdue_s[slot])
-        self.slots = self.slots.set(slot, replace(record, wake_s=wake_s))
-
-    def _walk(self, slot: str) -> float:
-        """Go along what waits, in its order, as :mod:`vgrads.planner.rules` says; when to look
-        again if nothing is reported."""
-        order, wake_s = self.book.order[slot], _INF
-        position, in_front, looked = self.slots[slot].next, True, 0
-        passed, horizon_s = (
-            0,
-            _INF,
-        )  # processors that wait in front; the first planned start among them
-        while position < len(order) and looked < LOOK_AHEAD:
-            key = order[position]
-            position += 1
-            if self.copies[key].state == CopyState.WAITING:
-                record, planned = self.slots[slot], self.book.placements[key]
-                ready = record.state == SlotState.READY
-                if not ready and in_front and record.wake_s > self.now_s:
-                    return record.wake_s  # nothing is due before
-                latest_s, here_s = self.latest_start(key), self.inputs_at(key)
-                able = ready and here_s <= self.now_s + 1e-9
-                room = self.book.uses[slot].slot.procs - record.used
-                ends_s = self.now_s + self.given_s(key)
-                if latest_s < self.now_s:
-                    self.end_copy(key, CopyState.SKIPPED, "too late to end in time")
-                elif ready and planned.procs > room and (able or room == 0):
-                    wake_s = min(wake_s, latest_s + SLACK_S / 2)
-                    break
-                elif able and _MAY_PASS(ends_s, planned.procs, horizon_s, passed, room):
-                    self.begin_copy(key)
-                else:
-                    unreleased = self.book.released and here_s == _INF
-                    looked, in_front, passed = (
-                        looked + (not unreleased),
-                        False,
-                        passed + planned.procs,
-                    )
-                    wake_s = min(
-                        wake_s, latest_s + SLACK_S / 2, horizon_s + SLACK_S if able else _INF
-                    )
-                    if ready and here_s > self.now_s:
-                        wake_s = min(wake_s, here_s)
-                    if planned.start_s + SLACK_S > self.now_s:
-                        horizon_s = min(horizon_s, planned.start_s)
-            if in_front:
-                self.slots = self.slots.set(slot, replace(self.slots[slot], next=position))
-        return wake_s
-
-    def _close(self, slot: str) -> None:
-        record = self.slots[slot]
-        if record.state is None:  # never asked for, nothing to give back
-            ended = replace(
-                record,
-                state=SlotState.RELEASED,
-                ended_s=self.now_s,
-                reason="not needed",
-                wake_s=_INF,
-            )
-            self.slots = self.slots.set(slot, ended)
-            return
-        self.slots = self.slots.set(slot, replace(record, closing=True, wake_s=_INF))
-        self.commands.append(CloseSlot(slot))

@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from queue import SimpleQueue
 from resource import RLIMIT_NOFILE, setrlimit
+from uuid import uuid4
 
 import pytest
 
@@ -43,6 +44,8 @@ class Bench:
         )
         self.clock = WallClock()
         self.driver = None
+        # the local driver takes over what runs on this machine under the name of a slot
+        self.slot_id = f"{uuid4().hex}.slot"
         self.apart = frozenset({"here"} if kind == "apart" else ())
         if kind != "processes":
             self.engine = engine or DaskEngine(self.clock, self.place, None, self.apart)
@@ -53,7 +56,7 @@ class Bench:
             }
             self.driver.submit(
                 SlotSpec(
-                    id="run.slot",
+                    id=self.slot_id,
                     name="slot",
                     site="here",
                     queue="",
@@ -221,7 +224,7 @@ def test_a_lost_worker_is_a_lost_task_and_the_pilot_brings_another(tmp_path):
         os.mkfifo(tmp_path / "pipe")
         bench.engine.start([bench.order("a", f"echo $PPID > {tmp_path}/pipe; sleep 60")])
         (tmp_path / "pipe").read_text()
-        pilot = bench.driver._held["run.slot"].pilots[0].pid
+        pilot = bench.driver._held[bench.slot_id].pilots[0].pid
         found = subprocess.run(
             ["pgrep", "-P", str(pilot)], capture_output=True, text=True, check=True
         )
@@ -263,7 +266,7 @@ def test_a_worker_whose_pilot_was_killed_ends_and_so_do_its_tasks(tmp_path):
         os.mkfifo(tmp_path / "pipe")
         bench.engine.start([bench.order("a", f"echo > {tmp_path}/pipe; sleep 60")])
         (tmp_path / "pipe").read_text()
-        pilot = bench.driver._held["run.slot"].pilots[0].pid
+        pilot = bench.driver._held[bench.slot_id].pilots[0].pid
         found = subprocess.run(
             ["pgrep", "-P", str(pilot)], capture_output=True, text=True, check=True
         )

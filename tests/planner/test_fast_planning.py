@@ -163,7 +163,7 @@ def test_heft_places_as_the_article_says(monkeypatch, form, shapes, rows, deadli
         assert found == (expected or {})
         for p in draft.since(before):
             busy[p.slot][int(p.start_s) : int(p.end_s)] += p.procs
-    for each in (draft.slots.calendar(slot.id) for slot in draft.snapshot.slots):
+    for each in (draft.slots.calendar(s.id) for s in draft.snapshot.slots):
         each.check()
 
 

@@ -279,7 +279,7 @@ def _outcome(runner: Runner, work: Callable[[Runner], RunState]) -> Outcome:
         sweep_others(runner.around.drivers, runner.run_id, ())
         await_gone(runner.around.drivers, runner.run_id)
     done = workflows_done(runner.book, state)
-    return Outcome(book=runner.book, state=state, done=done, spent=runner.spent)
+    return Outcome(book=runner.book, state=state, done=done, spent=runner.own_work.spent)
 
 
 def is_simulated(book: Book, catalog: Catalog) -> bool:
