@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 import socket
 import time
 from contextlib import suppress
@@ -67,6 +68,21 @@ class Place(NamedTuple):
     def for_tasks(self) -> dict[str, str]:
         """What tasks are told of the host: until when it is there (seconds since 1970)."""
         return {} if self.left_s is None else {"VGRADS_UNTIL": f"{time.time() + self.left_s:.0f}"}
+
+    def told_of(self) -> dict[str, Any]:
+        """What the manager is told of the host when they meet."""
+        memory_mib = 0
+        with suppress(OSError, ValueError):
+            memory_mib = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20
+        return {
+            "slot": self.slot,
+            "node": self.node,
+            "procs": self.procs,
+            "memory_mib": memory_mib,
+            "name": self.name,
+            "machine": self.machine,
+            "attributes": self.attributes,
+        }
 
     @property
     def host(self) -> str:

@@ -17,44 +17,34 @@ from __future__ import annotations
 import json
 import math
 import os
-import selectors
-import shutil
-import signal
 import sys
 import time
 import traceback
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Iterable, Sequence
 
-from .link import Link, Manager, Refused, ring_of
+from .events import Events
+from .lifetime import Lifetime
+from .link import Manager, Refused
 from .machine import Place, as_a_task
 from .scratch import fork_agent, make_scratch, sweep
 from .session import Standing, Talk
 from .spawner import Spawner
-from .store import Hopeless, Store, is_digest
-from .tasks import End, Key, Task, Tasks, Visible, kill_marked
+from .store import Store
+from .tasks import Key, Task, Tasks, Visible, kill_marked
+from .transfers import Transfers
 
 BAD_KEY, NO_MANAGER, MISTOLD = 77, 75, 78
 """Exit codes: the key is wrong or revoked; the manager was away for too long; the environment does
 not say enough."""
-_FAREWELL_S = 5.0
-_STRANGER_S, _REFUSED_S = 10.0, 2.0
 
 
 class Agent:
     """The loop."""
 
     def __init__(self, manager: Manager, place: Place, life: str, scratch: Path) -> None:
-        self._place, self._scratch = place, scratch
-        self._bell, ringer = os.pipe()
-        for one in (self._bell, ringer):
-            os.set_blocking(one, False)
-        self._ring = ring_of(ringer)
-        signal.set_wakeup_fd(ringer, warn_on_full_buffer=False)
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, self._on_signal)
-        self._spawner = Spawner()
+        self._place, self._events, self._spawner = place, Events(), Spawner()
         (scratch / "here").mkdir()
         self._tasks = Tasks(
             place.procs,
@@ -64,34 +54,26 @@ class Agent:
             self._spawner,
             lambda: sweep(str(scratch.parent)),
         )
-        self._store = Store(manager, Path(place.cache or scratch / "cache"), self._ring)
-        self._lacking: dict[str, list[Task]] = {}  # digest → tasks that wait for it
-        self._moving: dict[Key, Task] = {}  # tasks that wait for inputs or send outputs
+        ring = self._events.ring
+        self._store = Store(manager, Path(place.cache or scratch / "cache"), ring)
         self._known: set[Key] = set()  # all that it was given, until the manager knows the end
         who = {"host": place.host, "life": life}
-        self._talk = Talk(manager, who, place.turns, self._ring, self._hello, self._running)
-        self._born_s = self._busy_s = time.monotonic()
-        self._idle_s = self._leave_by_s = math.inf
-        self._signalled = 0
+        self._talk = Talk(manager, who, place.turns, ring, self._hello, self._running)
+        self._transfers = Transfers(self._store, scratch, self._tasks, self._talk)
+        self._lifetime = Lifetime(place, self._talk)
 
     def run(self, guardian: int) -> int:
         """Until it leaves: its exit code. ``guardian``: readable when the guardian is gone."""
-        selector = selectors.DefaultSelector()
-        selector.register(guardian, selectors.EVENT_READ, "guardian")
-        selector.register(self._bell, selectors.EVENT_READ, "bell")
-        selector.register(self._spawner.fileno(), selectors.EVENT_READ, "ends")
-        watched: tuple[Link | None, bool] = (None, False)
+        self._events.add(guardian, "guardian")
+        self._events.add(self._spawner.fileno(), "ends")
         try:
             while True:
                 now_s = time.monotonic()
-                if self._over(now_s):
-                    return NO_MANAGER if self._is_alone(now_s) and not self._place.within else 0
-                link = self._talk.link
-                wanted = (link, link is not None and link.blocked)
-                if wanted != watched:
-                    self._watch_link(selector, watched, wanted)
-                    watched = wanted
-                ready = {key.data for key, _ in selector.select(self._next_s(now_s))}
+                if self._lifetime.is_over(now_s, self._holds()):
+                    alone = self._lifetime.is_alone(now_s) and not self._place.within
+                    return NO_MANAGER if alone else 0
+                self._events.follow(self._talk.link)
+                ready = self._events.wait(self._next_s(now_s))
                 if "guardian" in ready:
                     return 1  # whoever started it takes it for dead: nothing of it may go on
                 self._turn(ready)
@@ -101,19 +83,16 @@ class Agent:
         finally:
             self._store.close()
             self._tasks.kill_all(2.0)
-            selector.close()
+            self._events.close()
 
-    def _watch_link(self, selector: Any, before: tuple[Any, bool], now: tuple[Any, bool]) -> None:
-        if before[0] is not None and before[0] is not now[0]:
-            for key in [one for one in selector.get_map().values() if one.data == "link"]:
-                with suppress(OSError, ValueError, KeyError):
-                    selector.unregister(key.fileobj)
-            before[0].close()
-        if now[0] is None:
-            return
-        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if now[1] else 0)
-        known = any(one.data == "link" for one in selector.get_map().values())
-        (selector.modify if known else selector.register)(now[0], events, "link")
+    def _next_s(self, now_s: float) -> float:
+        """How long nothing needs to be done, in seconds."""
+        at_s = (
+            self._talk.next_s(now_s),
+            self._lifetime.next_s(self._holds()),
+            now_s + self._tasks.next_look_s(now_s),
+        )
+        return max(0.0, min(at_s) - now_s)
 
     def _turn(self, ready: set[str]) -> None:
         """Do what has come up; tasks come first, for processors wait for them."""
@@ -121,145 +100,54 @@ class Agent:
         over = self._tasks.reap(now_s) if "ends" in ready or self._spawner.look_s else []
         self._begin(now_s)
         for task, ended in over:
-            self._after(self._tasks.end_of(task, ended, now_s))
-        if "bell" in ready:
-            with suppress(BlockingIOError):
-                os.read(self._bell, 65536)
-        if self._signalled and self._leave_by_s == math.inf:  # also one that leaves in its time
-            self._leave(f"signal {self._signalled}", _FAREWELL_S)
-        if self._place.left_s is not None and not self._talk.leaving:
-            left_s = self._born_s + self._place.left_s - now_s
-            if left_s <= min(_FAREWELL_S, self._place.left_s / 10):
-                self._leave("the slot ends", max(left_s, 0.1))
-        self._look_at_files()
+            end = self._tasks.end_of(task, ended, now_s)
+            if task.folder and end.code is not None:  # its outputs go first
+                self._transfers.send(end)
+            else:
+                self._talk.add("ended", end.told())
+        haste = self._lifetime.must_leave(now_s, self._events.signalled)
+        if haste is not None:
+            self._leave(*haste)
+        self._transfers.look()
         self._talk.look(now_s)
         if "link" in ready:
             for answer in self._talk.hear():
                 self._obey(answer, now_s)
         self._tasks.look(now_s)
         self._begin(now_s)
-        if self._holds():
-            self._busy_s = now_s
-        elif now_s - self._busy_s >= self._idle_s and not self._talk.leaving:
+        if self._lifetime.is_idle(now_s, self._holds()):
             self._leave("idle")
         self._talk.standing = Standing(self._holds(), bool(self._tasks.waiting))
         self._talk.speak()
 
-    # -- tasks
-
     def _begin(self, now_s: float) -> None:
         for end in self._tasks.begin(now_s) if self._tasks.waiting else ():
-            self._tell(end, 0.0)
+            self._talk.add("ended", end.told())
 
     def _take(self, given: list[Any], now_s: float) -> None:
         """A task has come."""
-        key: Key = (given[0], given[1], given[2])
-        task = Task(given, self._tasks.bag(key[0]), now_s)
+        task = Task(given, self._tasks.bag(given[0]), now_s)
         if self._talk.leaving:
-            self._talk.add("returned", list(key))
-        elif not task.has_files:
+            self._talk.add("returned", list(task.key))
+        elif task.has_files:
+            self._transfers.fetch(task)
+        else:
             self._tasks.waiting.append(task)
-        else:
-            wrong = [name for name, digest in task.inputs.items() if not is_digest(digest)]
-            if wrong:
-                why = f"the input '{wrong[0]}' cannot be read at the dispatcher"
-                self._tell(End(task, None, 0.0, 0.0, 0.0, "", why), 0.0)
-                return
-            self._moving[key] = task
-            task.missing = {one for one in task.inputs.values() if not self._store.has(one)}
-            for digest in task.missing:
-                if digest not in self._lacking:
-                    self._store.fetch(digest)
-                self._lacking.setdefault(digest, []).append(task)
-            if not task.missing:
-                self._make_ready(task)
-
-    def _make_ready(self, task: Task) -> None:
-        """All its inputs are here."""
-        del self._moving[task.key]
-        folder = self._scratch / "{}.{}.{}".format(*task.key)
-        task.ready_s = (
-            time.monotonic()
-        )  # waiting for a connection or its turn is no time of the link
-        task.fetched_s = max(0.0, task.ready_s - task.coming_s)
-        try:
-            self._store.place(folder, task.inputs, task.outputs)
-        except (OSError, Hopeless) as error:
-            shutil.rmtree(folder, ignore_errors=True)
-            self._tell(End(task, None, 0.0, 0.0, 0.0, "", str(error)), 0.0)
-            return
-        task.folder = str(folder)
-        self._tasks.waiting.append(task)
-
-    def _look_at_files(self) -> None:
-        while self._store.fetched:
-            digest, wrong, began_s = self._store.fetched.popleft()
-            if not wrong:
-                self._talk.add("cached", digest)
-            for task in self._lacking.pop(digest, []):
-                task.missing.discard(digest)
-                if self._moving.get(task.key) is not task:  # given back meanwhile
-                    continue
-                if wrong:
-                    del self._moving[task.key]
-                    self._tell(End(task, None, 0.0, 0.0, 0.0, "", wrong), 0.0)
-                    continue
-                task.coming_s = min(task.coming_s, max(began_s, task.came_s))
-                if not task.missing:
-                    self._make_ready(task)
-        while self._store.sent:
-            end, sent_s, wrong_ones = self._store.sent.popleft()
-            del self._moving[end.task.key]
-            if wrong_ones:
-                err = "\n".join(filter(None, [end.err.rstrip(), *wrong_ones]))
-                end = end._replace(err=err, code=-1000 if end.code == 0 else end.code)
-            self._tell(end, sent_s)
-
-    def _after(self, end: End) -> None:
-        """A process has ended: its outputs go first."""
-        if end.task.folder and end.code is not None:
-            self._moving[end.task.key] = end.task
-            self._store.send(end, end.task.key, Path(end.task.folder), end.task.outputs)
-        else:
-            self._tell(end, 0.0)
-
-    def _tell(self, end: End, sent_s: float) -> None:
-        task = end.task
-        waited_s = max(0.0, (task.began_s or task.ready_s) - task.came_s - task.fetched_s)
-        times = [round(one, 4) for one in (waited_s, task.fetched_s, end.ran_s, sent_s)]
-        self._talk.add(
-            "ended",
-            [
-                *task.key,
-                end.code,
-                times,
-                round(end.cpu_s, 4),
-                round(end.peak_mib, 1),
-                end.out,
-                end.err,
-            ],
-        )
 
     def _holds(self) -> bool:
-        return bool(self._tasks.running or self._tasks.waiting or self._moving)
+        return bool(self._tasks.running or self._tasks.waiting or self._transfers.moving)
 
-    def _give_back(self, keys: Any) -> None:
+    def _give_back(self, keys: Iterable[Sequence[int]]) -> None:
         """Those of these that have not begun."""
-        wanted = {tuple(key) for key in keys}
-        lacking = [key for key, task in self._moving.items() if key in wanted and not task.began_s]
-        for key in lacking:
-            del self._moving[key]
-        for task in self._tasks.waiting:
-            if task.key in wanted and task.folder:
-                shutil.rmtree(task.folder, ignore_errors=True)
-        for key in [*lacking, *self._tasks.take_back(wanted)]:
+        wanted: set[Key] = {(key[0], key[1], key[2]) for key in keys}
+        for key in [*self._transfers.take_back(wanted), *self._tasks.take_back(wanted)]:
             self._talk.add("returned", list(key))
 
     def _leave(self, why: str, within_s: float = math.inf) -> None:
         """Take nothing more; within a stated time (seconds) end what runs, too."""
         self._talk.leave(why)
-        self._leave_by_s = time.monotonic() + within_s
-        self._give_back([task.key for task in self._tasks.waiting] + list(self._moving))
+        self._lifetime.end_within(within_s)
+        self._give_back([*(task.key for task in self._tasks.waiting), *self._transfers.moving])
         if within_s < math.inf:
             for key in list(self._tasks.running):
                 self._tasks.end(key, f"the host leaves: {why}")
@@ -271,41 +159,28 @@ class Agent:
         return [[*key, round(now_s - task.began_s, 3)] for key, task in self._tasks.running.items()]
 
     def _hello(self) -> dict[str, Any]:
-        left_s = self._place.left_s
-        held = (
-            [task.key for task in self._tasks.waiting]
-            + list(self._tasks.running)
-            + list(self._moving)
-        )
-        memory_mib = 0
-        with suppress(OSError, ValueError):
-            memory_mib = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20
+        left_s = self._lifetime.left_s(time.monotonic())
         return {
-            "slot": self._place.slot,
-            "node": self._place.node,
-            "procs": self._place.procs,
-            "memory_mib": memory_mib,
-            "name": self._place.name,
-            "machine": self._place.machine,
-            "attributes": self._place.attributes,
-            "held": held,
+            **self._place.told_of(),
+            "held": [
+                *(task.key for task in self._tasks.waiting),
+                *self._tasks.running,
+                *self._transfers.moving,
+            ],
             "cached": self._store.cached(),
-            "left_s": None
-            if left_s is None
-            else round(self._born_s + left_s - time.monotonic(), 3),
+            "left_s": None if left_s is None else round(left_s, 3),
         }
 
     def _obey(self, answer: dict[str, Any], now_s: float) -> None:
         self._known.difference_update(self._talk.absorb(answer, now_s))
         if "idle_s" in answer:
-            self._idle_s = math.inf if answer["idle_s"] is None else answer["idle_s"]
+            self._lifetime.may_idle(answer["idle_s"])
         for number, told in (answer.get("bags") or {}).items():
             self._tasks.learn_bag(int(number), told)
         for given in answer.get("give") or ():
-            if (
-                tuple(given[:3]) not in self._known
-            ):  # else the manager missed what it was told of it
-                self._known.add((given[0], given[1], given[2]))
+            key = (given[0], given[1], given[2])
+            if key not in self._known:  # else the manager missed what it was told of it
+                self._known.add(key)
                 self._take(given, now_s)
         self._give_back(answer.get("recall") or ())
         for key in answer.get("cancel") or ():
@@ -315,45 +190,6 @@ class Agent:
             self._leave("stop", 0.0)
         elif answer.get("drain") and not self._talk.leaving:
             self._leave("drained")
-
-    # -- the end
-
-    def _over(self, now_s: float) -> bool:
-        """True where there is nothing left to do here."""
-        if now_s >= self._leave_by_s:
-            return True
-        if self._holds():
-            return False
-        if self._talk.leaving and self._talk.has_taken_leave:
-            return True
-        return self._is_alone(now_s)
-
-    @property
-    def _patience_s(self) -> float:
-        """How long a manager may be away. A pool's host does not wait long for one that it has
-        never met: that one may have ended while the host was on its way."""
-        if not self._place.within or not self._talk.is_new:
-            return self._place.away_s
-        return min(self._place.away_s, _REFUSED_S if self._talk.is_refused else _STRANGER_S)
-
-    def _is_alone(self, now_s: float) -> bool:
-        return self._talk.away_s(now_s) >= self._patience_s
-
-    def _next_s(self, now_s: float) -> float:
-        """How long nothing needs to be done, in seconds."""
-        at_s = [self._talk.next_s(now_s), self._leave_by_s, now_s + self._tasks.next_look_s(now_s)]
-        if self._talk.link is None and not self._holds():
-            at_s.append(self._talk.heard_s + self._patience_s)
-        if not self._holds() and not self._talk.leaving:
-            at_s.append(self._busy_s + self._idle_s)
-        if self._place.left_s is not None and not self._talk.leaving:
-            at_s.append(
-                self._born_s + self._place.left_s - min(_FAREWELL_S, self._place.left_s / 10)
-            )
-        return max(0.0, min(at_s) - now_s)
-
-    def _on_signal(self, number: int, _: object) -> None:
-        self._signalled = number
 
 
 def main() -> None:

@@ -7,12 +7,13 @@ Shipped to hosts: the standard library, :mod:`vgrads.agent.spawner` and
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 import time
 from collections import deque
 from contextlib import suppress
-from typing import Any, Callable, Iterable, Mapping, NamedTuple, Tuple
+from typing import Any, Callable, Collection, Mapping, NamedTuple, Tuple
 
 from .environment import pass_environment, refusal, withheld
 from .spawner import Ended, Spawner, as_bytes, explain_limit
@@ -105,6 +106,19 @@ class End(NamedTuple):
     out: str
     err: str
 
+    def told(self, sent_s: float = 0.0) -> list[Any]:
+        """As the manager is told of it; ``sent_s``: how long its outputs took, in seconds."""
+        task = self.task
+        waited_s = max(0.0, (task.began_s or task.ready_s) - task.came_s - task.fetched_s)
+        times = [round(one, 4) for one in (waited_s, task.fetched_s, self.ran_s, sent_s)]
+        used = [round(self.cpu_s, 4), round(self.peak_mib, 1)]
+        return [*task.key, self.code, times, *used, self.out, self.err]
+
+
+def could_not_run(task: Task, why: str) -> End:
+    """The end of an attempt that cannot be begun here."""
+    return End(task, None, 0.0, 0.0, 0.0, "", why)
+
 
 class Tasks:
     """Begins tasks in the order in which they came, as processors are free."""
@@ -166,7 +180,7 @@ class Tasks:
             task = self.waiting[0]
             if task.bag.procs > self.procs:
                 why = f"needs {task.bag.procs} processors, the host has {self.procs}"
-                failed.append(End(self.waiting.popleft(), None, 0.0, 0.0, 0.0, "", why))
+                failed.append(could_not_run(self.waiting.popleft(), why))
                 continue
             if task.bag.procs > self.free or not self._has_room():
                 break
@@ -177,7 +191,7 @@ class Tasks:
                 self._spawn(task, now_s)
             except (OSError, ValueError) as error:  # ValueError: a zero byte in the command
                 why = str(explain_limit(error) if isinstance(error, OSError) else error)
-                failed.append(End(task, None, 0.0, 0.0, 0.0, "", why))
+                failed.append(could_not_run(task, why))
         return failed
 
     def _has_room(self) -> bool:
@@ -290,13 +304,15 @@ class Tasks:
         task.kill_s = 0.0 if hard else time.monotonic() + GRACE_S
         self._watched.add(key)
 
-    def take_back(self, keys: Iterable[Key]) -> list[Key]:
-        """Give up those of these that have not begun; which they were."""
-        wanted = set(keys)
-        taken = [task.key for task in self.waiting if task.key in wanted]
+    def take_back(self, keys: Collection[Key]) -> list[Key]:
+        """Give up those of these that have not begun, and their folders; which they were."""
+        taken = [task for task in self.waiting if task.key in keys]
         if taken:
-            self.waiting = deque(task for task in self.waiting if task.key not in wanted)
-        return taken
+            self.waiting = deque(task for task in self.waiting if task.key not in keys)
+        for task in taken:
+            if task.folder:
+                shutil.rmtree(task.folder, ignore_errors=True)
+        return [task.key for task in taken]
 
     def next_look_s(self, now_s: float) -> float:
         """How long until :meth:`look` has something to do, in seconds."""

@@ -18,6 +18,8 @@ of it."""
 _SHIPPED = (
     "__init__",
     "environment",
+    "events",
+    "lifetime",
     "link",
     "machine",
     "main",
@@ -26,6 +28,7 @@ _SHIPPED = (
     "spawner",
     "store",
     "tasks",
+    "transfers",
 )
 _MAIN = f"from {_ROOT}.main import main\n\nmain()\n"
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the same bytes whenever it is made
