@@ -24,15 +24,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Iterable, Sequence
 
+from .bags import Bags, Visible
 from .events import Events
 from .lifetime import Lifetime
 from .link import Manager, Refused
 from .machine import Place, as_a_task
+from .processes import kill_marked
 from .scratch import fork_agent, make_scratch, sweep
 from .session import Standing, Talk
 from .spawner import Spawner
 from .store import Store
-from .tasks import Key, Task, Tasks, Visible, kill_marked
+from .tasks import Key, Task, Tasks
 from .transfers import Transfers
 
 BAD_KEY, NO_MANAGER, MISTOLD = 77, 75, 78
@@ -50,10 +52,11 @@ class Agent:
             place.procs,
             str(scratch / "here"),
             f"{place.within}{place.host}.{life}",
-            Visible(dict(os.environ), place.own, place.pass_env, place.for_tasks()),
             self._spawner,
             lambda: sweep(str(scratch.parent)),
         )
+        visible = Visible(dict(os.environ), place.own, place.pass_env, place.for_tasks())
+        self._bags = Bags(visible, str(scratch / "here"))
         ring = self._events.ring
         self._store = Store(manager, Path(place.cache or scratch / "cache"), ring)
         self._known: set[Key] = set()  # all that it was given, until the manager knows the end
@@ -126,7 +129,7 @@ class Agent:
 
     def _take(self, given: list[Any], now_s: float) -> None:
         """A task has come."""
-        task = Task(given, self._tasks.bag(given[0]), now_s)
+        task = Task(given, self._bags.of(given[0]), now_s)
         if self._talk.leaving:
             self._talk.add("returned", list(task.key))
         elif task.has_files:
@@ -176,7 +179,7 @@ class Agent:
         if "idle_s" in answer:
             self._lifetime.may_idle(answer["idle_s"])
         for number, told in (answer.get("bags") or {}).items():
-            self._tasks.learn_bag(int(number), told)
+            self._bags.learn(int(number), told)
         for given in answer.get("give") or ():
             key = (given[0], given[1], given[2])
             if key not in self._known:  # else the manager missed what it was told of it

@@ -20,7 +20,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from .tasks import kill_marked
+from .processes import kill_marked
 
 _PREFIX = "vgrads-"
 _LOCK, _MARK = "lock", "mark"

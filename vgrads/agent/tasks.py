@@ -1,7 +1,6 @@
 """The tasks that a host holds: which wait, which run, how they are ended, what they printed.
 
-Shipped to hosts: the standard library, :mod:`vgrads.agent.spawner` and
-:mod:`vgrads.agent.environment` only, Python 3.8 or newer. No thread: one loop calls it.
+Shipped to hosts: the standard library only, Python 3.8 or newer. No thread: one loop calls it.
 """
 
 from __future__ import annotations
@@ -9,49 +8,23 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import sys
 import time
 from collections import deque
-from contextlib import suppress
-from typing import Any, Callable, Collection, Mapping, NamedTuple, Tuple
+from typing import Any, Callable, Collection, NamedTuple, Tuple
 
-from .environment import pass_environment, refusal, withheld
-from .spawner import Ended, Spawner, as_bytes, explain_limit
+from .bags import Bag
+from .environment import refusal
+from .processes import MARK, Marks, memory_mib
+from .spawner import Ended, Spawner, explain_limit
+from .streams import Streams, cut, take_tail
 
 Key = Tuple[int, int, int]
 """Bag, task, attempt."""
-MARK = "VGRADS_COPY"
 GRACE_S = 2.0
 """Between asking a task to end and killing it."""
 _LOOK_S = 0.2  # between looks at the memory of tasks
 _LONG_S = 0.5  # a task of this length is worth a look through all processes
-_SWEEP_S = 0.25  # between such looks
 _DESCRIPTORS = 3  # that a task takes: its two files, and its process
-_WITHIN = ord("/")
-_MUCH = 64 << 20  # bytes of output on disk beyond which only the tail is kept
-_PAGE_MIB = os.sysconf("SC_PAGE_SIZE") / (1 << 20)
-
-
-class Bag(NamedTuple):
-    """What holds for all tasks of a bag; ``limit_s``, ``memory_mib``: 0 is no limit."""
-
-    procs: int
-    memory_mib: float
-    limit_s: float
-    output_bytes: int
-    environment: dict[bytes, bytes]
-    refused: tuple[str, ...] = ()
-    withheld: tuple[str, ...] = ()
-
-
-class Visible(NamedTuple):
-    """What tasks may see of the agent's environment (:mod:`vgrads.agent.environment`), and what
-    they see besides."""
-
-    environment: dict[str, str]
-    own: bool
-    allowed: tuple[str, ...]
-    more: dict[str, str]
 
 
 class Task:
@@ -68,11 +41,11 @@ class Task:
         "inputs",
         "key",
         "kill_s",
-        "lane",
         "missing",
         "outputs",
         "pid",
         "ready_s",
+        "streams",
         "why",
     )
 
@@ -86,7 +59,7 @@ class Task:
         self.coming_s = float("inf")  # when the first of its missing inputs began to come
         self.kill_s = 0.0  # when it is killed, if it has not ended; 0: never
         self.pid, self.folder, self.why = 0, "", ""
-        self.lane: list[int] = []
+        self.streams: list[int] = []  # descriptors for what it prints and complains of
         self.missing: set[str] = set()
 
     @property
@@ -128,7 +101,6 @@ class Tasks:
         procs: int,
         scratch: str,
         mark: str,
-        visible: Visible,
         spawner: Spawner,
         sweep: Callable[[], None],
     ) -> None:
@@ -137,41 +109,11 @@ class Tasks:
         self.procs, self.free, self._sweep = procs, procs, sweep
         self.waiting: deque[Task] = deque()
         self.running: dict[Key, Task] = {}
-        self._spawner, self._scratch, self._mark = spawner, scratch, mark
-        self._visible = visible
-        self._bags: dict[int, Bag] = {}
-        self._lanes: list[list[int]] = []
+        self._spawner, self._scratch, self._marks = spawner, scratch, Marks(mark)
+        self._streams = Streams(os.path.dirname(scratch))  # noqa: PTH120
         self._watched: set[Key] = set()
-        self._marks: set[bytes] = set()
-        self._swept_s = self._looked_s = 0.0
-        self._serial = 0
+        self._looked_s = 0.0
         os.chdir(scratch)
-
-    def learn_bag(self, number: int, told: Mapping[str, Any]) -> Bag:
-        """What the manager says of a bag."""
-        visible, stated = self._visible, told.get("env") or {}
-        passed, refused = pass_environment(
-            visible.environment, visible.own, told.get("pass_env") or (), visible.allowed
-        )
-        passed.update(visible.more)
-        passed.update(PWD=self._scratch, VGRADS_PYTHON=sys.executable)
-        passed.update(stated)
-        own = as_bytes(passed)
-        own[b"VGRADS_BAG"] = b"%d" % number
-        bag = self._bags[number] = Bag(
-            max(1, int(told.get("procs", 1))),
-            float(told.get("memory_mib") or 0),
-            float(told.get("limit_s") or 0),
-            int(told.get("output_bytes", 4096)),
-            own,
-            tuple(name for name in refused if name not in stated),
-            tuple(withheld(visible.environment, passed)) if visible.own else (),
-        )
-        return bag
-
-    def bag(self, number: int) -> Bag:
-        """A bag; one that nothing was said of is the simplest."""
-        return self._bags.get(number) or self.learn_bag(number, {})
 
     def begin(self, now_s: float) -> list[End]:
         """Begin what there is room for; the ends of those that cannot be begun here."""
@@ -196,27 +138,29 @@ class Tasks:
 
     def _has_room(self) -> bool:
         """True where there are descriptors for a task; others that run give theirs back."""
-        return not self.running or self._spawner.has_room(1 if self._lanes else _DESCRIPTORS)
+        return not self.running or self._spawner.has_room(
+            1 if self._streams.has_free else _DESCRIPTORS
+        )
 
     def _spawn(self, task: Task, now_s: float) -> None:
         environment = dict(task.bag.environment)
         environment[b"VGRADS_TASK"] = b"%d" % task.key[1]
         environment[b"VGRADS_ATTEMPT"] = b"%d" % task.key[2]
-        environment[MARK.encode()] = self._mark_of(task)
+        environment[MARK.encode()] = self._marks.of(task.key)
         if task.folder:
             environment[b"PWD"] = os.fsencode(task.folder)
-        lane = self._lanes.pop() if self._lanes else self._new_lane()
+        streams = self._streams.take()
         try:
             if task.folder:  # this thread alone begins tasks: standing there costs no shell
                 os.chdir(task.folder)
-            task.pid = self._spawner.spawn(task, task.command, environment, lane)
+            task.pid = self._spawner.spawn(task, task.command, environment, streams)
         except BaseException:
-            self._lanes.append(lane)
+            self._streams.give_back(streams)
             raise
         finally:
             if task.folder:
                 self._stand()
-        task.lane, task.began_s = lane, now_s
+        task.streams, task.began_s = streams, now_s
         if task.bag.limit_s > 0:
             task.kill_s = now_s + task.bag.limit_s
         if task.bag.limit_s > 0 or task.bag.memory_mib > 0:
@@ -228,25 +172,6 @@ class Tasks:
         os.makedirs(self._scratch, exist_ok=True)  # noqa: PTH103 somebody may have tidied up
         os.chdir(self._scratch)
 
-    def _mark_of(self, task: Task) -> bytes:
-        return b"%s.%d.%d.%d" % (self._mark.encode(), *task.key)
-
-    def _new_lane(self) -> list[int]:
-        """Two files without a name for what a task prints: used again by the next one."""
-        lane = []
-        for kind in ("out", "err"):
-            self._serial += 1
-            path = os.path.join(os.path.dirname(self._scratch), f"{kind}{self._serial}")  # noqa: PTH118, PTH120
-            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
-            try:
-                lane.append(os.open(path, flags, 0o600))
-            except OSError:
-                for one in lane:
-                    os.close(one)
-                raise
-            os.unlink(path)  # noqa: PTH108
-        return lane
-
     def reap(self, now_s: float) -> list[tuple[Task, Ended]]:
         """Tasks that have ended; their processors are free."""
         over = []
@@ -256,19 +181,18 @@ class Tasks:
             self._watched.discard(task.key)
             self.free += task.bag.procs
             if ended.lingering or now_s - task.began_s > _LONG_S:
-                self._marks.add(self._mark_of(task))
+                self._marks.suspect(task.key)
             over.append((task, ended))
         return over
 
     def end_of(self, task: Task, ended: Ended, now_s: float) -> End:
         """What became of a task that was reaped, with the tails of what it printed."""
         code: int | None = ended.code
-        texts = [self._tail(one, task.bag.output_bytes) for one in task.lane]
-        if self._mark_of(task) in self._marks:  # something of it may still write there
-            for one in task.lane:
-                os.close(one)
+        texts = [take_tail(one, task.bag.output_bytes) for one in task.streams]
+        if self._marks.is_suspected(task.key):
+            self._streams.close(task.streams)
         else:
-            self._lanes.append(task.lane)
+            self._streams.give_back(task.streams)
         if task.why:
             code, why = _judged(task.why)
             texts[1] = f"{texts[1].rstrip()}\n{why}".lstrip() if why else texts[1]
@@ -285,14 +209,6 @@ class Tasks:
             texts[0],
             texts[1],
         )
-
-    def _tail(self, file: int, most: int) -> str:
-        size = os.lseek(file, 0, os.SEEK_END)
-        if not size:
-            return ""
-        tail = os.pread(file, most, max(0, size - most))
-        os.ftruncate(file, 0)
-        return tail.decode("utf-8", "replace")
 
     def end(self, key: Key, why: str, hard: bool = False) -> None:
         """End a running task, for this reason: at first by SIGTERM, unless ``hard``."""
@@ -323,8 +239,7 @@ class Tasks:
                 left.append(self._looked_s + _LOOK_S - now_s)
             if task.kill_s:
                 left.append(task.kill_s - now_s)
-        if self._marks:
-            left.append(self._swept_s + _SWEEP_S - now_s)
+        left.append(self._marks.next_look_s(now_s))
         if self._spawner.look_s and self.running:
             left.append(self._spawner.look_s)
         return max(0.0, min(left))
@@ -340,10 +255,10 @@ class Tasks:
         if now_s - self._looked_s >= _LOOK_S:
             self._looked_s = now_s
             self._look_at_memory()
-            self._cut_outputs()
-        if self._marks and now_s - self._swept_s >= _SWEEP_S:
-            self._swept_s = now_s
-            self._marks &= kill_marked(self._marks)
+            for task in self.running.values():
+                for file in task.streams:
+                    cut(file, task.bag.output_bytes)
+        self._marks.look(now_s)
 
     def _look_at_memory(self) -> None:
         stated = {
@@ -353,23 +268,11 @@ class Tasks:
         }
         if not stated:
             return
-        for pid, used in _memory_mib(stated).items():
+        for pid, used in memory_mib(stated).items():
             most = self.running[stated[pid]].bag.memory_mib
             if used > most:
                 why = f"out of memory: {used:.0f} MiB in use, {most:.0f} MiB are stated"
                 self.end(stated[pid], why, hard=True)
-
-    def _cut_outputs(self) -> None:
-        """A task that prints without end must not fill the disk: what it printed so far is
-        forgotten."""
-        for task in self.running.values():
-            for file in task.lane:
-                if os.fstat(file).st_size > _MUCH:
-                    tail = os.pread(
-                        file, task.bag.output_bytes, os.fstat(file).st_size - task.bag.output_bytes
-                    )
-                    os.ftruncate(file, 0)
-                    os.write(file, tail)
 
     def kill_all(self, patience_s: float) -> None:
         """Nothing of any task runs when this returns, if that can be had in this time (seconds)."""
@@ -379,8 +282,7 @@ class Tasks:
         while self.running and time.monotonic() < end_s:
             for ended in self._spawner.reap(0.05):
                 self.running.pop(ended.token.key)
-        while kill_marked({self._mark.encode() + b"."}, whole=False) and time.monotonic() < end_s:
-            time.sleep(0.01)
+        self._marks.kill_all(end_s)
 
 
 def _judged(why: str) -> tuple[int | None, str]:
@@ -392,45 +294,3 @@ def _judged(why: str) -> tuple[int | None, str]:
     if why.startswith("out of memory"):
         return -signal.SIGKILL, why
     return None, why  # the host's doing, not the task's
-
-
-def kill_marked(marks: set[bytes], whole: bool = True) -> set[bytes]:
-    """Kill the processes that bear one of these marks in their environment; the marks that were
-    found.
-
-    ``whole``: the marks are whole, else what they begin with. A task may itself be an agent: what
-    its tasks bear is their own mark behind its.
-    """
-    found = set()
-    word = MARK.encode() + b"="
-    for entry in os.scandir("/proc") if os.path.isdir("/proc") else ():  # noqa: PTH112
-        if not entry.name.isdigit():
-            continue
-        with suppress(OSError):
-            with open(f"/proc/{entry.name}/environ", "rb") as file:  # noqa: PTH123
-                _, there, rest = (b"\0" + file.read()).partition(b"\0" + word)
-            mark = rest.partition(b"\0")[0]
-            around = {mark[:at] for at, one in enumerate(mark) if one == _WITHIN}
-            if there and (marks & {mark, *around} if whole else _begins(mark, marks)):
-                os.kill(int(entry.name), signal.SIGKILL)
-                found |= {mark, *around}
-    return found
-
-
-def _begins(mark: bytes, marks: set[bytes]) -> bool:
-    """True where a mark, or one that stands within it, begins with one of these."""
-    return any(one.startswith(tuple(marks)) for one in (mark, *mark.split(b"/")))
-
-
-def _memory_mib(sessions: Mapping[int, object]) -> dict[int, float]:
-    """Resident memory of all processes of these sessions (proc(5), stat: fields 5, 6 and 24)."""
-    used = dict.fromkeys(sessions, 0.0)
-    for entry in os.scandir("/proc") if os.path.isdir("/proc") else ():  # noqa: PTH112
-        if not entry.name.isdigit():
-            continue
-        with suppress(OSError, ValueError, IndexError):
-            with open(f"/proc/{entry.name}/stat", "rb") as file:  # noqa: PTH123
-                fields = file.read().rpartition(b")")[2].split()
-            for leader in {int(fields[2]), int(fields[3])} & used.keys():
-                used[leader] += int(fields[21]) * _PAGE_MIB
-    return used

@@ -17,16 +17,19 @@ _ROOT = "vgrads_agent"
 of it."""
 _SHIPPED = (
     "__init__",
+    "bags",
     "environment",
     "events",
     "lifetime",
     "link",
     "machine",
     "main",
+    "processes",
     "scratch",
     "session",
     "spawner",
     "store",
+    "streams",
     "tasks",
     "transfers",
 )
