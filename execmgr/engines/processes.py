@@ -16,7 +16,8 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TypeVar
 
-from vgrads.agent.spawner import NO_DESCRIPTORS, Spawner, explain_limit
+from vgrads.agent.descriptors import NO_DESCRIPTORS, explain_limit
+from vgrads.agent.spawner import Spawner
 from vgrads.execmgr.engines.base import TaskOrder
 from vgrads.execmgr.engines.folder import FolderEngine
 from vgrads.execmgr.engines.news import News

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vgrads.agent import staging
-from vgrads.agent.spawner import SHELL, shell_words
+from vgrads.agent.commands import SHELL, shell_words
 from vgrads.execmgr.engines.base import TaskOrder
 from vgrads.execmgr.tasks.processes import MARK
 from vgrads.workflows.manner import Container, Manner

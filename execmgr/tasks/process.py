@@ -19,18 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vgrads.agent.spawner import (
-    JOINED,
-    SHELL,
-    Ended,
-    Spawner,
-    descriptor_limit,
-    explain_limit,
-    has_room,
-    parts_of,
-    too_long,
-    words_of,
-)
+from vgrads.agent.commands import JOINED, SHELL, parts_of, too_long, words_of
+from vgrads.agent.descriptors import descriptor_limit, explain_limit, has_room
+from vgrads.agent.spawner import Ended, Spawner
 from vgrads.agent.staging import SAID
 from vgrads.execmgr.core.times import Times
 from vgrads.execmgr.tasks.containers import end_container

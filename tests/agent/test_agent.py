@@ -15,7 +15,9 @@ import pytest
 
 from tests.agent.reference_manager import KEY, PATIENCE_S, Desk, at_work, environment, hang_up
 from tests.waiting import runs, until
-from vgrads.agent.spawner import Spawner, as_bytes, words_of
+from vgrads.agent.commands import words_of
+from vgrads.agent.launcher import as_bytes
+from vgrads.agent.spawner import Spawner
 from vgrads.dispatch.agent_file import agent_file, pilot_command
 
 

@@ -9,7 +9,7 @@ import sys
 from typing import Any, Mapping, NamedTuple
 
 from .environment import pass_environment, withheld
-from .spawner import as_bytes
+from .launcher import as_bytes
 
 
 class Bag(NamedTuple):

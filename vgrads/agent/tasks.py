@@ -13,9 +13,10 @@ from collections import deque
 from typing import Any, Callable, Collection, NamedTuple, Tuple
 
 from .bags import Bag
+from .descriptors import explain_limit
 from .environment import refusal
 from .processes import MARK, Marks, memory_mib
-from .spawner import Ended, Spawner, explain_limit
+from .spawner import Ended, Spawner
 from .streams import Streams, cut, take_tail
 
 Key = Tuple[int, int, int]

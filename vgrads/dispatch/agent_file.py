@@ -18,8 +18,11 @@ of it."""
 _SHIPPED = (
     "__init__",
     "bags",
+    "commands",
+    "descriptors",
     "environment",
     "events",
+    "launcher",
     "lifetime",
     "link",
     "machine",

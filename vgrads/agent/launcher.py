@@ -1,0 +1,103 @@
+"""Begins commands as processes: without copying this process (``os.posix_spawn``), and through a
+shell only where one is needed.
+
+Shipped to hosts: the standard library only, Python 3.8 or newer.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+from typing import Any, Mapping, Sequence
+
+from .commands import SHELL, shell_words, too_long, words_of
+
+_FOR_THE_SHELL = (
+    errno.ENOENT,
+    errno.EACCES,
+    errno.ENOEXEC,
+    errno.ENOTDIR,
+    errno.ETXTBSY,
+    errno.E2BIG,
+)
+"""It says what is wrong with such a program, or runs it."""
+_THERE = 'cd -- "$0" && exec "$@"'
+_DEFAULT = sorted(set(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP})
+
+
+def as_bytes(environment: Mapping[str, str]) -> dict[bytes, bytes]:
+    """An environment as :meth:`Launcher.begin` takes it: encoded once, not for each task."""
+    return {os.fsencode(key): os.fsencode(value) for key, value in environment.items()}
+
+
+class Launcher:
+    """Begins commands, and knows where their programs are."""
+
+    def __init__(self) -> None:
+        self._programs: dict[tuple[bytes, str], str] = {}
+
+    def begin(
+        self, command: str, environment: Mapping[bytes, bytes], streams: Sequence[int], folder: str
+    ) -> int:
+        """Begin a command; its number, which leads a session and a process group. OSError where it
+        cannot be.
+
+        ``streams``: descriptors of what it reads, prints and complains of. ``folder``: where it
+        runs, else where this process stands; costs a shell (0.4 ms), since posix_spawn(3) knows no
+        folder everywhere.
+        """
+        words = words_of(command)
+        program = self._find(words[0], environment) if words else ""
+        if program and not folder:
+            try:
+                return self._call(program, words, environment, streams)
+            except OSError as error:
+                if error.errno not in _FOR_THE_SHELL:
+                    raise
+                self._programs.clear()
+        words = words if program and folder else shell_words(command)
+        if folder:
+            words = [SHELL, "-c", _THERE, folder, *words]
+        try:
+            return self._call(SHELL, words, environment, streams)
+        except OSError as error:
+            raise too_long(error, command) from None
+
+    def _call(
+        self,
+        program: str,
+        words: list[str],
+        environment: Mapping[bytes, bytes],
+        streams: Sequence[int],
+    ) -> int:
+        actions = [(os.POSIX_SPAWN_DUP2, here, there) for there, here in enumerate(streams)]
+        options: dict[str, Any] = {
+            "file_actions": actions,
+            "setsigdef": _DEFAULT,
+            "setsigmask": (),
+        }
+        try:
+            return os.posix_spawn(program, words, environment, setsid=True, **options)
+        except (
+            NotImplementedError
+        ):  # a C library before glibc 2.26: a group of its own, and no session
+            return os.posix_spawn(program, words, environment, setpgroup=0, **options)
+
+    def _find(self, name: str, environment: Mapping[bytes, bytes]) -> str:
+        """The program that a shell would run; empty where it finds none, or where that hangs on the
+        folder."""
+        if "/" in name:
+            return name
+        path = environment.get(b"PATH", os.fsencode(os.defpath))
+        known = self._programs.get((path, name))
+        if known is not None:
+            return known
+        for part in os.fsdecode(path).split(":"):
+            if not part.startswith("/"):
+                return ""
+            program = part + "/" + name
+            if os.access(program, os.X_OK) and not os.path.isdir(program):  # noqa: PTH112
+                self._programs[(path, name)] = program
+                return program
+        return ""
