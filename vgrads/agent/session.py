@@ -14,6 +14,7 @@ from collections import deque
 from typing import Any, Callable, Mapping, NamedTuple
 
 from .link import Connecting, Link, Manager, Refused
+from .news import News
 
 _COALESCE_S = 0.002  # ends within this time share a message, while there is more to begin
 _ASK_AGAIN_S = 0.005  # what ends within this time after an answer takes the place of a question
@@ -24,7 +25,6 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 58.0
 _GROWTH, _JITTER = 1.5, 0.04
 _TURNS_S = 600.0  # how long requests take turns after a way was seen to cut streams
 _CUTS_S = 60.0
-_MOST_BYTES, _MOST_ENDS = 1 << 20, 2000  # in a message
 
 
 class Standing(NamedTuple):
@@ -80,10 +80,7 @@ class Talk:
         self.standing = Standing(False, False)
         self.leaving = ""
         self.is_refused = False  # where the manager listened nobody does
-        self._news: dict[str, list[Any]] = {"ended": [], "returned": [], "cached": []}
-        self._told: deque[tuple[int, str, Any]] = (
-            deque()
-        )  # without acknowledgement: in which message, what
+        self._news = News()
         self._seq = self._left_in = 0
         now_s = time.monotonic()
         self.heard_s = self._beat_at_s = self._born_s = now_s
@@ -93,11 +90,10 @@ class Talk:
         self._turns_until_s = math.inf if turns else 0.0
         self._beat_s = 10.0
         self._greeted = False
-        self._most_bytes = _MOST_BYTES
 
     def add(self, kind: str, one: object) -> None:
         """News: of kind ended, returned or cached."""
-        self._news[kind].append(one)
+        self._news.add(kind, one)
         self._news_s = self._news_s or time.monotonic()
 
     def leave(self, why: str) -> None:
@@ -108,7 +104,7 @@ class Talk:
     @property
     def has_taken_leave(self) -> bool:
         """True when the manager knows that the host leaves, and all that it had to tell."""
-        return self._left_in < 0 and not self._told and not any(self._news.values())
+        return self._left_in < 0 and self._news.is_all_known
 
     @property
     def is_new(self) -> bool:
@@ -163,19 +159,8 @@ class Talk:
         if now_s >= self._beat_at_s:
             self._beat_at_s = now_s + self._beat_s
             message["running"] = self._running()
-        bytes_left = self._most_bytes
-        for kind, news in self._news.items():
-            count = 0
-            while count < min(len(news), _MOST_ENDS) and bytes_left > 0:
-                bytes_left -= 100 + (
-                    2 * (len(news[count][7]) + len(news[count][8])) if kind == "ended" else 0
-                )
-                count += 1
-            if count:
-                message[kind] = news[:count]
-                self._told.extend((self._seq, kind, one) for one in news[:count])
-                del news[:count]
-        more = any(self._news.values())
+        message.update(self._news.tell(self._seq))
+        more = self._news.is_new
         self._news_s = now_s if more else 0.0
         if self.leaving:  # also with news to come: else it would be given more meanwhile
             message["leaving"] = self.leaving
@@ -206,22 +191,15 @@ class Talk:
 
     def _refit(self, status: int) -> None:
         """The manager does not take this message now, or not at this size (413)."""
-        if status == 413 and self._most_bytes == 1:  # a single end: without what it printed, then
-            for _, kind, one in self._told:
-                if kind == "ended":
-                    one[7] = one[8] = ""
         if status == 413:
-            self._most_bytes = max(1, self._most_bytes // 8)
+            self._news.shrink()
         self._lose(cut=False, pause_s=2.0)
 
     def absorb(self, answer: dict[str, Any], now_s: float) -> list[Any]:
         """What an answer says of the exchange itself; the tasks whose ends the manager knows
         now."""
-        known, seq = [], answer.get("seq", 0)
-        while self._told and self._told[0][0] <= seq:
-            _, kind, one = self._told.popleft()
-            if kind != "cached":
-                known.append(tuple(one[:3]))
+        seq = answer.get("seq", 0)
+        known = self._news.acknowledge(seq)
         if 0 < self._left_in <= seq:
             self._left_in = -1
         if answer.get(
@@ -261,11 +239,9 @@ class Talk:
                 self._turns_until_s = max(self._turns_until_s, now_s + _TURNS_S)
         self.link = None
         self._try_s = now_s + self._pauses.next_s(pause_s)
-        for kind, news in self._news.items():
-            news[:0] = [one for _, told, one in self._told if told == kind]
-        self._told.clear()
+        self._news.tell_again()
         self._left_in = 0
-        self._news_s = now_s if self.leaving or any(self._news.values()) else 0.0
+        self._news_s = now_s if self.leaving or self._news.is_new else 0.0
 
     def next_s(self, now_s: float) -> float:
         """When it wants to speak or to connect again, by the monotonic clock in seconds."""

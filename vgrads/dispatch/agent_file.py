@@ -27,6 +27,7 @@ _SHIPPED = (
     "link",
     "machine",
     "main",
+    "news",
     "processes",
     "scratch",
     "session",
