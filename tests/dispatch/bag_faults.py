@@ -175,7 +175,7 @@ class Judge:
             ends = list(read_ends(folder, number))
             ends = np.concatenate(ends) if ends else np.zeros(0, [("task", "u4"), ("code", "i2")])
             good = Counter(ends["task"][ends["code"] == 0].tolist())
-            assert bag.cancelled or len(bag.tasks) == self.world.wanted[number], number
+            assert bag.cancelled or len(bag.tasks) == self.world.users.wanted[number], number
             assert bag.over, (number, "is not over")
             for task, status in enumerate(bag.tasks.status):
                 self._task(bag, task, status, good[task])
@@ -222,8 +222,16 @@ class Desk:
 
     def asked(self, line, message):
         if line.parked is not None:
-            self.world.down(line, self.unpark(line), 204)
+            self.world.network.down(line, self.unpark(line), 204)
         self.inbox.append((line, message))
+        if not self.turning:
+            self.turning = True
+            self.world.after(self.world.draw.uniform(0.001, 0.02), lambda: self.world.turn(self))
+
+    def hung_up(self, line):
+        self.unpark(line)
+        if line.host is not None and self.lines.get(line.host) is line:
+            del self.lines[line.host]
 
     def unpark(self, line):
         seq, line.parked = line.parked, None
@@ -247,7 +255,7 @@ class Desk:
             self._write(group)
         self.core.state.check()
         for line, seq, answer in answers:
-            world.down(line, seq, answer)
+            world.network.down(line, seq, answer)
 
     def _heard(self, line, message, now):
         core = self.core
@@ -284,7 +292,7 @@ class Desk:
             self.tick_s = now
             for line in list(self.lines.values()):
                 if line.parked is not None and now >= line.parked_until_s:
-                    self.world.down(line, self.unpark(line), Answer())
+                    self.world.network.down(line, self.unpark(line), Answer())
             self.core.lose_silent(now)
 
     def _write(self, group):

@@ -1,11 +1,11 @@
-"""Hosts that fail in every way there is, in virtual time: agents, their connections, and what they
-are seen to do."""
+"""Hosts that fail in every way there is, in virtual time: agents, and what they are seen to do."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
 
+from tests.dispatch.bag_network import Line
 from vgrads.dispatch.core.hosts import Hello
 from vgrads.dispatch.core.records import COULD_NOT, End
 from vgrads.dispatch.core.talk import Message
@@ -13,19 +13,27 @@ from vgrads.dispatch.core.talk import Message
 WAIT_S, BEAT_S, LOST_S = 2.0, 1.5, 6.0
 
 
-@dataclass(eq=False)
-class Line:
-    """A connection: what goes in comes out in that order, until it breaks."""
+class News:
+    """What a host has to tell: ends, and tasks that it gives back."""
 
-    agent: Agent
-    desk: object
-    broken: bool = False
-    late: bool = False
-    up_s: float = 0.0
-    down_s: float = 0.0
-    parked: int | None = None
-    parked_until_s: float = 0.0
-    host: int | None = None
+    def __init__(self):
+        self.new, self.told = [], []
+
+    def tell(self, seq, most):
+        """What goes into the message of this number."""
+        telling, self.new = self.new[:most], self.new[most:]
+        self.told += [(seq, one) for one in telling]
+        return telling
+
+    def acknowledge(self, seq):
+        """The dispatcher knows all up to this message: the ends among it, with their bags."""
+        known = [one for at, one in self.told if at <= seq]
+        self.told = [(at, one) for at, one in self.told if at > seq]
+        return [one for one in known if isinstance(one[1], End)]
+
+    def tell_again(self):
+        """What was not acknowledged is to be told again."""
+        self.new, self.told = [one for _, one in self.told] + self.new, []
 
 
 @dataclass(eq=False)
@@ -45,8 +53,7 @@ class Agent:
     queue: list = field(default_factory=list)
     running: dict = field(default_factory=dict)
     known: set = field(default_factory=set)
-    news: list = field(default_factory=list)
-    told: list = field(default_factory=list)
+    news: News = field(default_factory=News)
     leaving: str = ""
     left_in: int = 0
     line: Line | None = None
@@ -74,10 +81,10 @@ class Agent:
         if line is None:
             return
         line.broken, line.late = True, late
-        self.news = [one for _, one in self.told] + self.news
-        self.told, self.left_in = [], 0
+        self.news.tell_again()
+        self.left_in = 0
         world = self.world
-        world.after(world.draw.uniform(0.0, 2.0), lambda: world.cut(line))
+        world.after(world.draw.uniform(0.0, 2.0), lambda: world.network.cut(line))
         world.after(world.draw.uniform(0.05, 1.0), self.connect)
 
     def beat(self, line):
@@ -90,7 +97,7 @@ class Agent:
     def speak(self):
         """Say what there is to say; ask where nothing is under way."""
         leave = self.leaving and not self.left_in and not self.holds
-        told = self.under_way < 4 and (not self.greeted or self.news or leave)
+        told = self.under_way < 4 and (not self.greeted or self.news.new or leave)
         if self.alive and self.line is not None and (told or not self.under_way):
             self.say()
 
@@ -108,9 +115,8 @@ class Agent:
             left_s = None if self.ends_s == math.inf else max(0.0, self.ends_s - self.world.now)
             held = (*self.running, *self.queue)
             hello = Hello(slot=self.site, procs=self.procs, left_s=left_s, held=held, name=self.id)
-        news, self.news = self.news[: self.most_ends], self.news[self.most_ends :]
-        self.told += [(self.seq, one) for one in news]
-        if self.leaving and not self.news and not self.left_in and not self.holds:
+        news = self.news.tell(self.seq, self.most_ends)
+        if self.leaving and not self.news.new and not self.left_in and not self.holds:
             self.left_in = self.seq
         message = Message(
             host=self.id,
@@ -121,7 +127,7 @@ class Agent:
             ends=[one for one in news if isinstance(one[1], End)],
             returned=[one for one in news if not isinstance(one[1], End)],
         )
-        self.world.up(self.line, message)
+        self.world.network.up(self.line, message)
 
     def hear(self, line, seq, answer):
         """Take an answer."""
@@ -134,17 +140,15 @@ class Agent:
         if answer != 204 and answer.stop:  # no acknowledgement
             self.die()
             return
-        for at, one in self.told:
-            if at <= seq and isinstance(one[1], End):
-                self.known.discard((one[0], one[1].task, one[1].attempt))
-                self.world.judge.acknowledged(one[0], one[1])
-        self.told = [(at, one) for at, one in self.told if at > seq]
+        for bag, end in self.news.acknowledge(seq):
+            self.known.discard((bag, end.task, end.attempt))
+            self.world.judge.acknowledged(bag, end)
         if answer != 204:
             self.obey(answer)
-        if self.left_in and seq >= self.left_in and not self.told and not self.news:
+        if self.left_in and seq >= self.left_in and not self.news.told and not self.news.new:
             self.die()
             return
-        if self.news or (self.leaving and not self.left_in):
+        if self.news.new or (self.leaving and not self.left_in):
             self.speak()
         else:
             self.world.after(self.world.draw.uniform(0.01, 0.1), self.speak)
@@ -156,7 +160,7 @@ class Agent:
                 self.known.add(triple)
                 self.world.judge.taken(self, triple)
                 if self.leaving:
-                    self.news.append(triple)
+                    self.news.new.append(triple)
                 else:
                     self.queue.append(triple)
         self.give_back([*answer.recall, *answer.cancel])
@@ -171,7 +175,7 @@ class Agent:
         """Those that have not begun."""
         back = [triple for triple in triples if triple in self.queue]
         self.queue = [triple for triple in self.queue if triple not in back]
-        self.news += back
+        self.news.new += back
         if back:
             self.speak()
 
@@ -185,7 +189,7 @@ class Agent:
             if procs <= self.procs and procs > self.procs - self.busy:
                 return
             self.queue.pop(0)
-            run_s, code, kills = self.world.fate(*triple)
+            run_s, code, kills = self.world.users.fate(*triple)
             self.running[triple] = self.world.now
             if procs > self.procs or code == COULD_NOT:
                 self.ended(triple, COULD_NOT)
@@ -206,7 +210,7 @@ class Agent:
         ran_s = self.world.now - self.running.pop(triple)
         self.world.judge.stopped(self, triple)
         bag, task, attempt = triple
-        self.news.append((bag, End(task, 0, self.world.now, code, attempt, ran_s)))
+        self.news.new.append((bag, End(task, 0, self.world.now, code, attempt, ran_s)))
         self.begin()
         self.speak()
 
@@ -231,4 +235,4 @@ class Agent:
             line.broken = True
             line.late = self.world.draw.random() < 0.5
             if self.world.draw.random() < 0.5:  # else nobody hears that it is gone
-                self.world.after(0.1, lambda: self.world.cut(line))
+                self.world.after(0.1, lambda: self.world.network.cut(line))
