@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -35,10 +35,13 @@ def document_of(told: Mapping[str, Any]) -> dict[str, Any]:
     return task
 
 
-def unfinished(dag: DAGExecutorInterface, open_: Iterable[str]) -> list[dict[str, Any]]:
-    """Tasks of jobs that are not finished, those that are ``open_`` among them; their parents
-    without those that are."""
+def unfinished(
+    dag: DAGExecutorInterface, open_: Iterable[str], but: Collection[str] = ()
+) -> list[dict[str, Any]]:
+    """Tasks of jobs that are not finished, those that are ``open_`` among them, without those named
+    in ``but``; their parents without all others."""
     left = {task_id(job) for job in dag.needrun_jobs() if not dag.finished(job)} | set(open_)
+    left.difference_update(but)
     tasks = [dict(task) for task in tasks_of(dag) if task["id"] in left]
     ids = {task["id"] for task in tasks}
     for task in tasks:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import secrets
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from logging import Logger
 from typing import Any
 
 from snakemake_interface_common.exceptions import WorkflowError
@@ -61,6 +62,49 @@ class Promised:
         sure, cost = self.plan["promise"]["probability"], self.plan.get("cost_usd") or 0.0
         price = f", for up to ${cost:.2f}" if cost else ""
         return f"vgrads: done by {at} with probability {sure:.2f}{price} ({self.set_id})"
+
+
+class Promises:
+    """The promises that one run of Snakemake is made: the first, and another where one does not
+    hold."""
+
+    def __init__(self, served: Served, settings: Any, name: str, logger: Logger) -> None:
+        """``name``: of its workflow. WorkflowError where the settings contradict each other."""
+        self._served, self._logger = served, logger
+        self._wishes = Wishes(
+            name=name,
+            deadline=settings.deadline or None,
+            probability=settings.probability,
+            together=together_of(settings),
+        )
+
+    @property
+    def with_others(self) -> bool:
+        """True where the set is one of several runs."""
+        return self._wishes.together is not None
+
+    def first(self, tasks: Sequence[Task], alone: bool) -> Promised:
+        """For all that is to be done; ``alone``: also where the set is one of several runs."""
+        if alone or not self.with_others:
+            return self._told(hand_over(self._served, tasks, self._wishes))
+        return self._told(join(self._served, tasks, self._wishes, self._logger.info))
+
+    def another(self, tasks: Sequence[Task]) -> Promised:
+        """For what is left, without the deadline that cannot be kept."""
+        wishes = replace(self._wishes, deadline=None, together=None)
+        return self._told(hand_over(self._served, tasks, wishes))
+
+    def _told(self, promised: Promised) -> Promised:
+        self._logger.info(promised.sentence)
+        if promised.plan["promise"]["probability"] < self._wishes.probability:
+            self._logger.warning(
+                f"vgrads: that is less sure than {self._wishes.probability}, which was asked for"
+            )
+        for warning in promised.plan.get("warnings") or ():
+            self._logger.warning(f"vgrads: {warning}")
+        for note in promised.plan.get("notes") or ():
+            self._logger.info(f"vgrads: {note}")
+        return promised
 
 
 def hand_over(served: Served, tasks: Sequence[Task], wishes: Wishes) -> Promised:
