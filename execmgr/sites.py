@@ -14,6 +14,7 @@ from typing import Protocol
 from vgrads.drivers.api import Driver, SlotSpec, SlotState, SlotStatus
 from vgrads.execmgr.core.states import Event, SlotNews
 from vgrads.execmgr.engines.base import Pilot, Reach
+from vgrads.execmgr.pilot_reports import PilotReports
 from vgrads.execmgr.silent_sites import SilentSites
 from vgrads.execmgr.slot_names import SlotNames
 from vgrads.kernel.clock import Clock
@@ -47,8 +48,7 @@ class Sites:
         self._to_look: set[str] = set()
         self._silent = SilentSites(clock)
         self._looked_s: dict[str, float] = {}
-        # ready slots whose pilots have not reported, since when
-        self._unheard: dict[str, float] = {}
+        self._pilots = PilotReports(clock, reach)
         self._names = SlotNames(run)
 
     def rename(self, book: Slots, slot: str, again: int) -> None:
@@ -121,26 +121,15 @@ class Sites:
         return found
 
     def _reported(self, site: str, slot: str, status: SlotStatus) -> SlotStatus:
-        """A slot is ready when its pilot is there for tasks too; one that never reports has failed
-        for good."""
-        reach = self._reach.get(site, _AT_ONCE)
-        if status.state != SlotState.READY or reach.reports is None:
+        """A slot is ready when its pilot is there for tasks too."""
+        if status.state != SlotState.READY or self._seen[slot] == SlotState.READY:
             return status
-        if self._seen[slot] == SlotState.READY or reach.reports(slot):
-            self._unheard.pop(slot, None)
-            return status
-        now = self._clock.now()
-        since_s = self._unheard.setdefault(slot, now)
-        if now < since_s + reach.patience_s:
+        told = self._pilots.confirmed(site, slot, status)
+        if told.state == SlotState.GRANTED:
             self._to_look.add(site)
-            return replace(status, state=SlotState.GRANTED)
-        self._to_close.add(slot)
-        words = (
-            f"its pilot runs and has not reported here for {reach.patience_s:.0f} s: can "
-            "it reach this machine? "
-            "access.contact names the address under which slots find it"
-        )
-        return replace(status, state=SlotState.FAILED, reason=words, permanent=True)
+        elif told.state == SlotState.FAILED:
+            self._to_close.add(slot)
+        return told
 
     def _retry(self, book: Slots, site: str) -> list[Event]:
         """Requests to a site that are still to be made."""

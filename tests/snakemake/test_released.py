@@ -214,6 +214,7 @@ class Letters:
 def test_where_no_command_runs_nothing_is_released(store, vgrads, tmp_path):
     with served(store, DATA / "sites.toml") as client:
         set_id = client.submit(RELEASED)
+        client.plan(set_id)
         with pytest.raises(InputError, match="simulated"):
             client.run(set_id)
     path = tmp_path / "set.json"
