@@ -1,7 +1,11 @@
 """The documents as a site (``make docs``): these pages, and one for each package from its
 docstrings."""
 
+from glob import glob
 from importlib.metadata import version as installed
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
 
 project = "vgrads"
 author = "The vgrads developers"
@@ -16,6 +20,13 @@ myst_links_external_new_tab = True
 suppress_warnings = ["myst.header", "misc.highlighting_failure", "ref.python"]
 
 autosummary_generate = True
+# each of these gets a page, and its modules stand on it
+autosummary_context = {
+    "packages": [
+        str(Path(path).parent).replace("/", ".")
+        for path in glob("vgrads/**/__init__.py", root_dir=ROOT, recursive=True)  # noqa: PTH207 links too
+    ]
+}
 autodoc_typehints = "description"
 autodoc_member_order = "bysource"
 autodoc_default_options = {"members": True, "show-inheritance": True}
