@@ -169,7 +169,7 @@ def whole_manager(count: int, place: str | None = None) -> float:
             set_id = store.add_set("bench", {}, {"slots": []}, {})
             run_id = store.add_run(set_id)
             record = RunRecord(store.engine, run_id)
-            record.take()
+            record.lease.take()
             begin = time.perf_counter()
             outcome = run_plan(
                 planned, RunOptions(run_id=run_id, folder=Path(folder) / "run"), record

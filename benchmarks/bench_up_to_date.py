@@ -64,7 +64,7 @@ def _run(base: Path, count: int) -> float:
     with Store(f"sqlite:///{base}/bench.db") as store:
         run_id = store.add_run(store.add_set("bench", {}, {"slots": []}, {}))
         record = RunRecord(store.engine, run_id)
-        record.take()
+        record.lease.take()
         begin = time.perf_counter()
         outcome = run_plan(planned, RunOptions(run_id=run_id, folder=base / "run"), record)
         assert outcome.kept

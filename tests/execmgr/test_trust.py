@@ -30,6 +30,7 @@ from vgrads.kernel.documents import parse_mapping
 from vgrads.kernel.errors import InputError, SiteError
 from vgrads.portal.records.lease import LEASE_S, Beat, Watch, is_dead, new_owner
 from vgrads.portal.records.migrate import HEAD, current, move
+from vgrads.portal.records.run_lease import RunLease
 from vgrads.portal.records.run_record import RunRecord
 from vgrads.portal.records.store import Store
 from vgrads.workflows.manner import Manner
@@ -65,18 +66,18 @@ def set_lease(store, run_id, **values):
 def test_of_many_who_take_a_run_at_once_one_becomes_its_manager(store):
     for _ in range(20):
         run_id = new_run(store)
-        RunRecord(store.engine, run_id).take()
+        RunLease(store.engine, run_id).take()
         set_lease(store, run_id, owner=of_the_dead())
         start, won, lost = threading.Barrier(4), [], []
 
         def take(run_id=run_id, start=start, won=won, lost=lost):
-            record = RunRecord(store.engine, run_id)
+            lease = RunLease(store.engine, run_id)
             start.wait()
             try:
-                record.take()
-                won.append(record.number)
+                lease.take()
+                won.append(lease.number)
             except InputError:
-                lost.append(record)
+                lost.append(lease)
 
         threads = [threading.Thread(target=take) for _ in range(4)]
         for thread in threads:
@@ -89,21 +90,21 @@ def test_of_many_who_take_a_run_at_once_one_becomes_its_manager(store):
 def test_what_a_manager_writes_that_was_followed_by_another_is_refused(store):
     run_id = new_run(store)
     first, second = RunRecord(store.engine, run_id), RunRecord(store.engine, run_id)
-    first.take()
+    first.lease.take()
     first.append([Cancelled(at_s=1.0, reason="kept")])
     set_lease(store, run_id, beat_s=time.monotonic() - LEASE_S - 1)  # it was silent for a lease
-    second.take()
-    assert (first.number, second.number) == (1, 2)
+    second.lease.take()
+    assert (first.lease.number, second.lease.number) == (1, 2)
     for write in (
         lambda: first.append([Cancelled(at_s=2.0, reason="late")]),
         lambda: first.keep_book(0, None),
         first.begin_again,
-        first.confirm_now,
+        first.lease.confirm_now,
     ):
         with pytest.raises(LeaseLost):
             write()
     assert [event.reason for event in second.events()] == ["kept"]
-    first.leave()  # is not the other's to leave
+    first.lease.leave()  # is not the other's to leave
     second.append([Cancelled(at_s=3.0, reason="goes on")])
 
 

@@ -13,6 +13,7 @@ from tests.services.fixtures import there
 from vgrads.execmgr.core.states import Cancelled, CopyEnded
 from vgrads.kernel.errors import InputError
 from vgrads.portal.records.database import open_engine
+from vgrads.portal.records.run_lease import ask_manager_to_stop
 from vgrads.portal.records.run_record import RunRecord
 from vgrads.portal.records.store import Store
 
@@ -48,18 +49,18 @@ def test_one_manager_at_a_time_and_what_it_writes_is_there(url):
     with Store(url) as store:
         run_id = store.add_run(store.add_set("s", {}, {}, {}))
         first, second = RunRecord(store.engine, run_id), RunRecord(store.engine, run_id)
-        first.take()
+        first.lease.take()
         with pytest.raises(InputError, match="is looked after"):
-            second.take()
+            second.lease.take()
         events = [Cancelled(at_s=1.0, reason="x"), CopyEnded(at_s=2.0, key=("w", "t", 0), ok=True)]
         first.append(events)
         assert second.events() == events
-        assert second.ask_to_stop("enough")
-        first._look_s = 0.0
+        assert ask_manager_to_stop(store.engine, run_id, "enough")
+        first.lease._look_s = 0.0
         assert first.stop_reason() == "enough"
-        first.leave()
-        second.take()
-        second.leave()
+        first.lease.leave()
+        second.lease.take()
+        second.lease.leave()
 
 
 def test_sites_are_kept(url, vgrads, monkeypatch):

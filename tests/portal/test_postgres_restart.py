@@ -25,6 +25,7 @@ from vgrads.kernel.errors import SiteError
 from vgrads.portal.records.bags import Bags
 from vgrads.portal.records.lease import LEASE_S, new_owner
 from vgrads.portal.records.mailbox import MessageBox
+from vgrads.portal.records.run_lease import RunLease
 from vgrads.portal.records.run_record import RunRecord
 from vgrads.portal.records.store import Store
 from vgrads.portal.records.tables import WorkRow
@@ -56,7 +57,7 @@ def record(server):
     """The record of a run that this process is the manager of."""
     with Store(server.url) as store:
         found = RunRecord(store.engine, store.add_run(store.add_set("s", {}, {}, {})))
-        found.take()
+        found.lease.take()
         yield found
 
 
@@ -112,18 +113,18 @@ def test_a_manager_waits_for_its_database_and_no_task_begins_twice(server, tmp_p
 def test_a_lease_that_ends_while_the_database_is_away_ends_its_manager(server, record):
     record.append(ends(1))
     with started_again(server):
-        record._confirmed_s = time.monotonic() - LEASE_S + 0.3
+        record.lease._confirmed_s = time.monotonic() - LEASE_S + 0.3
         with pytest.raises(LeaseExpired, match="could not reach it for 30 s") as caught:
             record.append(ends(2))
         assert caught.value.exit_code == 4 and "vgrads resume" in str(caught.value)
-        record._confirmed_s, record._look_s = time.monotonic() - LEASE_S, 0.0
+        record.lease._confirmed_s, record.lease._look_s = time.monotonic() - LEASE_S, 0.0
         with pytest.raises(LeaseExpired):
             record.stop_reason()
     assert record.events() == ends(1)
 
 
 def test_who_holds_no_lease_is_told_at_once(server, record):
-    other = RunRecord(record._engine, record.run_id)
+    other = RunLease(record._engine, record.run_id)
     with started_again(server), pytest.raises(SiteError, match="database"):
         other.take()
 
@@ -191,7 +192,7 @@ def test_a_commit_that_nobody_answers_for_is_written_once(server, proxy, at):
     with Store(make_url(server.url).set(port=proxy.port).render_as_string()) as store:
         run_id = store.add_run(store.add_set("s", {}, {}, {}))
         record = RunRecord(store.engine, run_id)
-        record.take()
+        record.lease.take()
         record.append(ends(1))
         proxy.at = at
         record.append(ends(2, 3))
@@ -203,10 +204,10 @@ def test_a_commit_that_nobody_answers_for_is_written_once(server, proxy, at):
         record.mailbox().answer(answer)
         assert len(MessageBox(store.engine, run_id).answers(0)) == 2
         proxy.at = at
-        record.leave()
+        record.lease.leave()
         assert proxy.cuts == 3
     with Store(server.url) as store:
-        RunRecord(store.engine, run_id).take()
+        RunLease(store.engine, run_id).take()
 
 
 @pytest.mark.parametrize("at", ["request", "answer"])
@@ -215,8 +216,8 @@ def test_a_lease_whose_taking_nobody_answered_for_is_taken_again(server, proxy, 
         record = RunRecord(store.engine, store.add_run(store.add_set("s", {}, {}, {})))
         proxy.at = at
         with pytest.raises(SiteError):
-            record.take()
-        record.take()
+            record.lease.take()
+        record.lease.take()
         record.append(ends(1))
 
 

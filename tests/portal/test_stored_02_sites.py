@@ -124,4 +124,4 @@ def test_what_the_run_came_to_is_read_back(home, tmp_path):
         assert any(isinstance(event, AskedAgain) for event in record.events())
         slot = taken.begun.state.slots["queue-batch-1"]
         assert (slot.again, slot.used, slot.ready_s) == (1, 0, None)
-        record.leave()
+        record.lease.leave()

@@ -38,6 +38,7 @@ from vgrads.execmgr.runner import Watcher
 from vgrads.execmgr.tasks.folder import AWAY, BESIDE, HERE, TaskFolder, clean_up
 from vgrads.kernel.clock import WallClock
 from vgrads.kernel.errors import InputError
+from vgrads.portal.records.run_lease import RunLease, ask_manager_to_stop, leave_word
 from vgrads.portal.records.run_record import RunRecord
 from vgrads.portal.records.runtimes import RunTimeRecords
 from vgrads.portal.records.store import GOES_ON, Store, new_run
@@ -97,18 +98,19 @@ def create_run(
 def ask_to_stop(store: Store, run_id: str, reason: str) -> str:
     """Have a run stopped that goes on: what was done about it; empty where it holds something and
     has no manager."""
-    record, works = RunRecord(store.engine, run_id), Works(store.engine)
-    if record.ask_to_stop(reason):
+    if ask_manager_to_stop(store.engine, run_id, reason):
         return "its manager was asked to stop"
     if store.count_events(run_id):
         return ""
+    works = Works(store.engine)
     if not works.drop(run_id) and works.awaits(run_id):
-        record.leave_word(reason)
+        leave_word(store.engine, run_id, reason)
         return "its manager was asked to stop"
-    record.take()
+    lease = RunLease(store.engine, run_id)
+    lease.take()
     if store.count_events(run_id) == 0:  # no slot was requested
         store.end_run(run_id, "cancelled", {"reason": "before it began"}, {})
-    record.leave()
+    lease.leave()
     return "it had not begun"
 
 
@@ -130,13 +132,13 @@ def take_over(
     journal only the events before this one are believed, and kept.
     """
     setup = record.setup()
-    record.take()
+    record.lease.take()
     try:
         stop = stop or record.stop_reason()
         books = record.books()
         state = _read_through(record, books, record.events(until))
     except InputError:
-        record.leave()
+        record.lease.leave()
         raise
     if until is not None:
         record.cut(until)
@@ -193,24 +195,24 @@ def carry_out(
 ) -> Outcome:
     """Do a run's work under its lease, and keep how it ended; on an error it stands as
     interrupted."""
-    run_id = record.run_id
-    record.take()
-    record.while_leased(lambda: store.set_run_state(run_id, "running"))
+    run_id, lease = record.run_id, record.lease
+    lease.take()
+    lease.while_leased(lambda: store.set_run_state(run_id, "running"))
     try:
         outcome = work()
     except LeaseLost:  # all of it is another manager's, or will be
         raise
     except BaseException:
         store.end_run(run_id, "interrupted", {}, gantt)
-        record.leave()
+        lease.leave()
         raise
-    record.confirm_now()
+    lease.confirm_now()
     found = acquisitions(outcome.book, outcome.state)
-    record.while_leased(lambda: store.add_acquisitions(run_id, found))
-    record.while_leased(lambda: _learn(store, record, outcome))
+    lease.while_leased(lambda: store.add_acquisitions(run_id, found))
+    lease.while_leased(lambda: _learn(store, record, outcome))
     ended = (run_id, outcome.verdict, outcome_json(outcome), run_gantt(outcome))
-    record.while_leased(lambda: store.end_run(*ended))
-    record.leave()
+    lease.while_leased(lambda: store.end_run(*ended))
+    lease.leave()
     return outcome
 
 

@@ -24,7 +24,7 @@ from vgrads.portal.jobs import beside, worker
 from vgrads.portal.jobs.bag_service import Dispatchers
 from vgrads.portal.records.lease import RENEW_S, new_owner
 from vgrads.portal.records.reconnect import DatabaseLost
-from vgrads.portal.records.run_record import RunRecord
+from vgrads.portal.records.run_lease import ask_manager_to_stop
 from vgrads.portal.records.sets import Sets
 from vgrads.portal.records.store import Store
 from vgrads.portal.records.work import MOST_TRIES, PLAN, RUN, Work, Works
@@ -166,7 +166,7 @@ class Supervisor:
             if not runs:
                 return
             for run_id in runs:
-                RunRecord(self._store.engine, run_id).ask_to_stop(reason)
+                ask_manager_to_stop(self._store.engine, run_id, reason)
             self._stopped.wait(0.2)
 
     @property

@@ -31,7 +31,7 @@ _MOST = 20_000
 
 class Lease(Protocol):
     """What a run's manager writes under: see
-    :class:`vgrads.portal.records.run_record.RunRecord`."""
+    :class:`vgrads.portal.records.run_lease.RunLease`."""
 
     def persist(self, write: Callable[[Session, bool], object]) -> None:
         """A transaction of the manager's; ``write`` is given True where it may have been committed

@@ -19,7 +19,7 @@ from vgrads.execmgr.engines.outside import OutsideEngine
 from vgrads.kernel.documents import Document
 from vgrads.portal.jobs.runs import ask_to_stop
 from vgrads.portal.records.access import Principal
-from vgrads.portal.records.run_record import RunRecord
+from vgrads.portal.records.run_lease import leave_word
 from vgrads.portal.records.store import GOES_ON
 from vgrads.portal.records.tables import RunRow
 from vgrads.portal.web.figures import Figures
@@ -79,7 +79,7 @@ def cancel_run(service: Service, set_id: str, who: Principal) -> dict[str, Any]:
     if not done and not service.supervisor.works.awaits(run.id):
         raise HTTPException(409, f"nobody looks after run '{run.id}'; see vgrads cancel")
     if not done:
-        RunRecord(service.store.engine, run.id).leave_word(reason)
+        leave_word(service.store.engine, run.id, reason)
     return {"run": run.id, "told": done or "its manager was asked to stop"}
 
 
