@@ -52,7 +52,7 @@ class Traced(Stage):
         self.speeds: list[float] = []
         for at_s, workers in comes:
             for _ in range(workers):
-                self.at(at_s, self.join, f"w{self.number()}")
+                self.time.at(at_s, self.join, f"w{self.time.number()}")
 
     def end(self, worker: Host, out_s: float, think_s: float, loop_s: float) -> None:
         """A task has ended."""
@@ -63,10 +63,15 @@ class Traced(Stage):
             self.fresh = []
             window = list(self.last)[-max(10, self.served) :]
             self.trace.append(
-                (self.now_s, len(self.ends), capacity(self.known), capacity_with_think(window))
+                (
+                    self.time.now_s,
+                    len(self.account.ends_s),
+                    capacity(self.known),
+                    capacity_with_think(window),
+                )
             )
-        if len(self.ends) >= self.most:
-            self.closed_s = self.now_s  # enough is known
+        if len(self.account.ends_s) >= self.most:
+            self.closed_s = self.time.now_s  # enough is known
 
 
 def rate(place: Place, workers: int, tasks: int) -> float:

@@ -8,7 +8,7 @@ from vgrads.kernel.streams import stream
 from vgrads.pool.decide import PoolPolicy
 from vgrads.pool.share import SharePolicy
 from vgrads.pool.sizing import SIZINGS
-from vgrads.research.pools.stage import OURS
+from vgrads.research.pools.deciding import OURS
 from vgrads.research.pools.values import Batch, Setting
 
 PATTERNS = ("P1", "P2", "P3", "P4", "P5")

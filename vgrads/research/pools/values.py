@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import deque
 from dataclasses import dataclass, field
-from typing import Any
 
 from vgrads.pool.capacity import Capacity
 
@@ -90,12 +88,3 @@ class Host:
     sent: tuple[float, float, float] = (0.0, 0.0, 0.0)
     files: set[int] = field(default_factory=set)
     ran: int = 0
-
-
-@dataclass(slots=True)
-class Server:
-    """Serves one at a time."""
-
-    busy: bool = False
-    first: deque[Any] = field(default_factory=deque)
-    then: deque[Any] = field(default_factory=deque)

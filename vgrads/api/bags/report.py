@@ -1,0 +1,86 @@
+"""How a dispatcher stands, put together and written into its folder for whoever looks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from vgrads.dispatch.core.records import End
+from vgrads.dispatch.fleet.fleet import Fleet
+from vgrads.dispatch.server.manager import Manager
+from vgrads.dispatch.standing import Latest, Rates, status_json
+from vgrads.dispatch.storage.kept import write_host_names, write_latest, write_status
+
+_LOOK_S = 1.0
+_LONG = 200
+
+
+@dataclass
+class Report:
+    """What is told of one dispatcher. ``began_unix_s``: when its clock began, kept over
+    restarts."""
+
+    folder: Path
+    began_unix_s: float
+    _rates: Rates = field(default_factory=Rates)
+    _latest: Latest = field(default_factory=Latest)
+    _looked_s: float = -1e9
+    _named: int = 0
+    _began_own_s: float = field(default_factory=time.thread_time)
+
+    def ended(self, bag: int, end: End, text: str) -> None:
+        """A task has ended, and printed this."""
+        self._latest.add(bag, end, text)
+
+    def is_due(self, now_s: float) -> bool:
+        """True where the last look is so long ago that the status is to be told anew."""
+        return now_s - self._looked_s >= _LOOK_S
+
+    def tell(
+        self, manager: Manager, fleet: Fleet, state: str, pools: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """The status as of now, written down as well. ``pools``: what goes on beside the work."""
+        now = self._looked_s = manager.clock.now()
+        self._rates.look(manager.state, now)
+        status = status_json(
+            manager.state,
+            self._rates,
+            now,
+            fleet.unserved,
+            {
+                "state": state,
+                "began_unix_s": self.began_unix_s,
+                "problem": manager.problem or fleet.hopeless,
+                "refused": manager.port.refused,
+                "exchanges": manager.port.exchanges,
+                "reasons": [
+                    {"at_s": at, "site": site, "reason": r}
+                    for at, site, r in fleet.reasons[-_LONG:]
+                ],
+                "coming": fleet.coming,
+                "pools": dict(pools),
+                "slots": [n for n, slot in manager.state.slots.items() if slot.held],
+            },
+        )
+        own = {
+            "commit_s": manager.journal.commit_s,
+            "own_s": (time.thread_time() - self._began_own_s) / max(1, self._latest.count),
+        }
+        for bag in status["bags"]:
+            bag["times"] = self._latest.mean_times(bag["number"], own)
+        with suppress(OSError):  # who looks sees how it stood before
+            self._write_down([h.name or h.id for h in manager.state.hosts.values()], status)
+        return status
+
+    def _write_down(self, hosts: list[str], status: dict[str, Any]) -> None:
+        write_status(self.folder, status)
+        for number in self._latest.changed:
+            write_latest(self.folder, number, self._latest.of(number))
+        self._latest.changed.clear()
+        if len(hosts) != self._named:
+            write_host_names(self.folder, hosts)
+            self._named = len(hosts)

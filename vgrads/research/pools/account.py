@@ -1,0 +1,54 @@
+"""What a pool's play comes to: ended tasks, and worker time, which is paid for in cycles."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from vgrads.research.pools.values import Host, Look, Played
+
+_CYCLE_S = 1200.0
+_BEFORE_S = 30.0  # that a worker leaves before its next cycle begins
+
+
+def paid_until(worker: Host, at_s: float) -> float:
+    """When a worker leaves that goes at the end of a cycle, at this instant or after it."""
+    paid = math.ceil((at_s + _BEFORE_S - worker.joined_s) / _CYCLE_S)
+    return worker.joined_s + paid * _CYCLE_S - _BEFORE_S
+
+
+@dataclass(slots=True)
+class Account:
+    """The sums of one play."""
+
+    workers: int = 0
+    worker_s: float = 0.0
+    execution_s: float = 0.0
+    cycles: int = 0
+    useless: int = 0
+    ends_s: list[float] = field(default_factory=list)
+
+    def ended(self, now_s: float, execution_s: float) -> None:
+        """A task has ended."""
+        self.execution_s += execution_s
+        self.ends_s.append(now_s)
+
+    def left(self, worker: Host, now_s: float) -> None:
+        """A worker has gone."""
+        held_s = now_s - worker.joined_s
+        self.worker_s += held_s
+        self.cycles += max(1, math.ceil(held_s / _CYCLE_S - 1e-9))
+        self.useless += not worker.ran
+
+    def played(self, looks: tuple[Look, ...]) -> Played:
+        """All of it, with how it stood at each decision."""
+        return Played(
+            turnaround_s=self.ends_s[-1] if self.ends_s else math.inf,
+            worker_s=self.worker_s,
+            execution_s=self.execution_s,
+            cycles=self.cycles,
+            workers=self.workers,
+            useless=self.useless,
+            looks=looks,
+            ends_s=tuple(self.ends_s),
+        )
