@@ -104,8 +104,8 @@ class BagWork:
         return asyncio.run(self._carry_out())
 
     async def _carry_out(self) -> Dispatcher:
-        report = Report(self.folder, _began_s(self.folder))
         keys = keys_of(self.folder)
+        report = Report(self.folder, _began_s(self.folder))
         clock = WallClock(time.time() - report.began_unix_s)
 
         def told(bag: int, end: End, text: str) -> None:
