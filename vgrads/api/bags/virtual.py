@@ -213,9 +213,8 @@ class VirtualBagWork:
         for number in fresh:
             self._take(number)
         if fresh:
-            self._fleet.places = places_of(
-                self.catalog, [kept.document for kept in self._known.values()]
-            )
+            documents = [kept.document for kept in self._known.values()]
+            self._fleet.ask_at(places_of(self.catalog, documents))
         for number, kept in self._known.items():
             if kept.document.open and not self._core.state.bags[number].over:
                 closed = is_closed(

@@ -226,7 +226,7 @@ class BagWork:
             bags.open(number)
             bags.take_on(number)
         if fresh:
-            fleet.places = places_of(self.catalog, bags.documents)
+            fleet.ask_at(places_of(self.catalog, bags.documents))
         for number, why in wishes.stops.items():
             if number in manager.state.bags and not manager.state.bags[number].over:
                 manager.cancel(number, why)

@@ -56,6 +56,10 @@ class Fleet:
     def __post_init__(self) -> None:
         self.slots = FleetSlots(self.core.state, self.places, self.pilot_environment)
 
+    def ask_at(self, places: Sequence[Place]) -> None:
+        """Ask for hosts at these places from now on."""
+        self.places = self.slots.places = places
+
     # deciding, in the loop of the dispatcher
 
     def decide(self, now_s: float) -> bool:
