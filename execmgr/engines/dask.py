@@ -200,7 +200,7 @@ class DaskEngine(FolderEngine):
             future.add_done_callback(self._told(order))
 
     def _parcel(self, order: TaskOrder) -> Parcel:
-        return pack(self._folder.sources(order))
+        return pack(self._folder.inputs.sources(order))
 
     def _told(self, order: TaskOrder) -> Callable[[Future], None]:
         def tell(future: Future) -> None:

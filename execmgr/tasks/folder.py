@@ -1,17 +1,11 @@
-"""Where the copies of a run's tasks work: scratch folders, what they may read, what they must have
+"""Where the copies of a run's tasks work: scratch folders, what they run there, what they must have
 written.
 
 Used wherever tasks run as processes: by the manager on its own machine, and by the pilots of slots.
-Inputs are not for writing: a small one is a copy of its own, a large one a link to a file that may
-only be read; what a task reads and writes under one name is always a copy. The files beside the set
-are linked from a copy that the run made of them, so that no task can reach those of the user (up to
-:data:`_MOST_BESIDE`).
 """
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import hashlib
 import json
 import os
@@ -19,9 +13,8 @@ import re
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 from vgrads.agent.environment import pass_environment, refusal, withheld
@@ -30,20 +23,15 @@ from vgrads.execmgr.engines.base import TaskOrder
 from vgrads.execmgr.tasks.command_line import Place, command_text
 from vgrads.execmgr.tasks.containers import container_name, end_container, ending
 from vgrads.execmgr.tasks.environment import environment_for
+from vgrads.execmgr.tasks.inputs import Inputs
 from vgrads.execmgr.tasks.output import keep_output, put_first
 from vgrads.execmgr.tasks.process import NOTES, TaskProcess, Verdict, explain
 from vgrads.execmgr.tasks.processes import MARK, kill_marked, run_token
-from vgrads.execmgr.tasks.provenance import Beside, files_beside, reads_of
 from vgrads.execmgr.tasks.workdirs import fetch_from_workdir, note_workdir
 from vgrads.planner.snapshot import CopyKey
 from vgrads.workflows.dag import Workflow
 from vgrads.workflows.manner import with_env
 
-_MOST_COPIED = 16 * 2**20
-"""Bytes up to which an input is copied where the file system cannot share blocks: some
-milliseconds."""
-_MOST_BESIDE = 256 * 2**20
-"""Bytes of files beside the set of which a run keeps a copy of its own."""
 HERE = "tasks"
 """The kind of the scratch folders of tasks that run on the manager's own machine."""
 AWAY = "slot-tasks"
@@ -59,7 +47,6 @@ FETCHED = ".fetched"
 them."""
 _ODD = re.compile(r"[^A-Za-z0-9._+@=,:-]|^\.")
 _LONGEST_NAME = 150
-_FICLONE = 0x40049409  # ioctl_ficlone(2)
 
 
 def file_name(text: str) -> str:
@@ -100,19 +87,11 @@ class TaskFolder:
         return f"{run_token(self.run_folder)}.{self.kind}:"
 
     @cached_property
-    def _beside(self) -> dict[str, Path]:
-        """Files beside the set by name, looked for once; small ones in a copy that is the run's."""
-        kept, left = self.run_folder / BESIDE, _MOST_BESIDE
-        found = {}
-        for name, file in files_beside(self.set_folder).items():
-            left -= file.stat().st_size
-            found[name] = _kept_copy(file, kept) if left >= 0 else file
-        return found
-
-    @cached_property
-    def _named(self) -> Beside:
-        """The same, to be found by how commands name them."""
-        return Beside(self._beside)
+    def inputs(self) -> Inputs:
+        """What tasks may read."""
+        return Inputs(
+            self.run_folder / BESIDE, self.set_folder, partial(results_in, self.run_folder)
+        )
 
     @cached_property
     def _passed(self) -> dict[str, tuple[dict[str, str], list[str]]]:
@@ -190,11 +169,6 @@ class TaskFolder:
             ending=_ending(order, mark),
         )
 
-    def reads(self, order: TaskOrder) -> dict[str, Path]:
-        """The files that count for a task, by name; OSError where an input is not there."""
-        inputs = {name: self._input(order, name) for name in order.inputs}
-        return reads_of(order, order.manner, self._named) | inputs
-
     def _note_moves(self, order: TaskOrder, scratch: Path) -> None:
         """What is to be fetched and sent, for the program that does it
         (:mod:`vgrads.agent.staging`)."""
@@ -221,7 +195,7 @@ class TaskFolder:
         if order.manner.boxed is None:
             return ()
         found = {self.run_folder / FETCHED} if order.fetches else set()
-        for name, source in self.sources(order).items():
+        for name, source in self.inputs.sources(order).items():
             if (scratch / name).is_symlink():
                 found |= {
                     path if path.parent == path.parents[-1] else path.parent
@@ -236,32 +210,8 @@ class TaskFolder:
         except FileExistsError:  # of a manager that was killed
             shutil.rmtree(scratch)
             scratch.mkdir(parents=True)
-        declared = set(order.inputs)
-        for name, source in self.sources(order).items():
-            target = scratch / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            if name in declared:
-                _stage(source, target, name in order.outputs)
-            else:
-                target.symlink_to(source)
+        self.inputs.stage(order, scratch)
         return scratch
-
-    def sources(self, order: TaskOrder) -> dict[str, Path]:
-        """What a task may read, by name: files beside the set, and its inputs; OSError where one is
-        not there."""
-        found = {name: path for name, path in self._beside.items() if name not in order.outputs}
-        return found | {name: self._input(order, name) for name in order.inputs}
-
-    def _input(self, order: TaskOrder, name: str) -> Path:
-        made = self.results(order.key[0]) / name
-        if made.exists():
-            return made
-        if name in self._beside:
-            return self._beside[name]
-        found = self.set_folder / name
-        if not found.exists():
-            raise FileNotFoundError(f"input '{name}' is not there")
-        return found
 
     def input_mib(self, order: TaskOrder) -> tuple[float, float]:
         """MiB of an attempt's inputs, and of those that are only linked since they lie here."""
@@ -287,65 +237,6 @@ def _ending(order: TaskOrder, mark: str) -> tuple[str, ...]:
     """The words that end an attempt's container, if it has one that needs any."""
     box = order.manner.boxed
     return () if box is None else ending(box.engine, container_name(mark))
-
-
-def _kept_copy(file: Path, folder: Path) -> Path:
-    """A run's copy of a file beside the set, that may only be read; as old as the file, so that it
-    can be told whether that was changed."""
-    kept = folder / file.name
-    if not kept.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        draft = folder / f"{file.name}.{os.getpid()}.draft"
-        was = file.stat()
-        _copy(file, draft)
-        os.utime(draft, ns=(was.st_atime_ns, was.st_mtime_ns))
-        draft.chmod(was.st_mode & 0o555)
-        draft.replace(kept)
-    return kept
-
-
-def _stage(source: Path, target: Path, for_writing: bool) -> None:
-    """An input in a scratch folder."""
-    if source.is_dir():
-        if for_writing:
-            shutil.copytree(source, target, symlinks=True, copy_function=_copy)
-            _let_write(target)
-        else:
-            target.symlink_to(source)
-    elif for_writing or source.stat().st_size <= _MOST_COPIED:
-        _copy(source, target)
-        target.chmod(source.stat().st_mode | 0o200)
-    elif not _clone(source, target):
-        target.symlink_to(source)
-
-
-def _let_write(folder: Path) -> None:
-    for path in (folder, *folder.rglob("*")):
-        if not path.is_symlink():
-            path.chmod(path.stat().st_mode | 0o200)
-
-
-def _copy(source: str | Path, target: str | Path) -> str:
-    """The content, sharing blocks where the file system can."""
-    if not _clone(Path(source), Path(target)):
-        shutil.copyfile(source, target)
-    shutil.copymode(source, target)
-    return str(target)
-
-
-def _clone(source: Path, target: Path) -> bool:
-    """A copy on write (ioctl_ficlone(2)); False where the file system has none."""
-    with source.open("rb") as old:
-        try:
-            with target.open("xb") as new:
-                fcntl.ioctl(new.fileno(), _FICLONE, old.fileno())
-                return True
-        except OSError as error:
-            with suppress(FileNotFoundError):
-                target.unlink()
-            if error.errno == errno.ENOSPC:
-                raise
-            return False
 
 
 def make_room(run_folder: Path, left: Iterable[Workflow]) -> None:

@@ -43,7 +43,7 @@ class Witness:
         """An attempt is about to begin: see the files that count for it as they are."""
         if can_stand(order):
             with suppress(OSError):
-                self._seen[order.key, order.attempt] = seen_of(self._folder.reads(order))
+                self._seen[order.key, order.attempt] = seen_of(self._folder.inputs.reads(order))
 
     def put(self, order: TaskOrder) -> None:
         """The outputs of this attempt are where they belong."""
