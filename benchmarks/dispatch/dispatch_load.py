@@ -103,7 +103,7 @@ async def _served(load: Load, folder: Path) -> Ran:
     ran.queued_mib = memory_mib()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(folder / "cert.pem", keys.key)
-    port = await manager.listen("127.0.0.1", 0, context if load.tls else None)
+    port = await manager.port.listen("127.0.0.1", 0, context if load.tls else None)
     work = asyncio.ensure_future(manager.work())
     contact = f"{'tls' if load.tls else 'tcp'}://127.0.0.1:{port}"
     words = [contact, str(keys_file(folder, keys.secret, load.hosts)), f"--seconds={load.seconds}"]

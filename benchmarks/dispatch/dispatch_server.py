@@ -38,7 +38,7 @@ async def main(folder: Path) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(folder / "cert.pem", keys.key)
     port = int(port_file.read_text()) if port_file.exists() else 0
-    port_file.write_text(str(await manager.listen("127.0.0.1", port, context)))
+    port_file.write_text(str(await manager.port.listen("127.0.0.1", port, context)))
     read_s = time.perf_counter() - begin
     work = asyncio.ensure_future(manager.work())
     while True:

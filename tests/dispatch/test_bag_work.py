@@ -284,7 +284,7 @@ def manager(folder, *commands):
 
     async def main(work):
         found = Manager(Setting(folder=folder, secret=b"s"), WallClock())
-        port = await found.listen("127.0.0.1", 0, None)
+        port = await found.port.listen("127.0.0.1", 0, None)
         loop = asyncio.ensure_future(found.work())
         if commands:
             bag = Bag(name="x", commands=Listed(commands))
@@ -340,7 +340,7 @@ def test_a_wrong_or_revoked_key_is_told_nothing(tmp_path):
             None,
         )  # another slot's name
         assert (await say(port, hello()))[0] == 200
-        found.revoke("h0")
+        found.port.revoke("h0")
         assert await say(port, hello(2)) == (403, None)
         assert found.port.refused == 3
 

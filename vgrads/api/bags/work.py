@@ -153,7 +153,7 @@ class BagWork:
         path = self.folder / "port"
         before = int(path.read_text()) if path.exists() else 0
         try:
-            port = await manager.listen(address, before, context)
+            port = await manager.port.listen(address, before, context)
         except OSError as error:
             raise InputError(
                 f"port {before} is taken, and hosts look for the dispatcher there",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
@@ -17,9 +17,10 @@ from vgrads.bags.bag import Bag
 from vgrads.dispatch.core.faults import BagFault, serving
 from vgrads.dispatch.core.hosts import Host
 from vgrads.dispatch.core.records import End
+from vgrads.dispatch.core.slots import SlotRequest
 from vgrads.dispatch.core.state import Effect, State
 from vgrads.dispatch.core.step import Core
-from vgrads.dispatch.core.talk import Answer
+from vgrads.dispatch.core.talk import Answer, Message
 from vgrads.dispatch.server.group import GroupWriter
 from vgrads.dispatch.server.http import Line
 from vgrads.dispatch.server.messages import Files, Heard, write
@@ -55,7 +56,6 @@ class Manager:
         self._output = GroupWriter(self.journal, self.files)
         self._news = asyncio.Event()
         self.port = AgentPort(setting, clock, self.core, self.files, self._news.set)
-        self.listen, self.revoke = self.port.listen, self.port.revoke
         self._level_s = self._tick_s = 0.0
         self.on_tick: Callable[[float], None] = lambda _: None
 
@@ -148,13 +148,7 @@ class Manager:
         """What a message is answered; None where the answer waits until there is something to
         say."""
         message = judged(heard.message, self.files)
-        site = ""
-        if message.hello is not None:
-            name = message.hello.slot.removeprefix(f"{self.setting.run}.")
-            message = replace(message, hello=replace(message.hello, slot=name))
-            unknown = GUEST if name.startswith(f"{GUEST}.") else ""
-            requested = self.state.slots.get(name)
-            site = requested.site if requested and requested.site else unknown
+        message, site = _introduced(message, self.setting.run, self.state.slots)
         if self.core.is_past(message):
             return line, 0, Answer(stop=True)  # nothing of it is acknowledged
         if not self.core.is_news(message) or not self.core.hear(message, now, site):
@@ -242,3 +236,17 @@ class Manager:
         self.journal.close()
         for files in self.files.values():
             files.close()
+
+
+def _introduced(
+    message: Message, run: str, slots: Mapping[str, SlotRequest]
+) -> tuple[Message, str]:
+    """A message that names its slot as the dispatcher does, and the site of that; where it says no
+    hello, none."""
+    if message.hello is None:
+        return message, ""
+    name = message.hello.slot.removeprefix(f"{run}.")
+    requested = slots.get(name)
+    unknown = GUEST if name.startswith(f"{GUEST}.") else ""
+    site = requested.site if requested and requested.site else unknown
+    return replace(message, hello=replace(message.hello, slot=name)), site
