@@ -44,9 +44,8 @@ class LiveCopies:
         self._live: set[LiveCopy] = set()
         self._found: set[LiveCopy] = set()  # of them those that an earlier manager began
         self._limited: set[LiveCopy] = set()  # of them those whose memory is watched
-        self._changed = (
-            threading.Condition()
-        )  # guards these sets, and what copies say of themselves
+        # guards these sets, and what copies say of themselves
+        self._changed = threading.Condition()
         self.abandoned = False
 
     def __len__(self) -> int:

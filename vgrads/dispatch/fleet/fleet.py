@@ -8,7 +8,7 @@ knows it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from vgrads.dispatch.core.events import SlotChanged
 from vgrads.dispatch.core.slots import SlotRequest
@@ -71,11 +71,10 @@ class Fleet:
         self._busy.look(self.core.state.hosts.values(), now_s)
         self._count_hosts(now_s)
         moved, known = False, present(self.core.state, self.slots, now_s)
-        grids = [
+        grids = self._grids = [
             grid_of(where, known[where.site], self._of_site(where.site), now_s)
             for where in self.places
         ]
-        self._grids = grids
         shares = self._supply.share(
             self.core.state.bags.values(), self.core.serving, grids, self.fits
         )
@@ -84,9 +83,7 @@ class Fleet:
             view = pool_view(where, work, known[where.site], health, self._busy, now_s)
             decision = where.decide(view)
             if decision.open and health.closed(now_s):
-                decision = PoolDecision(
-                    withdraw=decision.withdraw, drain=decision.drain, reasons=()
-                )
+                decision = replace(decision, open=(), reasons=())
             self._note(where, decision, now_s)
             moved = moved or bool(decision.open or decision.withdraw or decision.drain)
         self._close_empty(now_s)
