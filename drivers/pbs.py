@@ -33,10 +33,8 @@ STATES = {
     "E": SlotState.GRANTED,
 }
 _ENDED = "FCX"
-_TIME_OVER = (
-    -29,
-    -11,
-)  # killed at the limit: OpenPBS JOB_EXEC_KILL_WALLTIME, Torque JOB_EXEC_OVERLIMIT
+# killed at the limit: OpenPBS JOB_EXEC_KILL_WALLTIME, Torque JOB_EXEC_OVERLIMIT
+_TIME_OVER = (-29, -11)
 _NO_ANSWER = re.compile(
     r"connection refused|cannot connect|could not connect|no route to host"
     r"|timed? ?out|server.*(down|not running|unavailable)|end of file",

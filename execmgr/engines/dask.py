@@ -240,9 +240,8 @@ class DaskEngine(FolderEngine):
         wanted = {self._folder.place(order) for order in orders}
         for notes in self._folder.noted():
             if notes.parent not in wanted and not has_ended(notes.parent):
-                _ask_to_stop(
-                    notes.parent
-                )  # or its worker ends it a little later, ordered by nobody
+                # or its worker ends it a little later, ordered by nobody
+                _ask_to_stop(notes.parent)
         self.start(orders)
 
     def cancel(self, key: CopyKey) -> None:

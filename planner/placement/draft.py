@@ -239,9 +239,8 @@ class PaperDraft(Draft):
     def promise(self) -> float:
         """P(at least the needed number of workflows is done), by products and minima."""
         chances = map(self.workflow_chance, self.copies)
-        return round(
-            at_least(chances, self.snapshot.wanted.needed), 12
-        )  # sums must not seem to fall
+        # rounded: sums must not seem to fall
+        return round(at_least(chances, self.snapshot.wanted.needed), 12)
 
     @property
     def standard_error(self) -> float:

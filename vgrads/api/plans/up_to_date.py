@@ -213,9 +213,8 @@ def without(wanted: WorkflowSet, done: Collection[Done]) -> WorkflowSet:
     gone: dict[str, set[str]] = defaultdict(set)
     for one in done:
         gone[one.workflow].add(one.task)
-    shapes: dict[
-        tuple[int, frozenset[str]], Mapping[str, Task]
-    ] = {}  # equal workflows share theirs
+    # equal workflows share theirs
+    shapes: dict[tuple[int, frozenset[str]], Mapping[str, Task]] = {}
     left = []
     for workflow in wanted.workflows:
         shape = id(workflow.tasks), frozenset(gone[workflow.name])

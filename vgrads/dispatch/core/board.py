@@ -62,9 +62,8 @@ class Board:
         self.tails: set[int] = set()
         self.copies: dict[int, OrderedDict[int, None]] = {}
         self.given_s: dict[Held, float] = {}  # since when, of bags with a policy
-        self.begun_s: dict[
-            Held, float
-        ] = {}  # and since when it runs, as far as can be told, of bags that learn
+        # and since when it runs, as far as can be told, of bags that learn
+        self.begun_s: dict[Held, float] = {}
         self.serving: list[BagState] = []
         self._staying: dict[int, int] = {}
         self._later: list[tuple[float, int]] = []

@@ -114,9 +114,8 @@ class Writer:
         self._describe = describe
         self._kinds: dict[str, tuple[int, Sequence[str]]] = {}
         self._parts: list[bytes] = []
-        self._seen: dict[
-            int, tuple[int, Any]
-        ] = {}  # id → number; the value too, or its id would be used again
+        # id → number; the value too, or its id would be used again
+        self._seen: dict[int, tuple[int, Any]] = {}
 
     def document(self, value: object) -> bytes:
         """The whole."""
