@@ -19,6 +19,9 @@ myst_heading_anchors = 3
 myst_links_external_new_tab = True
 suppress_warnings = ["myst.header", "misc.highlighting_failure", "ref.python"]
 
+toc_object_entries = (
+    False  # the navigation names modules; with all they hold each page takes seconds
+)
 autosummary_generate = True
 # each of these gets a page, and its modules stand on it
 autosummary_context = {
