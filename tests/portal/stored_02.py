@@ -16,12 +16,14 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import sqlite3
 import struct
 import subprocess
 import sys
 import tarfile
+import tempfile
 import time
 import zlib
 from collections import Counter
@@ -32,6 +34,7 @@ from typing import Any
 import msgpack
 import pytest
 
+from tests import leftovers
 from tests.conftest import ROOT
 from tests.ports import free_ports
 from tests.services import pbs_like
@@ -175,16 +178,28 @@ def _known_here(host: re.Match[bytes], run: str) -> bytes:
 
 
 def end_all_of(home: Path) -> None:
-    """End commands that work with this home, and agents that look for its managers: they go on
-    without them."""
+    """Kill commands that work with this home, and agents that look for its managers: they go on
+    without them. What they had in the temporary directory goes too."""
+    temporary = Path(tempfile.gettempdir())
+    while found := _working_with(home):
+        for number in found:
+            with suppress(ProcessLookupError):
+                os.kill(number, signal.SIGKILL)
+        time.sleep(0.02)
+    for path in leftovers.files(temporary):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _working_with(home: Path) -> list[int]:
     ports = {path.read_bytes().strip() for path in home.glob("*/*/port")}
-    command = f"VGRADS_HOME={home}".encode()
+    command, numbers = f"VGRADS_HOME={home}".encode(), []
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             told = (process / "environ").read_bytes()
             found = _CONTACT.search(told)
             if command in told.split(b"\0") or (found and found[1] in ports):
-                os.kill(int(process.name), signal.SIGKILL)
+                numbers.append(int(process.name))
+    return [number for number in numbers if number != os.getpid()]
 
 
 @pytest.fixture
@@ -194,7 +209,7 @@ def home(tmp_path, monkeypatch):
     monkeypatch.setenv("PBS_LIKE", str(tmp_path / "pbs"))
     monkeypatch.setenv("PATH", f"{tmp_path / 'pbs' / 'bin'}:{os.environ['PATH']}")
     yield found
-    for job in jobs(tmp_path):
+    for job in reversed(jobs(tmp_path)):  # one that ends lets the next one begin
         subprocess.run(["qdel", job["id"]], check=False, capture_output=True)
     end_all_of(found)
 

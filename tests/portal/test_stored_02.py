@@ -51,6 +51,9 @@ def test_books_plans_and_journals_are_whole(home):
 
 
 def test_it_is_shown(call, home, tmp_path):
+    told = call("pool", "status", "--json").json  # first: a pool that is silent is shown no more
+    assert [entry["name"] for entry in told["pools"]] == ["shared"]
+    assert told["managers"][0]["by_pool"] == {"shared": 2}
     states = {row["run"]: row["state"] for row in call("status", "--json").json["runs"]}
     assert (states[DONE], states[SERVED]) == ("kept", "kept")
     assert {states[run] for run in (KILLED, QUEUED, RUNNING)} == {"running"}
@@ -62,9 +65,6 @@ def test_it_is_shown(call, home, tmp_path):
     done = {row["id"]: row["done"] for row in call("bags", "status", "--json").json["bags"]}
     assert (done[HALF], done[WAITING], done[LENT], done[SERVED_BAG]) == (4, 0, 3, 2)
     assert call("bags", "explain", HALF, 1).out.startswith("task 1: done")
-    told = call("pool", "status", "--json").json
-    assert [entry["name"] for entry in told["pools"]] == ["shared"]
-    assert told["managers"][0]["by_pool"] == {"shared": 2}
     kinds = call("runtimes", "list", "--json").json
     assert "first" in json.dumps(kinds)
     assert "ann" in call("token", "list").out
