@@ -46,13 +46,12 @@ def begin(config: pytest.Config) -> None:
 
 
 def end(session: pytest.Session) -> None:
-    """Fail a session that leaves something; remove its directory where all went well."""
+    """Fail a session that leaves processes; remove its directory where all went well, with what
+    killed jobs of real services left there."""
     folder = session.config.stash.get(_SESSION, None)
     if folder is None:
         return
-    found = _settled(
-        lambda: [*processes(folder), *(one for part in folder.iterdir() for one in files(part))]
-    )
+    found = _settled(lambda: processes(folder))
     if found:
         print("\nthe tests left behind:", *found, sep="\n  ")
         end_all(folder)
@@ -128,8 +127,8 @@ def _settled(look: Callable[[], list[str]]) -> list[str]:
 
 @pytest.fixture(autouse=True)
 def nothing_is_left(request: pytest.FixtureRequest):
-    """Fail a test that leaves a process or a file of vgrads in the temporary directory. What real
-    services hold for a module's tests is looked at when the session ends."""
+    """Fail a test that leaves a process or a file of vgrads in the temporary directory. Processes
+    that real services hold for a module's tests are looked for when the session ends."""
     folder = Path(os.environ[_VARIABLE])
     if request.node.get_closest_marker("services"):
         yield

@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from contextlib import suppress
@@ -81,8 +82,14 @@ class Guests:
         )
 
     def stop(self):
-        """End those that have not ended by themselves."""
+        """End those that have not ended by themselves: asked first, so that they leave no files."""
         for process in self.processes.values():
+            for number in (signal.SIGTERM, signal.SIGCONT):
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, number)
+        for process in self.processes.values():
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(10)
             with suppress(ProcessLookupError):
-                os.killpg(process.pid, 9)
+                os.killpg(process.pid, signal.SIGKILL)
             process.wait()

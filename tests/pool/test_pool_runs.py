@@ -26,7 +26,7 @@ def test_two_managers_share_a_pool_and_what_one_leaves_serves_the_other(pooling,
     pool = pooling.pool(POOL.format(most=4), "--sites", tmp_path / "sites.toml")
     first = pooling.bag("first", 100, s="0.5")
     until(lambda: pooling.lent("first") == 4)
-    second = pooling.bag("second", 180, s="0.5")
+    second = pooling.bag("second", 260, s="0.5")
     until(
         lambda: pooling.lent("first") == 2 and pooling.lent("second") == 2,
         lambda: pooling.said("pool"),
@@ -37,10 +37,10 @@ def test_two_managers_share_a_pool_and_what_one_leaves_serves_the_other(pooling,
     until(lambda: first.poll() is not None)
     # a worker on its way to the first when that ended looks for it for ten seconds
     # (vgrads/agent/main.py)
-    until(lambda: pooling.lent("second") == 4, seconds=25)
+    until(lambda: pooling.lent("second") == 4, seconds=40)
     assert (first.wait(60), second.wait(60)) == (0, 0), pooling.said("second")
     assert all(pooling.ran("first")[str(n)] == 1 for n in range(100))
-    assert all(pooling.ran("second")[str(n)] == 1 for n in range(180))
+    assert all(pooling.ran("second")[str(n)] == 1 for n in range(260))
     until(lambda: not pooling.workers(), lambda: f"idle hosts go: {pooling.workers()}")
     pool.send_signal(signal.SIGINT)
     assert pool.wait(30) == 0

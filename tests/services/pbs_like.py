@@ -122,6 +122,8 @@ def pbsdsh(arguments: list[str]) -> int:
         "HOME": os.environ["HOME"],
         "PATH": "/usr/bin:/bin",
         "PBS_LIKE_HOST": hosts[int(arguments[1])],
+        # by which tests know what belongs to them
+        **{name: os.environ[name] for name in ("TMPDIR",) if name in os.environ},
     }
     subprocess.run(arguments[3:], env=bare, check=False)
     return 0
