@@ -12,7 +12,7 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -65,7 +65,16 @@ def end(session: pytest.Session) -> None:
 def end_all(folder: Path) -> None:
     """Kill the processes whose temporary directory is in a folder: what outlives its manager on
     purpose, as the hosts of a service do."""
-    while found := _numbers(folder):
+    _kill(lambda: _numbers(folder))
+
+
+def end_with(variable: str) -> None:
+    """Kill the processes that have this variable (``NAME=VALUE``) in their environment."""
+    _kill(lambda: [n for n, around in _environments() if variable.encode() in around.split(b"\0")])
+
+
+def _kill(look: Callable[[], list[int]]) -> None:
+    while found := look():
         for number in found:
             with suppress(OSError):
                 os.kill(number, signal.SIGKILL)
@@ -84,14 +93,19 @@ def files(folder: Path) -> list[str]:
 
 def _numbers(folder: Path) -> list[int]:
     start = f"{_VARIABLE}={folder}".encode()
-    found = []
+    return [
+        number
+        for number, around in _environments()
+        if start in around and _belongs(around, start) and not _helps(number)
+    ]
+
+
+def _environments() -> Iterator[tuple[int, bytes]]:
+    """Every process but this one: its number, and its environment where this user may read it."""
     for entry in os.scandir("/proc"):
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             with suppress(OSError):
-                around = Path(entry.path, "environ").read_bytes()
-                if start in around and _belongs(around, start) and not _helps(int(entry.name)):
-                    found.append(int(entry.name))
-    return found
+                yield int(entry.name), Path(entry.path, "environ").read_bytes()
 
 
 def _belongs(around: bytes, start: bytes) -> bool:
