@@ -143,6 +143,20 @@ def test_a_bag_of_which_nothing_was_measured(served, state):
         assert "empty" in open_page(client, path)
 
 
+def test_a_bag_that_its_dispatcher_could_not_read_keeps_its_name(served):
+    client, store = served
+    bags = Bags(store.engine)
+    bags.add(new_bag("bag-0123456789", "bag-0123456789", 0, "empty", "local", 3))
+    folder = dispatcher_folder("bag-0123456789")
+    folder.mkdir(parents=True)
+    unread = {"number": 0, "name": "bag 0", "state": "failed", "reason": "it cannot be served"}
+    (folder / "status.json").write_text(json.dumps({"now_s": 0.0, "bags": [unread]}))
+    bags.set_state("bag-0123456789", "failed")
+    page = open_page(client, "/bags/bag-0123456789")
+    assert "<h1>empty</h1>" in page
+    assert "it cannot be served" in page
+
+
 def test_a_page_shows_the_entries_of_a_dictionary_never_its_methods():
     page = pages.environment("vgrads.portal.web").from_string(
         "{{ a.copy }}, {{ a.get('copy') }}, {{ b.values }}"

@@ -148,6 +148,9 @@ def _refuse_unattended(row: BagRow) -> None:
         raise HTTPException(409, f"nobody is at work on bag '{row.id}'; see vgrads bags cancel")
 
 
+_OF_ITS_ROW = ("number", "name", "owner", "state")  # a dispatcher that cannot read it may not know
+
+
 def standing_of(row: BagRow) -> Json:
     """A bag: its row, and how it stood last."""
     return {
@@ -157,7 +160,7 @@ def standing_of(row: BagRow) -> Json:
         "state": row.state,
         "tasks": row.tasks,
         "created": row.created.isoformat(),
-        **{k: v for k, v in bag_standing(row).items() if k not in ("number", "owner", "state")},
+        **{k: v for k, v in bag_standing(row).items() if k not in _OF_ITS_ROW},
     }
 
 
